@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crossflops.bench.session import PROVIDERS, options, runtime
+from crossflops.bench.session import PROVIDERS, build_session_options, runtime
 from crossflops.frontends import ModelRun
 from crossflops.ir.agreement import Agreement, OutputAgreement
 
@@ -15,20 +15,20 @@ _KINDS = "biufc"  # the kinds of NumPy's numbers
 _WHOLE = "biu"
 
 
-def compare(file: Path, ran: ModelRun) -> Agreement:
+def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
     """Run the file on the inputs of a run of its model, and compare the outputs.
 
     Raises MissingExtraError where onnxruntime is not installed.
     """
     module = runtime()
     name = f"onnxruntime {module.__version__}"
-    chosen = options(module, str(file.parent), 1, "all")
+    chosen = build_session_options(module, str(file.parent), 1, "all")
     try:
         session = module.InferenceSession(str(file), chosen, providers=PROVIDERS)
         values = [value.name for value in session.get_inputs()]
         results = session.run(None, _fed(values, ran.inputs))
     except Exception as error:  # of classes that onnxruntime makes up
-        return Agreement(runtime=name, problem=_brief(error))
+        return Agreement(runtime=name, problem=_onnxruntime_message(error))
     names = [value.name for value in session.get_outputs()]
     if len(results) != len(ran.outputs):
         problem = f"it has {len(results)} outputs, and the model {len(ran.outputs)}"
@@ -93,7 +93,7 @@ def _gap(wanted: Any, result: Any) -> tuple[float, float]:
     return absolute, absolute / largest if largest else absolute
 
 
-def _brief(error: Exception) -> str:
+def _onnxruntime_message(error: Exception) -> str:
     """The message of onnxruntime in one line, without its code."""
     line = " ".join(str(error).split())
     return line.rpartition("[ONNXRuntimeError] : ")[2].partition(" : ")[2] or line

@@ -37,7 +37,7 @@ class Search(NamedTuple):
     bounded: bool
 
 
-def search(
+def search_batch_size(
     attempt: Try, goal: Goal = FASTEST, most: int = MOST, to_the_limit: bool = True
 ) -> Search:
     """Double the batch until it does not fit or is too slow, then bisect.

@@ -22,7 +22,7 @@ from crossflops.bench.timing import (
     Order,
     Ran,
     Refusal,
-    timed,
+    time_warm_runs,
 )
 from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import Ready, Source, frontend_of, runtime_frontend
@@ -42,10 +42,10 @@ _OUT_OF_MEMORY = "ran out of memory"
 
 def main() -> None:
     """Answer the one order."""
-    hear(Order, answered)
+    hear(Order, answer_bench_order)
 
 
-def answered(order: Order, wait: Wait) -> Answer:
+def answer_bench_order(order: Order, wait: Wait) -> Answer:
     """The run, or why there is none."""
 
     def run() -> Ran:
@@ -75,15 +75,15 @@ def run_file(order: FileOrder) -> Ran:
     """Run an ONNX file in onnxruntime: first timed, then, if it is asked for, profiled."""
     module = session.runtime()
     given = from_archive(order.inputs_file) if order.inputs_file else {}
-    model = session.prepared(order.path, order.dims, order.specs, given)
+    model = session.prepare_session_model(order.path, order.dims, order.specs, given)
     session.name_apart(model.graph)
     if order.allocated:
         allocate(model)
     feeds = session.feed(model, given)
-    data, nodes = session.serialized(model), len(model.graph.node)
+    data, nodes = session.to_model_bytes(model), len(model.graph.node)
     del model
     if order.unrun:
-        return _graph(module, order, data)
+        return _save_executed_graph(module, order, data)
     how = f"InferenceSession.run, {order.threads} thread{'s' if order.threads > 1 else ''}, CPU"
     timing = Ran(
         runtime=f"onnxruntime {module.__version__}",
@@ -91,16 +91,16 @@ def run_file(order: FileOrder) -> Ran:
         inputs={
             name: SteadyTensor(str(value.dtype), value.shape) for name, value in feeds.items()
         },
-        measurement=_timed(module, order, data, feeds, how),
+        measurement=_time_session(module, order, data, feeds, how),
     )
     if not order.profiled:
         return timing
-    return _profiled(module, order, data, feeds, timing, _profiling(timing, nodes))
+    return _profile_session(module, order, data, feeds, timing, _profiling(timing, nodes))
 
 
-def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
+def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
     """The graph that would run."""
-    options = _options(module, order)
+    options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
     session.save_optimized(options, graph)
     module.InferenceSession(data, options, providers=session.PROVIDERS)
@@ -110,9 +110,9 @@ def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 
 def run_model(order: ModelOrder) -> Ran:
     """Run a model in its own framework: first timed, then, if it is asked for, traced."""
-    run = _ready(built(order), order)
+    run = _prepare_framework_model(build_ordered_model(order), order)
     how = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
-    measurement = timed(run.once, order.batch, time.perf_counter, order.limits, how)
+    measurement = time_warm_runs(run.once, order.batch, time.perf_counter, order.limits, how)
     runs = min(_TRACED, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
     return Ran(
         runtime=run.runtime,
@@ -125,7 +125,7 @@ def run_model(order: ModelOrder) -> Ran:
     )
 
 
-def built(order: ModelOrder) -> Source:
+def build_ordered_model(order: ModelOrder) -> Source:
     """The model of an order, built here with its inputs."""
     from crossflops import targets
 
@@ -141,7 +141,7 @@ def built(order: ModelOrder) -> Source:
     )
 
 
-def _ready(source: Source, order: ModelOrder) -> Ready:
+def _prepare_framework_model(source: Source, order: ModelOrder) -> Ready:
     """The model in its own framework, which has to be the runtime. Raises InputError."""
     frontend = frontend_of(source.model)
     framework = frontend.runtime if frontend is not None else ""
@@ -154,15 +154,17 @@ def _ready(source: Source, order: ModelOrder) -> Ready:
     return frontend.ready(source, order.threads, order.setting)
 
 
-def _timed(
+def _time_session(
     module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], how: str
 ) -> Measurement:
-    ready = module.InferenceSession(data, _options(module, order), providers=session.PROVIDERS)
+    ready = module.InferenceSession(
+        data, _order_session_options(module, order), providers=session.PROVIDERS
+    )
 
-    def once() -> None:
+    def run_session() -> None:
         ready.run(None, feeds)
 
-    return timed(once, order.batch, time.perf_counter, order.limits, how)
+    return time_warm_runs(run_session, order.batch, time.perf_counter, order.limits, how)
 
 
 def _profiling(timing: Ran, nodes: int) -> BenchLimits:
@@ -172,7 +174,7 @@ def _profiling(timing: Ran, nodes: int) -> BenchLimits:
     return PROFILED._replace(runs=max(_TRACED, wanted))
 
 
-def _profiled(
+def _profile_session(
     module: Any,
     order: FileOrder,
     data: bytes,
@@ -181,25 +183,25 @@ def _profiled(
     limits: BenchLimits,
 ) -> Ran:
     """Once more under the profiler, which takes time itself."""
-    options = _options(module, order)
+    options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
     session.save_optimized(options, graph)
     options.enable_profiling = True
     options.profile_file_prefix = str(Path(order.folder, "profile"))
     ready = module.InferenceSession(data, options, providers=session.PROVIDERS)
 
-    def once() -> None:
+    def run_under_profiler() -> None:
         ready.run(None, feeds)
 
-    runs = timed(once, order.batch, time.perf_counter, limits)
+    runs = time_warm_runs(run_under_profiler, order.batch, time.perf_counter, limits)
     return msgspec.structs.replace(
         timing, profile=ready.end_profiling(), graph=str(graph), dropped=runs.warmup
     )
 
 
-def _options(module: Any, order: FileOrder) -> Any:
+def _order_session_options(module: Any, order: FileOrder) -> Any:
     folder = str(Path(order.path).resolve().parent)
-    return session.options(module, folder, order.threads, order.optimization)
+    return session.build_session_options(module, folder, order.threads, order.optimization)
 
 
 if __name__ == "__main__":

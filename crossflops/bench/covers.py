@@ -41,29 +41,33 @@ class ExecutedGraph(NamedTuple):
                 yield from body.everywhere()
 
 
-def read(path: str | Path) -> ExecutedGraph:
+def read_executed_graph(path: str | Path) -> ExecutedGraph:
     """The graph that onnxruntime saved. Raises TargetError."""
-    return level(parse_model_proto(Path(path).read_bytes()).graph)
+    return to_executed_graph(parse_model_proto(Path(path).read_bytes()).graph)
 
 
-def level(graph: Any) -> ExecutedGraph:
+def to_executed_graph(graph: Any) -> ExecutedGraph:
     """A GraphProto. A node without a name has none here: see `named`."""
     stored = {tensor.name for tensor in graph.initializer}
     stored |= {tensor.values.name for tensor in graph.sparse_initializer}
-    return ExecutedGraph(tuple(map(_node, graph.node)), frozenset(stored))
+    return ExecutedGraph(tuple(map(_to_executed_node, graph.node)), frozenset(stored))
 
 
-def _node(node: Any) -> Executed:
+def _to_executed_node(node: Any) -> Executed:
     return Executed(
         name=node.name,
         op=node.op_type,
         inputs=tuple(node.input),
         outputs=tuple(node.output),
-        bodies={attr.name: level(attr.g) for attr in node.attribute if attr.HasField("g")},
+        bodies={
+            attr.name: to_executed_graph(attr.g) for attr in node.attribute if attr.HasField("g")
+        },
     )
 
 
-def named(executed: ExecutedGraph, kernels: Iterable[tuple[str, str]]) -> ExecutedGraph:
+def name_executed_nodes(
+    executed: ExecutedGraph, kernels: Iterable[tuple[str, str]]
+) -> ExecutedGraph:
     """The graph with names for the nodes without one, from the kernels (name, operator) that ran.
 
     The profiler calls those by operator and a number that no file has. Those of one operator ran
@@ -75,12 +79,14 @@ def named(executed: ExecutedGraph, kernels: Iterable[tuple[str, str]]) -> Execut
         if name not in known:
             strays.setdefault(op, []).append(name)
     tally = Counter(node.op for node in executed.everywhere() if not node.name)
-    return _filled(
+    return _fill_node_names(
         executed, {op: iter(names) for op, names in strays.items() if len(names) == tally[op]}
     )
 
 
-def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> ExecutedGraph:
+def guess_executed_graph(
+    nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]
+) -> ExecutedGraph:
     """What can be told of a graph that is not there, from the names of the kernels alone."""
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
@@ -96,10 +102,10 @@ def guessed(nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]) -> Execut
     return ExecutedGraph(ran, frozenset())
 
 
-def _filled(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
+def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
     def fill(node: Executed) -> Executed:
         name = node.name or next(names[node.op], "") if node.op in names else node.name
-        bodies = {key: _filled(body, names) for key, body in node.bodies.items()}
+        bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
 
     return graph._replace(nodes=tuple(fill(node) for node in graph.nodes))
@@ -124,7 +130,7 @@ class Origin:
         """The values that a node needs, those that its bodies take from around them included."""
         if node.op.type in _OF_SHAPES and not node.op.domain:
             return ()
-        return tuple(dict.fromkeys(_read(node)))
+        return tuple(dict.fromkeys(_values_read_by_node(node)))
 
     def behind(self, name: str) -> Iterator[Node]:
         """The nodes on which a value depends, the nearest first, not deeper than a kernel is."""
@@ -164,7 +170,7 @@ class Origin:
         return repeated
 
 
-def _read(node: Node) -> Iterator[str]:
+def _values_read_by_node(node: Node) -> Iterator[str]:
     yield from (spec.name for spec in node.inputs if spec)
     for body in node.bodies:
         made = {spec.name for spec in body.inputs}
@@ -172,7 +178,7 @@ def _read(node: Node) -> Iterator[str]:
         inner: Iterable[str] = (spec.name for spec in body.outputs)
         yield from (name for name in inner if name not in made)
         for inner_node in body.nodes:
-            yield from (name for name in _read(inner_node) if name not in made)
+            yield from (name for name in _values_read_by_node(inner_node) if name not in made)
 
 
 # Which value of the counted graph a value of the executed graph is.
@@ -197,29 +203,29 @@ def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
     of the same name and operator makes; what the like operator reads that its reader stands for;
     behind a reader that only moves data, what that one makes; what its kernel is named after.
     """
-    known = dict(_by_name(origin, level))
+    known = dict(_pair_values_by_name(origin, level))
     for node in reversed(level.nodes):
         _from_reader(origin, level, node, known)
     for node in level.nodes:
-        inside = _named_after(origin, node)
+        inside = _value_from_node_name(origin, node)
         if inside and node.outputs and node.outputs[0] not in known:
             known[node.outputs[0]] = inside
     return known
 
 
-def moves(op: str) -> bool:
+def is_data_movement(op: str) -> bool:
     """Whether a kernel only moves data."""
     return op in _MOVING
 
 
-def kind(op: str) -> str:
+def base_operator_type(op: str) -> str:
     """The operator without what the runtime says of how it does it: FusedConv is a Conv."""
     for prefix in _PREFIXES:
         op = op.removeprefix(prefix)
     return _SAME.get(op, op)
 
 
-def _by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple[str, str]]:
+def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple[str, str]]:
     for node in level.nodes:
         like = origin.by_key.get(node.name)
         made = like.outputs if like is not None and like.op.type == node.op else ()
@@ -230,7 +236,7 @@ def _by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple[str, str]]:
                 yield name, spec.name
 
 
-def _named_after(origin: Origin, node: Executed) -> str | None:
+def _value_from_node_name(origin: Origin, node: Executed) -> str | None:
     """A value that is made within the kernel, told by its name."""
     name = node.name.removesuffix(_NCHWC)
     if name != node.name and name in origin.maker:
@@ -245,7 +251,7 @@ def _from_reader(
 ) -> None:
     """What a node reads, from what it makes."""
     made = next((known[name] for name in node.outputs if name in known), None)
-    start = _named_after(origin, node) or made
+    start = _value_from_node_name(origin, node) or made
     unknown = [
         place
         for place, name in enumerate(node.inputs)
@@ -253,24 +259,26 @@ def _from_reader(
     ]
     if start is None or not unknown:
         return
-    like = _like(origin, node, start)
+    like = _nearest_same_operator(origin, node, start)
     for place in unknown:
         if like is not None and place < len(like.inputs) and like.inputs[place] is not None:
             spec = like.inputs[place]
             if place == 0 or len(like.inputs) == len(node.inputs):
                 assert spec is not None
                 known[node.inputs[place]] = spec.name
-        elif place == 0 and moves(node.op):
+        elif place == 0 and is_data_movement(node.op):
             known[node.inputs[0]] = start
 
 
-def _like(origin: Origin, node: Executed, start: str) -> Node | None:
+def _nearest_same_operator(origin: Origin, node: Executed, start: str) -> Node | None:
     """The nearest node behind a value that has the operator of the kernel."""
-    if moves(node.op):  # one of many: only if it makes the very value
+    if is_data_movement(node.op):  # one of many: only if it makes the very value
         maker = origin.maker.get(start)
         return maker if maker is not None and maker.op.type == node.op else None
-    wanted = kind(node.op)
-    return next((node for node in origin.behind(start) if kind(node.op.type) == wanted), None)
+    wanted = base_operator_type(node.op)
+    return next(
+        (node for node in origin.behind(start) if base_operator_type(node.op.type) == wanted), None
+    )
 
 
 class Cover(NamedTuple):
@@ -309,12 +317,14 @@ def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> C
         for node in claimed:
             holder = next((k for k in kernels if k.bodies and k.op == node.op.type), None)
             if node.bodies and holder is not None:
-                inner += _bodies(node, holder, f"{prefix}{node.key}/")
+                inner += _body_covers(node, holder, f"{prefix}{node.key}/")
             elif node.bodies:
                 complete.append(f"{prefix}{node.key}")
         names, keys = tuple(k.name for k in kernels), (f"{prefix}{n.key}" for n in claimed)
         joined.append(Cover(names, tuple(keys), tuple(complete)))
-    level_covers = Covers(tuple(joined), *(_keys(prefix, part) for part in work.rest()))
+    level_covers = Covers(
+        tuple(joined), *(_prefix_node_keys(prefix, part) for part in work.rest())
+    )
     every = (level_covers, *inner)
     return Covers(
         tuple(kernel for part in every for kernel in part.kernels),
@@ -324,11 +334,11 @@ def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> C
     )
 
 
-def _keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
+def _prefix_node_keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(f"{prefix}{node.key}" for node in nodes)
 
 
-def _bodies(node: Node, holder: Executed, prefix: str) -> Iterator[Covers]:
+def _body_covers(node: Node, holder: Executed, prefix: str) -> Iterator[Covers]:
     for body in node.bodies:
         if body.name in holder.bodies:
             yield covers(body.nodes, holder.bodies[body.name], prefix)
@@ -426,7 +436,7 @@ class _Counts:
         return [count for counts in self._open.values() for count in counts]
 
 
-def attributed(
+def build_kernel_profile(
     timed: KernelTimes, joined: Covers, ledger: Ledger, peak: BenchPeak | None, source: str
 ) -> KernelProfile:
     """Kernels with their time, what they stand for, and what that costs.
@@ -440,10 +450,12 @@ def attributed(
     for cover in joined.kernels:
         counted = counts.take(cover.keys, cover.whole)
         if taken := [times.pop(name) for name in cover.kernels if name in times]:
-            rows.append(_row(taken, counted, peak))
+            rows.append(_build_kernel_row(taken, counted, peak))
         else:
             silent += counted
-    rows += [_row([kernel], [], peak) for kernel in times.values()]  # in no graph that was joined
+    rows += [
+        _build_kernel_row([kernel], [], peak) for kernel in times.values()
+    ]  # in no graph that was joined
     asides = [
         (_SILENT, silent),
         (_FOLDED, counts.take(joined.folded, joined.folded)),
@@ -464,13 +476,13 @@ def attributed(
     )
 
 
-def _row(
+def _build_kernel_row(
     kernels: list[KernelTime], counts: list[Counted | Uncounted], peak: BenchPeak | None
 ) -> KernelRow:
-    cost, precision = _cost(counts), _precision(counts)
+    cost, precision = _total_kernel_cost(counts), _precision(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
-    most = None if peak is None else peak.rates.get(_ran(precision, kernels))
+    most = None if peak is None else peak.rates.get(_kernel_precision(precision, kernels))
     return KernelRow(
         kernel=" + ".join(kernel.name for kernel in kernels),
         op=" + ".join(dict.fromkeys(kernel.op for kernel in kernels)),
@@ -487,7 +499,7 @@ def _row(
     )
 
 
-def _ran(precision: str, kernels: Iterable[KernelTime]) -> str:
+def _kernel_precision(precision: str, kernels: Iterable[KernelTime]) -> str:
     """The precision that a kernel computed in: one of floats widens integers before it."""
     integers = any(mark in kernel.op for kernel in kernels for mark in _INTEGERS)
     return "float32" if "float" not in precision and precision and not integers else precision
@@ -501,7 +513,7 @@ def _does(counts: list[Counted | Uncounted]) -> str:
     return " + ".join(name if times == 1 else f"{times} {name}" for name, times in tally.items())
 
 
-def _cost(counts: Iterable[Counted | Uncounted]) -> Cost:
+def _total_kernel_cost(counts: Iterable[Counted | Uncounted]) -> Cost:
     return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
 
 
@@ -512,6 +524,6 @@ def _precision(counts: Iterable[Counted | Uncounted]) -> str:
 
 
 def _aside(why: str, counts: list[Counted | Uncounted]) -> Aside:
-    cost = _cost(counts)
+    cost = _total_kernel_cost(counts)
     keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)

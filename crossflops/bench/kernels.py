@@ -47,7 +47,7 @@ class _Event(NamedTuple):
     thread: Any
 
 
-def events(path: str) -> list[dict[str, Any]]:
+def read_trace_events(path: str) -> list[dict[str, Any]]:
     """The events of a trace in Chrome's JSON, plain or gzipped. Raises InputError."""
     try:
         data = contents(Path(path))
@@ -70,15 +70,15 @@ def is_onnxruntime(trace: Iterable[Mapping[str, Any]]) -> bool:
     return any(str(event.get("name", "")).endswith(_KERNEL) for event in trace)
 
 
-def kernels(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> KernelTimes:
+def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> KernelTimes:
     """The kernels of a profile, without the first `dropped` runs.
 
     Of the runs, the half whose time is nearest to the median counts. Raises InputError where no
     whole run is in it.
     """
     try:
-        runs = _runs(trace)[dropped:] or _runs(trace)
-        ran = [_kernel(event) for event in trace if _is_kernel(event)]
+        runs = _onnxruntime_run_spans(trace)[dropped:] or _onnxruntime_run_spans(trace)
+        ran = [_to_kernel_event(event) for event in trace if _is_kernel(event)]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"an event of the trace is damaged: {error!r}", _HINT) from error
     if not runs or not ran:
@@ -98,14 +98,14 @@ def span(event: Mapping[str, Any]) -> tuple[float, float]:
     return begin, begin + duration
 
 
-def _runs(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     for name in _RUNS:
         if spans := sorted(span(event) for event in trace if event.get("name") == name):
             return spans
     return []
 
 
-def _kernel(event: Mapping[str, Any]) -> _Event:
+def _to_kernel_event(event: Mapping[str, Any]) -> _Event:
     op = str(event.get("args", {}).get("op_name", ""))
     name = str(event["name"]).removesuffix(_KERNEL)
     return _Event(name, op, *span(event), (event.get("pid"), event.get("tid")))

@@ -23,7 +23,9 @@ _QUOTED_OF_RUN = 200
 _BENCHER = "crossflops.bench.bencher"
 
 
-def bench(order: Order, seconds: float, folder: str, worker: str = _BENCHER) -> Ran | Unfit:
+def run_bench_order(
+    order: Order, seconds: float, folder: str, worker: str = _BENCHER
+) -> Ran | Unfit:
     """Run the order in a process of its own, which may take so many seconds.
 
     `worker` is the module that answers it.
@@ -37,14 +39,14 @@ def bench(order: Order, seconds: float, folder: str, worker: str = _BENCHER) -> 
         if ended.overdue:
             return Unfit(batch=order.batch, stage="time", message=f"stopped after {seconds:g} s")
         if not Path(order.result).is_file():
-            return _ended(order.batch, ended)
+            return _explain_missing_answer(order.batch, ended)
         answered: Answer = msgspec.json.decode(Path(order.result).read_bytes(), type=Answer)
     if isinstance(answered, Refusal):
         raise NormalizeError(answered.message, answered.hint)
     return answered
 
 
-def _ended(batch: int, ended: Ended) -> Unfit:
+def _explain_missing_answer(batch: int, ended: Ended) -> Unfit:
     """Why a process ended without an answer."""
     if speaks_of_memory(ended.output):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
@@ -55,7 +57,7 @@ def _ended(batch: int, ended: Ended) -> Unfit:
     return Unfit(batch=batch, stage="crash", message=shortened(message, 2 * _QUOTED))
 
 
-def observe(
+def observe_file_run(
     path: str,
     specs: tuple[TensorSpec, ...] = (),
     dims: dict[str, int] | None = None,

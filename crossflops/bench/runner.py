@@ -44,7 +44,7 @@ class Event(NamedTuple):
     made: Shapes
 
 
-def events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
+def profile_events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
     """The kernels in a profile, in the order in which they ended."""
     for event in trace:
         if event.get("cat") == "Node" and str(event.get("name", "")).endswith(_EVENT):
@@ -67,13 +67,13 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
             name_nodes(body, f"{node.name}.{place}.")
 
 
-def values(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
+def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
     """The tensors that had one shape in all runs, by name."""
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
     steady: dict[str, SteadyTensor] = {}
-    for node in _all(graph):
+    for node in _all_proto_nodes(graph):
         names = [name for name in node.output if name]
         shapes = made.get(node.name, set())
         if len(shapes) == 1 and len(only := next(iter(shapes))) == len(names):
@@ -88,72 +88,72 @@ def draws(graph: Any) -> bool:
     """Whether a node draws random numbers from a seed that the file does not give."""
     return any(
         node.op_type in _RANDOM and all(attr.name != "seed" for attr in node.attribute)
-        for node in _all(graph)
+        for node in _all_proto_nodes(graph)
     )
 
 
-def trips(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
+def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
     """How often each run of a Loop or a Scan ran its body, where that is always the same.
 
     Every node of a body runs once in an iteration. That none has run says that there was no
     iteration, unless the runtime replaced some node by others of its own.
     """
     counts = {}
-    for node in _all(graph):
+    for node in _all_proto_nodes(graph):
         if node.op_type in ("Loop", "Scan") and runs.get(node.name) and node.output:
             (body,) = list(node_subgraphs(node))[:1]
-            count = _runs(body, runs)
-            silent = not _kernels(body) or _replaced(graph, runs)
+            count = _body_run_count(body, runs)
+            silent = not _kernel_nodes(body) or _has_unknown_kernels(graph, runs)
             if count % runs[node.name] == 0 and (count or not silent):
                 counts[node.output[0]] = count // runs[node.name]
     return counts
 
 
-def branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
+def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
     """Which branch of an If ran, where it was always the same one.
 
     A branch of constants leaves no event: it ran if the If did, and the other branch did not.
     """
     taken_by_if = {}
-    replaced = _replaced(graph, runs)
-    for node in _all(graph):
+    replaced = _has_unknown_kernels(graph, runs)
+    for node in _all_proto_nodes(graph):
         times = runs.get(node.name, 0)
         if node.op_type != "If" or not times or not node.output:
             continue
         inner = [attr for attr in node.attribute if attr.HasField("g")]
         sides = {branch.name.removesuffix("_branch"): branch.g for branch in inner}
-        ran = {side: _runs(body, runs) for side, body in sides.items()}
+        ran = {side: _body_run_count(body, runs) for side, body in sides.items()}
         taken = [side for side in sides if ran[side] == times]
         if not any(ran.values()) and not replaced:
-            taken = [side for side, body in sides.items() if not _kernels(body)]
+            taken = [side for side, body in sides.items() if not _kernel_nodes(body)]
         if len(taken) == 1:
             taken_by_if[node.output[0]] = taken[0]
     return taken_by_if
 
 
-def _replaced(graph: Any, runs: Mapping[str, int]) -> bool:
+def _has_unknown_kernels(graph: Any, runs: Mapping[str, int]) -> bool:
     """Whether kernels ran that are no nodes of the graph: those of an operator's own body."""
-    return not runs.keys() <= {node.name for node in _all(graph)}
+    return not runs.keys() <= {node.name for node in _all_proto_nodes(graph)}
 
 
-def counted(ran: Iterable[Event]) -> dict[str, int]:
+def count_node_runs(ran: Iterable[Event]) -> dict[str, int]:
     """How often each node ran."""
     return dict(Counter(event.node for event in ran))
 
 
-def _runs(body: Any, runs: Mapping[str, int]) -> int:
+def _body_run_count(body: Any, runs: Mapping[str, int]) -> int:
     return max((runs.get(node.name, 0) for node in body.node), default=0)
 
 
-def _kernels(body: Any) -> list[Any]:
+def _kernel_nodes(body: Any) -> list[Any]:
     return [node for node in body.node if node.op_type not in _LIFTED]
 
 
-def _all(graph: Any) -> Iterator[Any]:
+def _all_proto_nodes(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield node
         for body in node_subgraphs(node):
-            yield from _all(body)
+            yield from _all_proto_nodes(body)
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,13 +175,13 @@ class Observed(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
 
 def main() -> None:
     """Answer the one order."""
-    hear(RunOrder, answered)
+    hear(RunOrder, answer_run_order)
 
 
-def answered(order: RunOrder, wait: Wait) -> Observed | Refusal:
+def answer_run_order(order: RunOrder, wait: Wait) -> Observed | Refusal:
     """Return what was observed, or what is wrong."""
     try:
-        return Observed(observed(order))
+        return Observed(observe_ordered_run(order))
     except CrossflopsError as error:
         print_traceback(error)
         return Refusal(error.message, error.hint)
@@ -192,37 +192,37 @@ def answered(order: RunOrder, wait: Wait) -> Observed | Refusal:
         return Refusal(f"onnxruntime: {error}", "see whether the model runs there at all")
 
 
-def observed(order: RunOrder) -> Observation:
+def observe_ordered_run(order: RunOrder) -> Observation:
     """Run the model once, unoptimized, so that every node of the file runs by itself."""
     module = session.runtime()
     given = from_archive(order.inputs_file) if order.inputs_file else {}
-    model = session.prepared(order.path, order.dims, order.specs, given)
+    model = session.prepare_session_model(order.path, order.dims, order.specs, given)
     feeds = session.feed(model, given)
     name_nodes(model.graph)
-    ran = _run(module, model, feeds, str(Path(order.path).resolve().parent))
-    runs = counted(ran)
+    ran = _run_with_profiler(module, model, feeds, str(Path(order.path).resolve().parent))
+    runs = count_node_runs(ran)
     return Observation(
         runtime=f"onnxruntime {module.__version__}",
         inputs={
             name: SteadyTensor(str(value.dtype), value.shape) for name, value in feeds.items()
         },
-        values=values(model.graph, ran),
-        trips=trips(model.graph, runs),
-        branches=branches(model.graph, runs),
+        values=steady_tensors(model.graph, ran),
+        trips=constant_trip_counts(model.graph, runs),
+        branches=constant_branches(model.graph, runs),
         draws=draws(model.graph),
     )
 
 
-def _run(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[Event]:
-    options = session.options(module, folder, threads=1, optimization="off")
+def _run_with_profiler(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[Event]:
+    options = session.build_session_options(module, folder, threads=1, optimization="off")
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as place:
         options.profile_file_prefix = os.path.join(place, "run")
-        data = session.serialized(model)
+        data = session.to_model_bytes(model)
         run = module.InferenceSession(data, options, providers=session.PROVIDERS)
         run.run(None, feeds)
         written = Path(run.end_profiling()).read_text(encoding="utf-8")
-    return list(events(json.loads(written)))
+    return list(profile_events(json.loads(written)))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def runtime() -> Any:
     return onnxruntime
 
 
-def prepared(
+def prepare_session_model(
     path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec], feeds: Mapping[str, Any]
 ) -> Any:
     """The model of a file with its weights, all sizes of inputs bound, and functions inlined.
@@ -102,7 +102,7 @@ def name_apart(graph: Any, taken: set[str] | None = None) -> None:
             name_apart(body, taken)
 
 
-def serialized(model: Any) -> bytes:
+def to_model_bytes(model: Any) -> bytes:
     """The bytes of a model. Raises NormalizeError beyond protobuf's 2 GiB."""
     try:
         return bytes(model.SerializeToString())
@@ -111,7 +111,7 @@ def serialized(model: Any) -> bytes:
         raise NormalizeError(message, "store its weights as external data") from error
 
 
-def options(module: Any, folder: str, threads: int, optimization: str) -> Any:
+def build_session_options(module: Any, folder: str, threads: int, optimization: str) -> Any:
     """Options of a session. `folder` is where external data lies; `optimization`: see LEVELS."""
     chosen = module.SessionOptions()
     levels = module.GraphOptimizationLevel
@@ -132,10 +132,12 @@ def save_optimized(chosen: Any, path: Path) -> None:
 
 def feed(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """A value for every input: the one that is given, else random floats, else zeros."""
-    return {value.name: _made(value, given) for value in binding.model_inputs(model.graph)}
+    return {
+        value.name: _make_input_value(value, given) for value in binding.model_inputs(model.graph)
+    }
 
 
-def _made(value: Any, given: Mapping[str, Any]) -> Any:
+def _make_input_value(value: Any, given: Mapping[str, Any]) -> Any:
     import numpy as np
 
     if value.name in given:
@@ -177,13 +179,13 @@ def allocate(model: Any) -> int:
         if not size or any(getattr(tensor, field) for field in _VALUES):
             continue
         dtype = ELEMENT_TYPES.get(tensor.data_type, "")
-        values = _values(random, tuple(tensor.dims), dtype)
+        values = _random_weight_values(random, tuple(tensor.dims), dtype)
         tensor.raw_data = values.astype(dtype).tobytes()
         filled += 1
     return filled
 
 
-def _values(random: Any, shape: tuple[int, ...], dtype: str) -> Any:
+def _random_weight_values(random: Any, shape: tuple[int, ...], dtype: str) -> Any:
     import numpy as np
 
     if not dtype.startswith("float"):

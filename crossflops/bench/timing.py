@@ -34,7 +34,7 @@ class BenchLimits(NamedTuple):
 USUAL = BenchLimits()
 
 
-def settled(seconds: Sequence[float]) -> bool:
+def is_latency_settled(seconds: Sequence[float]) -> bool:
     """Whether the median of the last five runs is within 2 % of that of the five before.
 
     >>> settled([9.0, 1, 1, 1, 1, 1, 1]), settled([2.0] * 5 + [1.0] * 5)
@@ -46,7 +46,7 @@ def settled(seconds: Sequence[float]) -> bool:
     return abs(last - before) < STILL * before if before else not last
 
 
-def timed(
+def time_warm_runs(
     run: Run, batch: int, clock: Clock, limits: BenchLimits = USUAL, how: str = ""
 ) -> Measurement:
     """Run until it is warm, then time it. `run` returns when its work is done.
@@ -54,13 +54,13 @@ def timed(
     The warm-up ends when the median of the last five runs changes by less than 2 % from one run
     to the next; one that does not is told by `settled`.
     """
-    warm = _repeated(run, clock, limits.warmup, limits, settled)
+    warm = _repeat_timed_run(run, clock, limits.warmup, limits, is_latency_settled)
     # a run that takes seconds is not warmed up for a minute: what was seen says whether it is
-    seconds = _repeated(run, clock, limits.runs, limits, lambda _: False)
-    return measured(batch, seconds, len(warm), settled=settled(warm), how=how)
+    seconds = _repeat_timed_run(run, clock, limits.runs, limits, lambda _: False)
+    return measured(batch, seconds, len(warm), settled=is_latency_settled(warm), how=how)
 
 
-def _repeated(
+def _repeat_timed_run(
     run: Run,
     clock: Clock,
     most: int | None,

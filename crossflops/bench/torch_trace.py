@@ -38,7 +38,9 @@ def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
     return any(event.get("cat") == "cpu_op" for event in trace)
 
 
-def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) -> Matched:
+def match_torch_operators(
+    trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0
+) -> Matched:
     """Join the operators of every run to the calls of the model, in their order.
 
     Names in both that follow one another are matched; what stands between two matches on both
@@ -53,13 +55,13 @@ def matched(trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0) 
         )
     try:
         ops = _outermost(trace)
-        runs = _runs(trace, ops)
+        runs = _torch_run_spans(trace, ops)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"an event of the trace is damaged: {error!r}", _HINT) from error
     if not ops:
         raise InputError("there is no operator of PyTorch in the trace", _HINT)
     kept = middle(runs[dropped:] or runs)
-    return _joined([_within(ops, *run) for run in kept], kept, calls)
+    return _join_run_operators([_operators_in_span(ops, *run) for run in kept], kept, calls)
 
 
 def _is_aten(target: str) -> bool:
@@ -82,7 +84,9 @@ def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
     return outermost
 
 
-def _runs(trace: Sequence[Mapping[str, Any]], ops: list[RanOperator]) -> list[tuple[float, float]]:
+def _torch_run_spans(
+    trace: Sequence[Mapping[str, Any]], ops: list[RanOperator]
+) -> list[tuple[float, float]]:
     for name in ("model_run", "ProfilerStep#"):
         spans = [
             span(event)
@@ -95,16 +99,16 @@ def _runs(trace: Sequence[Mapping[str, Any]], ops: list[RanOperator]) -> list[tu
     return [(ops[0].begin, max(op.end for op in ops))] if ops else []
 
 
-def _within(ops: list[RanOperator], begin: float, end: float) -> list[RanOperator]:
+def _operators_in_span(ops: list[RanOperator], begin: float, end: float) -> list[RanOperator]:
     return [op for op in ops if begin <= op.begin <= end]
 
 
-def _joined(
+def _join_run_operators(
     runs: list[list[RanOperator]], spans: list[tuple[float, float]], calls: Sequence[Any]
 ) -> Matched:
     """The first run says which operators there are; the others add their time to them."""
     first = runs[0]
-    names = _apart(op.name for op in first)
+    names = _number_repeated_names(op.name for op in first)
     seconds = [0.0] * len(first)
     for ops in runs:
         matcher = SequenceMatcher(None, [o.name for o in first], [o.name for o in ops], False)
@@ -116,7 +120,11 @@ def _joined(
         KernelTime(name, op.name, time, 1.0)
         for name, op, time in zip(names, first, seconds, strict=True)
     ]
-    groups = list(_groups([op.name for op in first], [_spelled(c.target) for c in calls]))
+    groups = list(
+        _align_operator_names(
+            [op.name for op in first], [_profiler_operator_name(c.target) for c in calls]
+        )
+    )
     joined = [
         Cover(tuple(names[i] for i in ops), tuple(key for c in called for key in calls[c].nodes))
         for ops, called in groups
@@ -131,7 +139,7 @@ def _joined(
     )
 
 
-def _groups(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
+def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
     """Places in both that belong together: one by one where the names agree."""
     for tag, a, b, c, d in SequenceMatcher(None, ran, called, False).get_opcodes():
         if tag == "equal":
@@ -142,13 +150,13 @@ def _groups(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
             yield range(a, b), range(c, d)
 
 
-def _spelled(target: str) -> str:
+def _profiler_operator_name(target: str) -> str:
     """aten.conv2d.default as PyTorch's profiler spells it: aten::conv2d."""
     space, _, rest = target.partition(".")
     return f"{space}::{rest.partition('.')[0]}"
 
 
-def _apart(names: Iterable[str]) -> list[str]:
+def _number_repeated_names(names: Iterable[str]) -> list[str]:
     """Every operator with the number of its turn."""
     turns: Counter[str] = Counter()
     numbered = []

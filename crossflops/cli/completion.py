@@ -86,9 +86,9 @@ def _tool_completions() -> Iterable[str]:
 
 
 def _device_completions() -> Iterable[str]:
-    from crossflops.hardware.devices.catalogue import additions, devices
+    from crossflops.hardware.devices.catalogue import additions, catalogue_devices
 
-    return [device.id for device in devices(additions(None))]
+    return [device.id for device in catalogue_devices(additions(None))]
 
 
 def _names_of_pages() -> Iterable[str]:

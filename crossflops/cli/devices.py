@@ -85,29 +85,33 @@ def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
 
 
 def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
-    from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, search
-    from crossflops.hardware.devices.catalogue import devices as all_devices
-    from crossflops.hardware.devices.sheets import given, listed, sheet
+    from crossflops.hardware.devices.catalogue import (
+        AmbiguousDeviceError,
+        find_device,
+        search_devices,
+    )
+    from crossflops.hardware.devices.catalogue import catalogue_devices as all_devices
+    from crossflops.hardware.devices.sheets import build_device_list, device_from_options, sheet
     from crossflops.verbs.devices import known
 
     precision = chosen["precision"].casefold()
     if chosen["peak_tflops"]:
-        return sheet(given(chosen["peak_tflops"], chosen["bandwidth"])), None
+        return sheet(device_from_options(chosen["peak_tflops"], chosen["bandwidth"])), None
     with progress("looking up"):
         additional = known(chosen["name"], chosen["catalogue"])
     if chosen["search"]:
-        matches = search(chosen["search"], additional)
+        matches = search_devices(chosen["search"], additional)
         if not matches:
             raise UnknownNameError(
                 f"no device has {chosen['search']!r} in its name", "`crossflops devices` lists all"
             )
-        return listed(matches, f"devices with {chosen['search']!r}", precision), None
+        return build_device_list(matches, f"devices with {chosen['search']!r}", precision), None
     if not chosen["name"]:
-        return listed(all_devices(additional), "devices", precision), None
+        return build_device_list(all_devices(additional), "devices", precision), None
     try:
-        device = find(chosen["name"], additional)
+        device = find_device(chosen["name"], additional)
     except AmbiguousDeviceError as error:
-        meant = listed(error.candidates, f"{chosen['name']!r} may be", precision)
+        meant = build_device_list(error.candidates, f"{chosen['name']!r} may be", precision)
         return meant, None if precision and _agree(meant) else error
     reject_options(("precision",), "one device is shown with all its peaks", "leave it out")
     return sheet(device), None

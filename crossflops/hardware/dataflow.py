@@ -23,7 +23,7 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
     As in `crossflops.count`: the key of the holder before the nodes of a body, the name of a
     function before its nodes.
     """
-    yield from _within("", graph, set())
+    yield from _graphs_with_bodies("", graph, set())
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
@@ -31,14 +31,14 @@ def key_before(prefix: str, node: Node, body: Graph) -> str:
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
 
-def _within(prefix: str, graph: Graph, names: set[str]) -> Iterator[tuple[str, Graph]]:
+def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[tuple[str, Graph]]:
     if prefix in names:
         return
     names.add(prefix)
     yield prefix, graph
     for node in graph.nodes:
         for body in node.bodies:
-            yield from _within(key_before(prefix, node, body), body, names)
+            yield from _graphs_with_bodies(key_before(prefix, node, body), body, names)
 
 
 # Caches of a graph: inputs that an output continues, such as the keys and values of a decoder.
@@ -87,7 +87,7 @@ def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec is not None}
     continued: dict[str, Cache] = {}
     for present in graph.outputs:
-        name = _renamed(present.name, makers)
+        name = _value_before_renames(present.name, makers)
         for past, new in _pasts(name, present, makers.get(name), inputs, carried):
             if past.name not in continued:
                 continued[past.name] = Cache(past.name, present.name, new)
@@ -95,7 +95,7 @@ def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
     return tuple(continued.values())
 
 
-def _renamed(name: str, makers: Mapping[str, Node]) -> str:
+def _value_before_renames(name: str, makers: Mapping[str, Node]) -> str:
     """The value behind what only renames or casts it."""
     while name in makers and makers[name].op.type in _RENAMES:
         source = makers[name].inputs[0]
@@ -222,7 +222,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
             if spec.shape is not None
         },
         maker={},
-        specs={spec.name: spec for spec in (*graph.inputs, *stored(graph))},
+        specs={spec.name: spec for spec in (*graph.inputs, *weight_and_constant_specs(graph))},
         constant=frozenset(_constants(graph)),
         moves=frozenset(
             key
@@ -240,26 +240,26 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
     )
 
 
-def stored(graph: Graph) -> Iterator[TensorSpec]:
+def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
     """The weights and constants that nodes read, those of bodies too.
 
     What a function calls them is left out: its operands are those of its call.
     """
     for node in graph.nodes:
         yield from (spec for spec in node.inputs if spec is not None and spec.role in _STORED)
-        for body in _bodies(node):
-            yield from stored(body)
+        for body in _bodies_in_scope(node):
+            yield from weight_and_constant_specs(body)
 
 
 def _constants(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         if node.constant:
             yield from (spec.name for spec in node.outputs if spec is not None)
-        for body in _bodies(node):
+        for body in _bodies_in_scope(node):
             yield from _constants(body)
 
 
-def _bodies(node: Node) -> tuple[Graph, ...]:
+def _bodies_in_scope(node: Node) -> tuple[Graph, ...]:
     """The bodies that share the names of the graph around them."""
     return () if node.choice == "function" else node.bodies
 
@@ -271,7 +271,7 @@ def _follow(node: Node, flow: Flow) -> None:
         flow.maker.update({spec.name: node.key for spec in outputs})
         flow.carried.update({spec.name: {} for spec in outputs})
         return
-    inputs = [spec for spec in _handed_on(node, flow) if spec is not None]
+    inputs = [spec for spec in _inputs_in_results(node, flow) if spec is not None]
     made = next((flow.maker[spec.name] for spec in inputs if spec.name in flow.maker), "")
     if not made and not _is_view(node):
         made = node.key
@@ -282,14 +282,14 @@ def _follow(node: Node, flow: Flow) -> None:
     for spec in outputs:
         cut = spec.numel if spec.shape is not None and node.key in flow.moves else None
         flow.carried[spec.name] = {
-            source: _together(spec.name, parts, flow.specs[source].numel, cut)
+            source: _combine_portions(spec.name, parts, flow.specs[source].numel, cut)
             for source, parts in held.items()
         }
         if made:
             flow.maker[spec.name] = made
 
 
-def _together(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
+def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
     """Return what a value holds of a source: these parts, and not more than it has elements."""
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
@@ -304,7 +304,7 @@ def _is_view(node: Node) -> bool:
     return known is not None and known.traffic in ("view", "alias")
 
 
-def _handed_on(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:
+def _inputs_in_results(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:
     """The inputs of which elements are in the results."""
     if node.op.type in _KNOWN_BY_SHAPE:
         return ()

@@ -40,7 +40,7 @@ def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, F
     return {
         node.key: share
         for node in nodes
-        if (share := _share(node, choices, scale)) is not None and share < 1
+        if (share := _expert_read_share(node, choices, scale)) is not None and share < 1
     }
 
 
@@ -94,7 +94,9 @@ def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
             yield of.shape[-1], chosen.shape[-1]
 
 
-def _share(node: Node, choices: list[tuple[int, int]], scale: Fraction) -> Fraction | None:
+def _expert_read_share(
+    node: Node, choices: list[tuple[int, int]], scale: Fraction
+) -> Fraction | None:
     weights = next(expert_weights(node), None)
     data = node.inputs[0] if node.inputs else None
     if weights is None or weights.shape is None or data is None or data.shape is None:

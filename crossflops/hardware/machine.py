@@ -159,9 +159,9 @@ class NoCpuError(CrossflopsError):
 def cpu(root: Path = Path("/")) -> Cpu:
     """The processor, by the files below `root`. Raises NoCpuError where there are none."""
     first, *_ = records = _records(root)
-    core = _core(first)
-    allowed = _allowed(len(records))
-    topology = [_place(root, logical) for logical in allowed]
+    core = _core_from_record(first)
+    allowed = _usable_cpu_numbers(len(records))
+    topology = [_socket_and_core(root, logical) for logical in allowed]
     clock, source = _clock(root, records[0])
     isa, rates = flops_per_clock(core)
     return Cpu(
@@ -188,39 +188,39 @@ def _records(root: Path) -> list[dict[str, str]]:
             f"this machine does not say what its processor is: {file} cannot be read",
             "`crossflops devices --measure` measures it all the same; or name it by --device",
         ) from error
-    records = [_record(part) for part in text.split("\n\n") if part.strip()]
+    records = [_parse_cpuinfo_record(part) for part in text.split("\n\n") if part.strip()]
     processors = [record for record in records if "processor" in record]
     rest = next((record for record in records if "processor" not in record), {})
     return [{**rest, **record} for record in processors] or [rest]
 
 
-def _record(part: str) -> dict[str, str]:
+def _parse_cpuinfo_record(part: str) -> dict[str, str]:
     pairs = (line.partition(":") for line in part.splitlines())
     return {key.strip(): value.strip() for key, colon, value in pairs if colon}
 
 
-def _core(record: dict[str, str]) -> Core:
+def _core_from_record(record: dict[str, str]) -> Core:
     flags = record.get("flags") or record.get("Features") or ""
     return Core(
         architecture=platform.machine(),
         vendor=record.get("vendor_id", ""),
-        family=_whole(record.get("cpu family")),
-        model=_whole(record.get("model")),
+        family=_parse_whole_number(record.get("cpu family")),
+        model=_parse_whole_number(record.get("model")),
         name=next((record[name] for name in _NAMES if record.get(name)), ""),
         flags=frozenset(flags.split()),
-        implementer=_whole(record.get("CPU implementer")),
-        part=_whole(record.get("CPU part")),
+        implementer=_parse_whole_number(record.get("CPU implementer")),
+        part=_parse_whole_number(record.get("CPU part")),
     )
 
 
-def _whole(text: str | None) -> int | None:
+def _parse_whole_number(text: str | None) -> int | None:
     try:
         return int(text or "", 0)
     except ValueError:
         return None
 
 
-def _allowed(count: int) -> list[int]:
+def _usable_cpu_numbers(count: int) -> list[int]:
     """The logical CPUs on which this process may run."""
     try:
         return sorted(os.sched_getaffinity(0))
@@ -228,10 +228,13 @@ def _allowed(count: int) -> list[int]:
         return list(range(count))
 
 
-def _place(root: Path, cpu: int) -> tuple[str, str]:
+def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
     """Socket and core of a logical CPU; it is a core of its own where the system does not say."""
     folder = root / "sys/devices/system/cpu" / f"cpu{cpu}" / "topology"
-    socket, core = _read(folder / "physical_package_id"), _read(folder / "core_id")
+    socket, core = (
+        _read_system_file(folder / "physical_package_id"),
+        _read_system_file(folder / "core_id"),
+    )
     return (socket or "0", core if core else f"cpu{cpu}")
 
 
@@ -239,10 +242,10 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
     """The clock in Hz, and where it is from: the base clock first, as sheets of CPUs have it."""
     folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
     for name in ("base_frequency", "cpuinfo_max_freq"):
-        kilohertz = _number(_read(folder / name))
+        kilohertz = _parse_quota_number(_read_system_file(folder / name))
         if kilohertz:
             return kilohertz * 1e3, f"cpufreq/{name}"
-    megahertz = _number(record.get("cpu MHz", ""))
+    megahertz = _parse_quota_number(record.get("cpu MHz", ""))
     if megahertz:
         return megahertz * 1e6, "cpu MHz in /proc/cpuinfo"
     return None, "unknown"
@@ -250,8 +253,13 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
     """The memory that this process may use: the machine's, or what its control group grants."""
-    bounds = [_number(_read(group / "memory.max")) for group in _groups(root)]
-    bounds.append(_number(_read(root / "sys/fs/cgroup/memory/memory.limit_in_bytes")))
+    bounds = [
+        _parse_quota_number(_read_system_file(group / "memory.max"))
+        for group in _control_group_folders(root)
+    ]
+    bounds.append(
+        _parse_quota_number(_read_system_file(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"))
+    )
     known = [int(bound) for bound in (physical_memory(), *bounds) if bound]
     return min(known) if known else None
 
@@ -259,36 +267,44 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
 def _quota(root: Path) -> float | None:
     """CPUs' time that the control group grants: version 2, then version 1. None without bound."""
     base = root / "sys/fs/cgroup"
-    limits = [_ratio(*_read(group / "cpu.max").split()[:2]) for group in _groups(root)]
+    limits = [
+        _quota_ratio(*_read_system_file(group / "cpu.max").split()[:2])
+        for group in _control_group_folders(root)
+    ]
     for v1 in (base / "cpu", base / "cpu,cpuacct"):
-        limits.append(_ratio(_read(v1 / "cpu.cfs_quota_us"), _read(v1 / "cpu.cfs_period_us")))
+        limits.append(
+            _quota_ratio(
+                _read_system_file(v1 / "cpu.cfs_quota_us"),
+                _read_system_file(v1 / "cpu.cfs_period_us"),
+            )
+        )
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
 
 
-def _groups(root: Path) -> list[Path]:
+def _control_group_folders(root: Path) -> list[Path]:
     """The folders of this process's control group, version 2, and of those above it."""
     base = root / "sys/fs/cgroup"
-    lines = _read(root / "proc/self/cgroup").splitlines()
+    lines = _read_system_file(root / "proc/self/cgroup").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
     place = base / path.lstrip("/")
     above = (place, *place.parents)
     return [folder for folder in above if base in (folder, *folder.parents)] or [base]
 
 
-def _ratio(quota: str = "", period: str = "") -> float | None:
-    granted, out_of = _number(quota), _number(period)
+def _quota_ratio(quota: str = "", period: str = "") -> float | None:
+    granted, out_of = _parse_quota_number(quota), _parse_quota_number(period)
     return granted / out_of if granted and out_of and granted > 0 else None
 
 
-def _number(text: str) -> float | None:
+def _parse_quota_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
         return None
 
 
-def _read(file: Path) -> str:
+def _read_system_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -320,43 +336,47 @@ def _nvidia() -> Found:
     try:
         pynvml.nvmlInit()
     except Exception as error:  # NVMLError has a class for every code, made when it is imported
-        return (), (f"NVML answers: {_line(error)}; there is no GPU of NVIDIA, or no driver",)
+        return (), (
+            f"NVML answers: {_one_line_message(error)}; there is no GPU of NVIDIA, or no driver",
+        )
     try:
         count = pynvml.nvmlDeviceGetCount()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        return tuple(gpu for handle in handles for gpu in _of_nvml(pynvml, handle)), ()
+        return tuple(gpu for handle in handles for gpu in _gpus_from_nvml(pynvml, handle)), ()
     except Exception as error:
-        return (), (f"NVML answers: {_line(error)}",)
+        return (), (f"NVML answers: {_one_line_message(error)}",)
     finally:
         with suppress(Exception):
             pynvml.nvmlShutdown()
 
 
-def _of_nvml(nvml: Any, handle: Any) -> list[Gpu]:
+def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
     """A GPU, or its slices where it is cut into slices."""
     device = Gpu(
-        name=_text(nvml.nvmlDeviceGetName(handle)),
+        name=_decode_gpu_name(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",
-        memory=_asked(lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
-        clock=_asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6),
-        memory_clock=_asked(
+        memory=_driver_answer(lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
+        clock=_driver_answer(
+            lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6
+        ),
+        memory_clock=_driver_answer(
             lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6
         ),
-        bus=_asked(lambda: int(nvml.nvmlDeviceGetMemoryBusWidth(handle))),
-        power=_asked(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
-        lanes=_asked(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
+        bus=_driver_answer(lambda: int(nvml.nvmlDeviceGetMemoryBusWidth(handle))),
+        power=_driver_answer(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
+        lanes=_driver_answer(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
     )
-    mode = _asked(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+    mode = _driver_answer(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
     return [device] if not mode else _slices(nvml, handle, device)
 
 
 def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     slices = []
-    for index in range(_asked(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+    for index in range(_driver_answer(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
         with suppress(Exception):  # there are fewer than there may be
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             facts = nvml.nvmlDeviceGetAttributes(part)
-            name = _text(nvml.nvmlDeviceGetName(part))
+            name = _decode_gpu_name(nvml.nvmlDeviceGetName(part))
             slices.append(
                 Gpu(
                     name=name,
@@ -378,24 +398,24 @@ def _amd() -> Found:
         done = subprocess.run([program, *_ROCM], capture_output=True, text=True, timeout=_WAIT)
         cards = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return (), (f"rocm-smi does not answer: {_line(error)}",)
+        return (), (f"rocm-smi does not answer: {_one_line_message(error)}",)
     rows = [facts for name, facts in sorted(cards.items()) if name.startswith("card")]
-    return tuple(_of_rocm(card) for card in rows if isinstance(card, dict)), ()
+    return tuple(_gpu_from_rocm(card) for card in rows if isinstance(card, dict)), ()
 
 
-def _of_rocm(facts: dict[str, Any]) -> Gpu:
+def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
     """A card; the keys have changed their case from release to release."""
     plain = {key.casefold(): str(value) for key, value in facts.items()}
     names = [plain.get(key, "") for key in ("card series", "card model", "device name")]
     return Gpu(
         name=next((name for name in names if name and not name.startswith("0x")), "GPU of AMD"),
         driver="rocm-smi",
-        memory=_asked(lambda: float(plain["vram total memory (b)"])),
-        power=_asked(lambda: float(plain["max graphics package power (w)"])),
+        memory=_driver_answer(lambda: float(plain["vram total memory (b)"])),
+        power=_driver_answer(lambda: float(plain["max graphics package power (w)"])),
     )
 
 
-def _asked(question: Callable[[], Any]) -> Any:
+def _driver_answer(question: Callable[[], Any]) -> Any:
     """An answer of the driver; None where it has none, as not every GPU knows everything."""
     try:
         return question()
@@ -403,9 +423,9 @@ def _asked(question: Callable[[], Any]) -> Any:
         return None
 
 
-def _text(name: str | bytes) -> str:
+def _decode_gpu_name(name: str | bytes) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
-def _line(error: Exception) -> str:
+def _one_line_message(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,7 +1,7 @@
 """What this machine can do at most: measured, kept, and set beside what its system says.
 
 It is measured by loops that keep nothing busy but the registers, or the memory: compiled on the
-spot, and run. `measured()` is the denominator that others ask for. It is kept in a file of the
+spot, and run. `load_or_measure_peak()` is the denominator that others ask for. It is kept in a file of the
 user's cache and taken from there as long as the processor, its flags and the CPUs of this process
 are the same.
 """
@@ -88,12 +88,12 @@ class PeakLoops(msgspec.Struct, frozen=True):
                 [self.path, kind, *given], capture_output=True, timeout=seconds + _BEYOND
             )
             if done.returncode:
-                raise _failed(kind, f"it ended with {done.returncode}")
+                raise _loop_failure_error(kind, f"it ended with {done.returncode}")
             return msgspec.convert(json.loads(done.stdout), Loop)
         except subprocess.TimeoutExpired as error:
-            raise _failed(kind, "it did not end") from error
+            raise _loop_failure_error(kind, "it did not end") from error
         except (OSError, ValueError) as error:
-            raise _failed(kind, str(error)) from error
+            raise _loop_failure_error(kind, str(error)) from error
 
 
 def compiler() -> str | None:
@@ -103,17 +103,17 @@ def compiler() -> str | None:
 
 
 @contextmanager
-def compiled() -> Iterator[PeakLoops]:
+def compiling_peak_loops() -> Iterator[PeakLoops]:
     """The program, for as long as the context lasts. Raises NoLoopError."""
     command = compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError("there is no C compiler", "install gcc or clang, or set CC")
     source = files("crossflops.hardware").joinpath("peak.c")
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder, as_file(source) as path:
-        yield _build(command, path, Path(folder) / "peak")
+        yield _compile_peak_loops(command, path, Path(folder) / "peak")
 
 
-def _build(cc: str, source: Path, target: Path) -> PeakLoops:
+def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
     complaint = ""
     for native in _NATIVE:
         command = [cc, "-O2", *native, "-ffp-contract=fast", "-pthread"]
@@ -133,7 +133,7 @@ def _build(cc: str, source: Path, target: Path) -> PeakLoops:
     raise NoLoopError(f"{cc} cannot compile the loops: {complaint}", "set CC to another compiler")
 
 
-def _failed(kind: str, why: str) -> NoLoopError:
+def _loop_failure_error(kind: str, why: str) -> NoLoopError:
     return NoLoopError(f"the {kind} loop failed: {why}", "set CC to another compiler")
 
 
@@ -152,7 +152,7 @@ def product_rate(dtype: str, seconds: float) -> float:
 
     left = np.ones((_SIDE, _SIDE), dtype)
     out = np.empty_like(left)
-    return 2 * _SIDE**3 / _best(lambda: np.matmul(left, left, out=out), seconds)
+    return 2 * _SIDE**3 / _fastest_run_seconds(lambda: np.matmul(left, left, out=out), seconds)
 
 
 def sum_bandwidth(nbytes: int, seconds: float) -> float:
@@ -162,10 +162,10 @@ def sum_bandwidth(nbytes: int, seconds: float) -> float:
     first = np.ones(max(1, nbytes // 8))
     second, out = np.ones_like(first), np.empty_like(first)
     out.fill(0)  # its pages exist before they are timed
-    return 3 * first.nbytes / _best(lambda: np.add(first, second, out=out), seconds)
+    return 3 * first.nbytes / _fastest_run_seconds(lambda: np.add(first, second, out=out), seconds)
 
 
-def _best(action: Callable[[], object], seconds: float) -> float:
+def _fastest_run_seconds(action: Callable[[], object], seconds: float) -> float:
     """Seconds of the fastest run of the action, of several."""
     action()
     fastest, count, begun = float("inf"), 0, time.perf_counter()
@@ -245,19 +245,19 @@ _LARGEST = 256 << 20
 _SECONDS = 0.4  # of a loop
 
 
-def measured(*, again: bool = False) -> MachinePeak:
+def load_or_measure_peak(*, again: bool = False) -> MachinePeak:
     """The measured peak of this machine: as it was kept, or measured now (about two seconds).
 
     `again` measures in any case. Raises CrossflopsError where nothing can be measured.
     """
-    kept = None if again else stored()
+    kept = None if again else load_machine_peak()
     return kept or store(measure())
 
 
-def stored() -> MachinePeak | None:
+def load_machine_peak() -> MachinePeak | None:
     """Return what was measured before on this very machine, for CPUs as many as these. Or None."""
     try:
-        kept = msgspec.json.decode(_file().read_bytes(), type=MachinePeak)
+        kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
         return None
     return kept if kept.fingerprint == fingerprint() else None
@@ -265,7 +265,7 @@ def stored() -> MachinePeak | None:
 
 def store(peak: MachinePeak) -> MachinePeak:
     """Keep it for the next time; where no file can be written, it is only returned."""
-    file = _file()
+    file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, msgspec.json.format(msgspec.json.encode(peak), indent=2))
@@ -277,10 +277,10 @@ def measure() -> MachinePeak:
     claimed = claim()
     threads = threads_of(claimed)
     try:
-        with compiled() as program:
-            peak = _by_loops(program, threads, claimed)
+        with compiling_peak_loops() as program:
+            peak = _measure_by_loops(program, threads, claimed)
     except NoLoopError as error:
-        peak = _by_numpy(threads, str(error.message), claimed)
+        peak = _measure_by_numpy(threads, str(error.message), claimed)
     return replace(peak, contradictions=contradictions(peak, claimed))
 
 
@@ -313,18 +313,18 @@ def fingerprint() -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
+def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
     clock = program.run("clock", _SECONDS / 2).rate
     single = program.run("fma32", _SECONDS)
     all_ = single if threads == 1 else program.run("fma32", _SECONDS, threads)
     double = program.run("fma64", _SECONDS, threads)
     loops = {"fp32": all_, "fp64": double, **_dots(program, single, threads, claimed)}
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
-    granted = _granted(threads, claimed)
+    granted = _quota_share(threads, claimed)
     share = "" if granted == 1 else f"; {100 * granted:.0f} % of it, as the quota grants"
     lanes = f"{single.width}-bit {'FMA' if single.fused else 'multiply and add'}"
     return MachinePeak(
-        cpu=_name(claimed),
+        cpu=_cpu_model_name(claimed),
         threads=threads,
         peaks={name: loop.rate * granted for name, loop in loops.items()},
         one_thread=single.rate,
@@ -334,7 +334,7 @@ def _by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachineP
         width=single.width,
         is_peak=True,
         how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}"
-        f"{_unmeasured(claimed)}",
+        f"{_missing_units_note(claimed)}",
         fingerprint=fingerprint(),
     )
 
@@ -353,7 +353,7 @@ def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -
     }
 
 
-def _unmeasured(claimed: Cpu | None) -> str:
+def _missing_units_note(claimed: Cpu | None) -> str:
     """The units that are in no loop, so that the processor may do more than was measured."""
     isa = "" if claimed is None else claimed.isa
     amx = "; AMX is in no loop, so that BF16 and INT8 have no peak" if AMX in isa else ""
@@ -361,16 +361,16 @@ def _unmeasured(claimed: Cpu | None) -> str:
     return amx + sve
 
 
-def _granted(threads: int, claimed: Cpu | None) -> float:
+def _quota_share(threads: int, claimed: Cpu | None) -> float:
     """The share of the threads' time that a quota grants: a round is too short to feel it."""
     quota = claimed.quota if claimed else None
     return 1.0 if quota is None else min(1.0, quota / threads)
 
 
-def _by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
     rates = {"fp32": "float32", "fp64": "float64"}
     return MachinePeak(
-        cpu=_name(claimed),
+        cpu=_cpu_model_name(claimed),
         threads=threads,
         peaks={name: product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
         one_thread=None,
@@ -385,7 +385,7 @@ def _by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
     )
 
 
-def _name(claimed: Cpu | None) -> str:
+def _cpu_model_name(claimed: Cpu | None) -> str:
     return claimed.model if claimed else platform.processor() or platform.machine()
 
 
@@ -404,7 +404,7 @@ def _system(name: str) -> int:
         return 0
 
 
-def _file() -> Path:
+def _peak_cache_path() -> Path:
     """In $XDG_CACHE_HOME, or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:

@@ -36,8 +36,8 @@ import msgspec
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.dataflow import flow
-from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.step_traffic import Formats, loads, nbytes, run_precision
+from crossflops.hardware.devices.catalogue import find_device
+from crossflops.hardware.step_traffic import Formats, loads, run_precision, tensor_byte_count
 from crossflops.ir.device import Device
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
@@ -59,7 +59,7 @@ from crossflops.report.bench import KernelRow
 _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum"))
 
 
-def kind(load: Load) -> str:
+def load_kind(load: Load) -> str:
     """The operator, and the sort of module around: numbers in its path are any number.
 
     A node that reads weights stands in the module that owns them (a layer), and it is what is
@@ -87,11 +87,11 @@ def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
     by_kind: dict[str, list[NodeBound]] = {}
     for node in nodes:
         by_kind.setdefault(node.kind, []).append(node)
-    rows = (_together(name, rows) for name, rows in by_kind.items())
+    rows = (_sum_kind_bounds(name, rows) for name, rows in by_kind.items())
     return tuple(sorted(rows, key=lambda row: (-row.seconds, row.kind)))
 
 
-def _together(name: str, rows: list[NodeBound]) -> KindBound:
+def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
     return KindBound(
         kind=name,
         nodes=len(rows),
@@ -111,7 +111,7 @@ def _mostly(rows: list[NodeBound]) -> Side:
     return max(sides, key=lambda bound: sides[bound])
 
 
-def _example(op: str, path: str, weighted: bool = False) -> Load:
+def _example_load(op: str, path: str, weighted: bool = False) -> Load:
     counts = dict.fromkeys(("macs", "operations", "weights", "cache", "activations"), 1)
     return Load(node="", op=op, path=path, precision="float32", weighted=weighted, **counts)
 
@@ -140,10 +140,10 @@ def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
 
     Raises UnknownNameError where the device has no peak for the precision of a node with MACs.
     """
-    return tuple(_node(load, run) for load in loads)
+    return tuple(_node_bound(load, run) for load in loads)
 
 
-def _node(load: Load, run: Scenario) -> NodeBound:
+def _node_bound(load: Load, run: Scenario) -> NodeBound:
     times = run.passes * run.scale
     work = round(FLOPS_PER_MAC * load.macs * times)
     operations = round(load.operations * times)
@@ -156,7 +156,7 @@ def _node(load: Load, run: Scenario) -> NodeBound:
         node=load.node,
         op=load.op,
         path=load.path,
-        kind=kind(load),
+        kind=load_kind(load),
         precision=precision,
         work=work,
         operations=operations,
@@ -273,7 +273,7 @@ def compute_from(
     return examples
 
 
-def achieved(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
+def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
     """A step that took so many seconds, against its bounds. Raises InputError for no time."""
     if not seconds > 0:
         raise InputError(f"{seconds} s is no time of a step", "give a time above zero")
@@ -330,7 +330,7 @@ def alternatives(
     loads: Loads,
     *,
     fixed: Sequence[str] = (),
-    look: Look = find,
+    look: Look = find_device,
 ) -> tuple[StepBound, ...]:
     """The step under each of these assumptions, such as "batch=64" or "weights=fp8,cache=fp8".
 
@@ -346,9 +346,11 @@ def alternatives(
     return tuple(steps)
 
 
-def other(base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find) -> Variant:
+def other(
+    base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find_device
+) -> Variant:
     """The scenario with these changes."""
-    changes = _changes(text)
+    changes = _parse_what_if(text)
     stuck = [name for name in changes if name in fixed]
     if stuck:
         raise InputError(
@@ -359,7 +361,7 @@ def other(base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = f
     if "device" in changes:
         run = msgspec.structs.replace(run, ceiling=ceiling(look(changes["device"])))
     if "batch" in changes:
-        examples = _batch(changes["batch"], text)
+        examples = _parse_what_if_batch(changes["batch"], text)
         scale = run.scale * examples / Fraction(run.examples)
         run = msgspec.structs.replace(run, examples=examples, scale=scale)
     if "precision" in changes:
@@ -375,7 +377,7 @@ def other(base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = f
     )
 
 
-def _changes(text: str) -> Mapping[str, str]:
+def _parse_what_if(text: str) -> Mapping[str, str]:
     changes: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -385,7 +387,7 @@ def _changes(text: str) -> Mapping[str, str]:
     return changes
 
 
-def _batch(value: str, text: str) -> int:
+def _parse_what_if_batch(value: str, text: str) -> int:
     if not (value.isascii() and value.isdigit()) or not 0 < int(value[:13]) < 10**12:
         raise InputError(f"--what-if {text}: {value} is no batch", "give a whole number above 0")
     return int(value)
@@ -465,6 +467,6 @@ class _Edge:
         if spec.shape is None:
             return Fraction(0)
         if self.flow.is_weight(spec):
-            return nbytes(spec, self.formats.of_weights()) * self.run.passes
+            return tensor_byte_count(spec, self.formats.of_weights()) * self.run.passes
         kept = self.formats.of_cache() if self.flow.is_cache(spec) else self.formats.activations
-        return nbytes(spec, kept) * self.run.passes * self.run.scale
+        return tensor_byte_count(spec, kept) * self.run.passes * self.run.scale

@@ -107,7 +107,7 @@ def storage(precision: str) -> str:
     return "fp32" if precision in EMULATIONS else precision.partition("_")[0]
 
 
-def nbytes(spec: TensorSpec, precision: str) -> int:
+def tensor_byte_count(spec: TensorSpec, precision: str) -> int:
     """Bytes of a tensor whose floats are kept in `precision`. Raises ValueError with no shape."""
     return elements_to_bytes(spec, spec.numel, precision)
 
@@ -194,7 +194,7 @@ def charges(
     for node in graph.nodes:
         if node.constant or node.key in flow.moves:
             continue
-        for source, part in _read(node, flow, shares):
+        for source, part in _node_source_reads(node, flow, shares):
             if flow.is_index(flow.specs[source]):
                 continue
             if ends or source in pasts or source not in inputs:
@@ -216,12 +216,16 @@ def _outputs(graph: Graph, bill: _Bill) -> None:
         for source, part in bill.flow.parts(spec).items():
             bill.read(key, source, part)
         kept = bill.formats.activations
-        bill.rows[key][_ACTIVATIONS] += nbytes(spec, kept) if spec.shape is not None else 0
+        bill.rows[key][_ACTIVATIONS] += (
+            tensor_byte_count(spec, kept) if spec.shape is not None else 0
+        )
 
 
-def _read(node: Node, flow: Flow, shares: Mapping[str, Fraction]) -> Iterator[tuple[str, Portion]]:
+def _node_source_reads(
+    node: Node, flow: Flow, shares: Mapping[str, Fraction]
+) -> Iterator[tuple[str, Portion]]:
     """The sources that a node reads, those of its bodies too, with how much of each."""
-    if _is_empty(node):
+    if _has_no_rows(node):
         return
     share = shares.get(node.key)
     routed = {spec.name for spec in expert_weights(node)} if share is not None else ()
@@ -232,10 +236,10 @@ def _read(node: Node, flow: Flow, shares: Mapping[str, Fraction]) -> Iterator[tu
             yield source, part
     for body in node.bodies if node.choice != "function" else ():
         for inner in body.nodes:
-            yield from _read(inner, flow, shares)
+            yield from _node_source_reads(inner, flow, shares)
 
 
-def _is_empty(node: Node) -> bool:
+def _has_no_rows(node: Node) -> bool:
     """Whether a node has no rows to compute, as an expert that no token chose."""
     results = [spec for spec in node.outputs if spec is not None]
     return bool(results) and all(spec.shape is not None and 0 in spec.shape for spec in results)
@@ -272,7 +276,8 @@ def loads(
         return tuple(row for row in rows if row.bytes or row.operations)
     split = charges(graph, flowing, formats, shares, ends=model == "fused-ideal")
     rows = (
-        _load(count, flowing, *split.get(count.node.key, (0, 0, 0))) for count in _working(ledger)
+        _build_node_load(count, flowing, *split.get(count.node.key, (0, 0, 0)))
+        for count in _working(ledger)
     )
     return tuple(row for row in rows if row.bytes or row.operations)
 
@@ -281,7 +286,9 @@ def _working(ledger: Ledger) -> Iterable[Counted]:
     return (count for count in ledger.counted if not count.node.constant)
 
 
-def _load(count: Counted, flow: Flow, weights: int, cache: int, activations: int) -> Load:
+def _build_node_load(
+    count: Counted, flow: Flow, weights: int, cache: int, activations: int
+) -> Load:
     return Load(
         node=count.node.key,
         op=str(count.node.op),
@@ -303,27 +310,29 @@ def _load_unfused(
     node = next(iter(count.node.counted_operations), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
-    if node is None or known is None or node.bodies or _is_empty(node):
-        return _load(count, flow, 0, 0, 0)
+    if node is None or known is None or node.bodies or _has_no_rows(node):
+        return _build_node_load(count, flow, 0, 0, 0)
     works = count.cost.flops > 0
     constant, runs = count.node.constant_runs
     share = shares.get(node.key, Fraction(1))
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
-    def moved(size: Size) -> int:
+    def traffic_bytes(size: Size) -> int:
         return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
 
     def weights(spec: TensorSpec) -> int:
         if not flow.is_weight(spec):
             return 0
-        held = nbytes(spec, formats.of_weights())
+        held = tensor_byte_count(spec, formats.of_weights())
         return round(held * share) if spec.name in routed else held
 
     def cache(spec: TensorSpec) -> int:
-        return nbytes(spec, formats.of_cache()) if flow.is_cache(spec) else 0
+        return tensor_byte_count(spec, formats.of_cache()) if flow.is_cache(spec) else 0
 
     def rest(spec: TensorSpec) -> int:
         apart = flow.is_weight(spec) or flow.is_cache(spec)
-        return 0 if apart else nbytes(spec, formats.activations)
+        return 0 if apart else tensor_byte_count(spec, formats.activations)
 
-    return _load(count, flow, moved(weights), moved(cache), moved(rest))
+    return _build_node_load(
+        count, flow, traffic_bytes(weights), traffic_bytes(cache), traffic_bytes(rest)
+    )

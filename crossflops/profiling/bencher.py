@@ -3,7 +3,7 @@
 As `crossflops.bench.bencher`, of which it is the other side for a training step.
 """
 
-from crossflops.bench.bencher import answer_of, built
+from crossflops.bench.bencher import answer_of, build_ordered_model
 from crossflops.bench.timing import Answer, Ran, TrainingOrder
 from crossflops.profiling.run import Recipe, device_name, time_steps
 from crossflops.profiling.watch import device_of
@@ -24,7 +24,7 @@ def run_steps(order: TrainingOrder) -> Ran:
     """Train the model for some steps, and time them."""
     import torch
 
-    source = built(order)
+    source = build_ordered_model(order)
     recipe = Recipe(
         optimizer=order.optimizer,
         examples=order.batch,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from crossflops.bench.timing import BenchLimits, timed
+from crossflops.bench.timing import BenchLimits, time_warm_runs
 from crossflops.errors import InputError, NormalizeError, error_words
 from crossflops.frontends.pytorch.load.flexible_attention import Attending
 from crossflops.frontends.pytorch.load.model import quiet_profiler
@@ -126,7 +126,7 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
 
     Medians of each phase by itself would not add up, and be of no number of passes.
     """
-    iterations = timed(
+    iterations = time_warm_runs(
         step.once, recipe.examples, step.seconds, recipe.limits, "forward, backward, step"
     )
     last = step.marks[-iterations.runs :]

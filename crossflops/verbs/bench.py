@@ -15,11 +15,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from crossflops.bench.batches import MOST, Goal, search
-from crossflops.bench.covers import ExecutedGraph, attributed, covers, guessed, named
-from crossflops.bench.covers import read as read_graph
-from crossflops.bench.kernels import KernelTimes, events, is_onnxruntime, kernels
-from crossflops.bench.processes import bench as run
+from crossflops.bench.batches import MOST, Goal, search_batch_size
+from crossflops.bench.covers import (
+    ExecutedGraph,
+    build_kernel_profile,
+    covers,
+    guess_executed_graph,
+    name_executed_nodes,
+)
+from crossflops.bench.covers import read_executed_graph as read_graph
+from crossflops.bench.kernels import (
+    KernelTimes,
+    is_onnxruntime,
+    mean_kernel_times,
+    read_trace_events,
+)
+from crossflops.bench.processes import run_bench_order as run
 from crossflops.bench.session import LEVELS
 from crossflops.bench.timing import (
     USUAL,
@@ -30,7 +41,7 @@ from crossflops.bench.timing import (
     Ran,
     TrainingOrder,
 )
-from crossflops.bench.torch_trace import is_torch, matched
+from crossflops.bench.torch_trace import is_torch, match_torch_operators
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.files import draft
 from crossflops.frontends import Source, library_of, refuse_mode, runtime_frontend
@@ -466,7 +477,7 @@ def _tried(
     if isinstance(how.batches, str):
         if how.batches != AUTO:
             raise InputError(f"there is no batch {how.batches!r}", "give sizes, or auto")
-        searched = search(attempt, how.goal, MOST, to_the_limit=how.memory is not None)
+        searched = search_batch_size(attempt, how.goal, MOST, to_the_limit=how.memory is not None)
         return list(searched.tried), searched.largest if searched.bounded else None
     if not how.batches:
         return [attempts.once(None, profiled=True)], None
@@ -573,10 +584,10 @@ def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
     rate of one times their number is taken, which is the most that they can do. `again` measures
     anew what was kept.
     """
-    from crossflops.hardware.peaks import measured
+    from crossflops.hardware.peaks import load_or_measure_peak
 
     try:
-        machine = measured(again=again)
+        machine = load_or_measure_peak(again=again)
     except CrossflopsError as error:
         return error.message
     rates = {_DTYPES[name]: rate for name, rate in machine.peaks.items() if name in _DTYPES}
@@ -709,15 +720,17 @@ def _as_run(counted: CountedModel) -> Ledger:
 
 def _profile(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
     assert ran.profile is not None
-    trace, ledger = events(ran.profile), _as_run(ready.counted)
+    trace, ledger = read_trace_events(ran.profile), _as_run(ready.counted)
     source = f"the profile of {ran.runtime}"
     if ran.graph is None:
-        calls = matched(trace, ready.counted.trace, ran.dropped)
-        return attributed(calls.kernels, calls.covers, ledger, peak, source)
-    times = kernels(trace, ran.dropped)
-    level = named(read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels])
+        calls = match_torch_operators(trace, ready.counted.trace, ran.dropped)
+        return build_kernel_profile(calls.kernels, calls.covers, ledger, peak, source)
+    times = mean_kernel_times(trace, ran.dropped)
+    level = name_executed_nodes(
+        read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels]
+    )
     joined = covers(ready.counted.graph.as_written.nodes, level)
-    return attributed(times, joined, ledger, peak, source)
+    return build_kernel_profile(times, joined, ledger, peak, source)
 
 
 # A trace that somebody wrote before -> the time of its kernels beside the count of a model.
@@ -731,7 +744,7 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
     Nothing is run, but onnxruntime, where it is there, is asked which graph it makes of the file:
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
     """
-    traced = events(trace)
+    traced = read_trace_events(trace)
     if not is_onnxruntime(traced) and not is_torch(traced):
         raise InputError(
             f"the trace {trace} has no kernels of onnxruntime and no operators of PyTorch",
@@ -753,12 +766,12 @@ def _profile_of_trace(
 ) -> tuple[KernelProfile, tuple[str, ...]]:
     ledger = _as_run(ready.counted)
     if not is_onnxruntime(traced):
-        calls = matched(traced, ready.counted.trace, 0)
-        return attributed(calls.kernels, calls.covers, ledger, peak, trace), ()
-    times = kernels(traced, 0)
+        calls = match_torch_operators(traced, ready.counted.trace, 0)
+        return build_kernel_profile(calls.kernels, calls.covers, ledger, peak, trace), ()
+    times = mean_kernel_times(traced, 0)
     level, note = _executed(ready, times)
     joined = covers(ready.counted.graph.as_written.nodes, level)
-    return attributed(times, joined, ledger, peak, trace), (note,)
+    return build_kernel_profile(times, joined, ledger, peak, trace), (note,)
 
 
 def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
@@ -770,7 +783,7 @@ def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
         level = _made(ready, optimization)
         if level is None:
             break
-        level = named(level, ran)
+        level = name_executed_nodes(level, ran)
         same = len(names & {node.name for node in level.everywhere()})
         if best is None or same > best[0]:
             best = (same, optimization, level)
@@ -778,7 +791,7 @@ def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
             break
     if best is None or 2 * best[0] < len(names):
         what = "the kernels are known by their names alone: no graph of onnxruntime has them"
-        return guessed(ready.counted.graph.nodes, ran), what
+        return guess_executed_graph(ready.counted.graph.nodes, ran), what
     what = f"the graph is that of optimization {best[1]}, with {best[0]} of {len(names)} kernels"
     return best[2], what
 

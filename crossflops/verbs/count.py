@@ -81,9 +81,9 @@ def seen(request: Request) -> tuple[Request, Run]:
             "--observe runs an ONNX file, and this is none",
             "leave it out: a PyTorch model is run when it is exported",
         )
-    from crossflops.bench.processes import observe
+    from crossflops.bench.processes import observe_file_run
 
-    run = observe(file.path, file.specs, dict(file.dims), request.inputs_file)
+    run = observe_file_run(file.path, file.specs, dict(file.dims), request.inputs_file)
     specs = tuple(TensorSpec(name, value.dtype, value.shape) for name, value in run.inputs.items())
     settled = msgspec.structs.replace(file, dims={}, specs=specs, seen=run)
     values = request.inputs_file or MADE_UP
@@ -103,7 +103,7 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
 
     import numpy as np
 
-    from crossflops.bench.processes import observe
+    from crossflops.bench.processes import observe_file_run
 
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder:
         model, inputs = Path(folder, "model.onnx"), Path(folder, "inputs.npz")
@@ -113,7 +113,7 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
         given = str(inputs) if feeds else None
-        return observe(str(model), inputs_file=given, seconds=_UNASKED)
+        return observe_file_run(str(model), inputs_file=given, seconds=_UNASKED)
 
 
 # A model normalized and counted in the modes that conventions need.

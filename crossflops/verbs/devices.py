@@ -9,11 +9,11 @@ from crossflops.hardware.devices.catalogue import (
     RESERVED,
     AmbiguousDeviceError,
     additions,
-    find,
-    sliced,
+    find_device,
+    slice_device,
 )
 from crossflops.hardware.machine import NoCpuError, cpu, gpus
-from crossflops.hardware.peaks import measured
+from crossflops.hardware.peaks import load_or_measure_peak
 from crossflops.ir.device import Device
 from crossflops.report.machine import Gpu, Machine
 
@@ -29,12 +29,12 @@ def known(name: str | None, catalogue: str | Path | None = None) -> tuple[Device
     additional = additions(catalogue)
     if (name or "").strip().casefold() != RESERVED:
         return additional
-    return (*additional, measured().device())
+    return (*additional, load_or_measure_peak().device())
 
 
 def look(name: str, catalogue: str | Path | None = None) -> Device:
-    """The device of that name, of the catalogue or of the user's own. Raises as `find` does."""
-    return find(name, known(name, catalogue))
+    """The device of that name, of the catalogue or of the user's own. Raises as `find_device` does."""
+    return find_device(name, known(name, catalogue))
 
 
 def this_machine(
@@ -59,7 +59,7 @@ def this_machine(
         gpu.name: partial(slice_of, gpu, additional) for gpu in graphics
     }
     if processor is not None:
-        ways[processor.model] = partial(find, processor.model, additional)
+        ways[processor.model] = partial(find_device, processor.model, additional)
     devices = {name: _device(look) for name, look in ways.items()}
     for gpu in graphics:
         notes += _doubts(gpu, additional)
@@ -70,7 +70,7 @@ def this_machine(
         peaks={
             name: device.peaks for name, device in devices.items() if isinstance(device, Device)
         },
-        measured=measured(again=True) if measure else None,
+        measured=load_or_measure_peak(again=True) if measure else None,
         notes=tuple(notes),
     )
 
@@ -116,6 +116,6 @@ def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
     Raises UnknownNameError where it is not in the catalogue.
     """
     if gpu.units is None or gpu.memory is None:
-        return find(gpu.name, additional)
+        return find_device(gpu.name, additional)
     board = gpu.name.rpartition(" MIG ")[0] or gpu.name
-    return sliced(find(board, additional), gpu.profile, gpu.units, gpu.memory)
+    return slice_device(find_device(board, additional), gpu.profile, gpu.units, gpu.memory)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.bench.agreement import compare
+from crossflops.bench.agreement import compare_with_onnxruntime
 from crossflops.bench.session import runtime as require_runtime
 from crossflops.errors import InputError
 from crossflops.frontends import (
@@ -74,7 +74,7 @@ def export(request: Request, wanted: Exported) -> Files:
     if wanted.to == "onnx":
         _tell_unloadable(files[0])
     if ran is not None:
-        files.agreement = compare(files[0], ran)
+        files.agreement = compare_with_onnxruntime(files[0], ran)
     return files
 
 

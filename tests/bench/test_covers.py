@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.bench.covers import Executed, ExecutedGraph, attributed, covers
+from crossflops.bench.covers import Executed, ExecutedGraph, build_kernel_profile, covers
 from crossflops.bench.kernels import KernelTime, KernelTimes
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.trace import Setting
@@ -129,7 +129,7 @@ def test_bodies_are_joined_and_every_iteration_counts():
     times = KernelTimes(
         (KernelTime("Loop_0", "Loop", 1e-6, 1), KernelTime("k", "FusedMatMul", 3e-6, 3)), 5e-6, 1
     )
-    profile = attributed(times, covers(graph.nodes, ran), ledger, None, "test")
+    profile = build_kernel_profile(times, covers(graph.nodes, ran), ledger, None, "test")
     rows = {row.kernel: row for row in profile.kernels}
     assert (rows["k"].macs, rows["k"].does) == (192, "MatMul + Relu")
     assert rows["k"].rate == 2 * 192 / 3e-6
@@ -144,7 +144,7 @@ def test_a_loop_that_was_opened_belongs_to_what_makes_its_result():
     graph = graph_of(LOOP)
     ran = level(("unrolled", "MatMul", ("x", "w"), ("y",)))
     times = KernelTimes((KernelTime("unrolled", "MatMul", 3e-6, 1),), 5e-6, 1)
-    profile = attributed(times, covers(graph.nodes, ran), count(graph), None, "test")
+    profile = build_kernel_profile(times, covers(graph.nodes, ran), count(graph), None, "test")
     assert [row.macs for row in profile.kernels] == [192]
 
 
@@ -154,9 +154,9 @@ def test_a_rate_above_the_peak_is_an_error():
     joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
     times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
     low, high = (BenchPeak(rates={"float32": rate}, source="given") for rate in (200e6, 512e6))
-    profile = attributed(times, joined, count(graph), low, "test")
+    profile = build_kernel_profile(times, joined, count(graph), low, "test")
     assert ["128 % of the peak" in text for text in kernel_errors(profile, low)] == [True]
-    profile = attributed(times, joined, count(graph), high, "test")
+    profile = build_kernel_profile(times, joined, count(graph), high, "test")
     assert profile.kernels[0].share == 0.5
     assert list(kernel_errors(profile, high)) == []
 
@@ -166,7 +166,7 @@ def test_kernels_longer_than_their_run_are_an_error():
     graph = graph_of("g (float[2,4] x) => (y) { y = Relu (x) }")
     joined = covers(graph.nodes, level(("Relu_0", "Relu", ("x",), ("y",))))
     times = KernelTimes((KernelTime("Relu_0", "Relu", 3e-6, 1),), 2e-6, 1)
-    profile = attributed(times, joined, count(graph), None, "test")
+    profile = build_kernel_profile(times, joined, count(graph), None, "test")
     assert ["50.0 % longer" in text for text in kernel_errors(profile, None)] == [True]
 
 
@@ -176,7 +176,7 @@ def test_a_peak_of_another_precision_is_no_denominator():
     joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
     times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
     peak = BenchPeak(rates={"float32": 1e6}, source="given")
-    (row,) = attributed(times, joined, count(graph), peak, "test").kernels
+    (row,) = build_kernel_profile(times, joined, count(graph), peak, "test").kernels
     assert (row.precision, row.rate, row.share) == ("float64", 256e6, None)
 
 
@@ -192,5 +192,5 @@ def test_a_kernel_of_floats_is_no_kernel_of_integers(op, share):
     joined = covers(graph.nodes, level(("MatMulInteger_0", op, ("x", "w"), ("y",))))
     times = KernelTimes((KernelTime("MatMulInteger_0", op, 1e-6, 1),), 2e-6, 1)
     peak = BenchPeak(rates={"float32": 512e6, "int8": 1024e6}, source="given")
-    (row,) = attributed(times, joined, count(graph), peak, "test").kernels
+    (row,) = build_kernel_profile(times, joined, count(graph), peak, "test").kernels
     assert (row.macs, row.share) == (128, share)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from crossflops.bench.kernels import events, kernels
+from crossflops.bench.kernels import mean_kernel_times, read_trace_events
 from crossflops.errors import InputError
 
 
@@ -29,7 +29,7 @@ def by_name(times):
 
 def test_a_run_is_its_kernels_and_what_is_outside_of_them():
     """100 µs, of which a takes 60 and b 30."""
-    times = kernels([run(0, 100), kernel("a", 5, 60), kernel("b", 66, 30, "Relu")])
+    times = mean_kernel_times([run(0, 100), kernel("a", 5, 60), kernel("b", 66, 30, "Relu")])
     assert (times.runs, times.run_seconds) == (1, pytest.approx(100e-6))
     assert by_name(times)["a"].seconds == pytest.approx(60e-6)
     assert by_name(times)["b"][1:] == ("Relu", pytest.approx(30e-6), 1)
@@ -38,14 +38,16 @@ def test_a_run_is_its_kernels_and_what_is_outside_of_them():
 def test_the_time_of_a_loop_is_without_that_of_its_body():
     """A loop of 80 µs runs its body three times, 20 µs each: 20 are its own."""
     inside = [kernel("body", begin, 20, "MatMul") for begin in (2, 23, 50)]
-    times = by_name(kernels([run(0, 100), *inside, kernel("loop", 1, 80, "Loop")]))
+    times = by_name(mean_kernel_times([run(0, 100), *inside, kernel("loop", 1, 80, "Loop")]))
     assert times["loop"].seconds == pytest.approx(20e-6)
     assert (times["body"].seconds, times["body"].calls) == (pytest.approx(60e-6), 3)
 
 
 def test_threads_side_by_side_are_not_within_one_another():
     """Two kernels at the same time in two threads keep their time."""
-    times = by_name(kernels([run(0, 50), kernel("a", 1, 40), kernel("b", 2, 30, thread=2)]))
+    times = by_name(
+        mean_kernel_times([run(0, 50), kernel("a", 1, 40), kernel("b", 2, 30, thread=2)])
+    )
     assert times["a"].seconds == pytest.approx(40e-6)
 
 
@@ -53,7 +55,7 @@ def test_the_first_runs_and_the_odd_ones_do_not_count():
     """Dropped: 900. Left 100, 104, 300: the median is 104, and the two nearest to it count."""
     runs = [(0, 900), (1000, 100), (2000, 300), (3000, 104)]
     trace = [run(*span) for span in runs] + [kernel("a", b + 1, d - 2) for b, d in runs]
-    times = kernels(trace, dropped=1)
+    times = mean_kernel_times(trace, dropped=1)
     assert (times.runs, times.run_seconds) == (2, pytest.approx(102e-6))
     assert by_name(times)["a"].seconds == pytest.approx(100e-6)
     assert by_name(times)["a"].calls == 1
@@ -66,7 +68,12 @@ def test_a_trace_is_read_plain_zipped_and_as_a_dict(tmp_path):
     plain.write_text(json.dumps(trace))
     zipped.write_bytes(gzip.compress(json.dumps(trace).encode()))
     whole.write_text(json.dumps({"traceEvents": trace}))
-    assert events(str(plain)) == events(str(zipped)) == events(str(whole)) == trace
+    assert (
+        read_trace_events(str(plain))
+        == read_trace_events(str(zipped))
+        == read_trace_events(str(whole))
+        == trace
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", '{"a": 1}', "[1, 2", "\x1f\x8b"])
@@ -75,13 +82,13 @@ def test_what_is_no_trace_is_refused(tmp_path, text):
     path = tmp_path / "t.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError):
-        events(str(path))
+        read_trace_events(str(path))
 
 
 def test_a_trace_that_is_not_there_is_refused(tmp_path):
     """By name."""
     with pytest.raises(InputError, match=r"none\.json cannot be read"):
-        events(str(tmp_path / "none.json"))
+        read_trace_events(str(tmp_path / "none.json"))
 
 
 @pytest.mark.parametrize(
@@ -100,4 +107,4 @@ def test_a_trace_that_is_not_there_is_refused(tmp_path):
 def test_damaged_traces_are_refused(trace):
     """Nothing ran, or an event has no time."""
     with pytest.raises(InputError):
-        kernels(trace)
+        mean_kernel_times(trace)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crossflops import count
-from crossflops.bench.runner import RunOrder, observed
+from crossflops.bench.runner import RunOrder, observe_ordered_run
 from crossflops.cli import main
 from crossflops.errors import CrossflopsError, CrossflopsWarning, NormalizeError
 from crossflops.operators import not_counted
@@ -172,7 +172,7 @@ def test_what_runs_is_what_is_inferred(tmp_path):
         )
         try:
             np.savez(file, **fed(case))
-            seen = observed(order)
+            seen = observe_ordered_run(order)
         except Exception:  # of several kinds, each with the runtime's own words
             continue
         ran += 1
@@ -206,9 +206,9 @@ def test_what_a_run_contradicts_is_a_warning(tmp_path, monkeypatch):
 
     model = parsed("g (float[3,8] x) => (y) { y = Relu (x) }")
     model.graph.node[0].name = "the relu"
-    observation = processes.observe(saved(tmp_path, model))
+    observation = processes.observe_file_run(saved(tmp_path, model))
     wrong = msgspec.structs.replace(observation, values={"y": SteadyTensor("float32", (4, 8))})
-    monkeypatch.setattr(processes, "observe", lambda *_: wrong)
+    monkeypatch.setattr(processes, "observe_file_run", lambda *_: wrong)
     with pytest.warns(CrossflopsWarning, match=r"the run says that 'y' of node 'the relu'"):
         count(saved(tmp_path, model), observe=True)
 
@@ -225,12 +225,12 @@ LARGE = (
 
 def test_a_run_has_limits(tmp_path):
     """A loop without end and a tensor without bound end as a message."""
-    from crossflops.bench.processes import observe
+    from crossflops.bench.processes import observe_file_run
 
     with pytest.raises(NormalizeError, match="longer than 2 s"):
-        observe(saved(tmp_path, parsed(ENDLESS)), seconds=2)
+        observe_file_run(saved(tmp_path, parsed(ENDLESS)), seconds=2)
     with pytest.raises(NormalizeError, match=r"onnxruntime|memory|ended with"):
-        observe(saved(tmp_path, parsed(LARGE)), memory=4 << 30)
+        observe_file_run(saved(tmp_path, parsed(LARGE)), memory=4 << 30)
 
 
 def test_what_cannot_be_run_is_refused(path, tmp_path):

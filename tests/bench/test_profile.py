@@ -29,9 +29,13 @@ def of(trace):
     """Values, trips and branches that follow from a profile of the model."""
     graph = parsed(MODEL).graph
     runner.name_nodes(graph)
-    ran = list(runner.events(trace))
-    runs = runner.counted(ran)
-    return runner.values(graph, ran), runner.trips(graph, runs), runner.branches(graph, runs)
+    ran = list(runner.profile_events(trace))
+    runs = runner.count_node_runs(ran)
+    return (
+        runner.steady_tensors(graph, ran),
+        runner.constant_trip_counts(graph, runs),
+        runner.constant_branches(graph, runs),
+    )
 
 
 BODY = [kernel("n1.0.0", ()), kernel("n1.0.2", (2,))]

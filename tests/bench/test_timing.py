@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from crossflops.bench.batches import Goal, search
-from crossflops.bench.timing import BenchLimits, settled, timed
+from crossflops.bench.batches import Goal, search_batch_size
+from crossflops.bench.timing import BenchLimits, is_latency_settled, time_warm_runs
 from crossflops.ir.measurement import Measurement, Unfit, measured
 
 
@@ -26,7 +26,7 @@ class Machine:
 def test_warm_up_ends_when_the_median_of_five_stands_still():
     """Medians of five: 1 1 1 from the fifth on; six runs are the least, the slow first counts."""
     machine = Machine(itertools.chain([9.0], itertools.repeat(1.0)))
-    measurement = timed(machine.run, 4, machine.clock, BenchLimits(runs=7, seconds=100))
+    measurement = time_warm_runs(machine.run, 4, machine.clock, BenchLimits(runs=7, seconds=100))
     assert (measurement.warmup, measurement.runs, measurement.settled) == (6, 7, True)
     assert measurement.examples_per_second == 4.0
 
@@ -35,7 +35,7 @@ def test_a_falling_median_is_waited_for():
     """Each run takes half of the one before, down to a floor: medians move by half until then."""
     times = [64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0]
     machine = Machine(itertools.chain(times, itertools.repeat(1.0)))
-    measurement = timed(machine.run, 1, machine.clock, BenchLimits(runs=3, seconds=1000))
+    measurement = time_warm_runs(machine.run, 1, machine.clock, BenchLimits(runs=3, seconds=1000))
     # the median of five is first 1 at runs 5 to 9, and still 1 at runs 6 to 10
     assert measurement.warmup == 10
     assert measurement.seconds == (1.0, 1.0, 1.0)
@@ -44,14 +44,16 @@ def test_a_falling_median_is_waited_for():
 def test_what_never_settles_is_said():
     """Ever slower: warm-up ends at its limit, and the measurement says so."""
     machine = Machine(float(2**n) for n in range(100))
-    measurement = timed(machine.run, 1, machine.clock, BenchLimits(warmup=8, runs=3, seconds=1e30))
+    measurement = time_warm_runs(
+        machine.run, 1, machine.clock, BenchLimits(warmup=8, runs=3, seconds=1e30)
+    )
     assert (measurement.warmup, measurement.settled) == (8, False)
 
 
 def test_slow_runs_end_after_the_seconds_but_not_before_the_fewest():
     """Runs of 10 s with 5 s to spend: three to warm up, three that count."""
     machine = Machine(itertools.repeat(10.0))
-    measurement = timed(machine.run, 1, machine.clock, BenchLimits(seconds=5, fewest=3))
+    measurement = time_warm_runs(machine.run, 1, machine.clock, BenchLimits(seconds=5, fewest=3))
     assert (measurement.warmup, measurement.runs) == (3, 3)
 
 
@@ -60,13 +62,13 @@ def test_seconds_that_are_asked_for_are_spent(runs, expected):
     """Runs of 1/64 s in 7.8125 s: 500 fit, and 100 where the number of runs is limited."""
     machine = Machine(itertools.repeat(1 / 64))
     limits = BenchLimits(seconds=500 / 64, runs=runs)
-    assert timed(machine.run, 1, machine.clock, limits).runs == expected
+    assert time_warm_runs(machine.run, 1, machine.clock, limits).runs == expected
 
 
 def test_the_rate_is_that_of_the_median_run():
     """One run that was disturbed does not change it: 2 examples in 1 s, and not in 2.6 s."""
     machine = Machine(itertools.chain(itertools.repeat(1.0, 10), [9.0], itertools.repeat(1.0)))
-    measurement = timed(machine.run, 2, machine.clock, BenchLimits(runs=5, seconds=100))
+    measurement = time_warm_runs(machine.run, 2, machine.clock, BenchLimits(runs=5, seconds=100))
     assert max(measurement.seconds) == 9.0
     assert measurement.examples_per_second == 2.0
 
@@ -77,7 +79,7 @@ def test_the_rate_is_that_of_the_median_run():
 )
 def test_settled(seconds, expected):
     """It takes six runs to compare two medians; one outlier moves none."""
-    assert settled(seconds) is expected
+    assert is_latency_settled(seconds) is expected
 
 
 def fits_up_to(most, rate, seen):
@@ -96,7 +98,7 @@ def fits_up_to(most, rate, seen):
 def test_the_largest_that_fits_is_found_exactly(most):
     """Whatever the border, every batch is tried once, and the fastest is the largest here."""
     seen = []
-    outcome = search(fits_up_to(most, lambda batch: 100.0 + batch, seen))
+    outcome = search_batch_size(fits_up_to(most, lambda batch: 100.0 + batch, seen))
     assert (outcome.largest, outcome.bounded) == (most, True)
     assert len(seen) == len(set(seen))
     assert Goal().best(list(outcome.tried)).batch == most
@@ -104,7 +106,7 @@ def test_the_largest_that_fits_is_found_exactly(most):
 
 def test_the_fastest_is_not_the_largest():
     """Throughput peaks at 24: between 16 and 32 it is found within an eighth."""
-    outcome = search(fits_up_to(100, lambda batch: 1000.0 - abs(batch - 24), []))
+    outcome = search_batch_size(fits_up_to(100, lambda batch: 1000.0 - abs(batch - 24), []))
     assert outcome.largest == 100
     best = Goal().best(list(outcome.tried))
     assert abs(best.batch - 24) <= 3
@@ -113,7 +115,7 @@ def test_the_fastest_is_not_the_largest():
 def test_doubling_ends_where_it_brings_nothing():
     """From 4 on nothing is gained: 8 and 16 are tried in vain, and 32 no more."""
     seen = []
-    outcome = search(
+    outcome = search_batch_size(
         fits_up_to(1 << 20, lambda batch: 10.0 * min(batch, 4), seen), to_the_limit=False
     )
     assert max(seen) == 16
@@ -123,7 +125,7 @@ def test_doubling_ends_where_it_brings_nothing():
 
 def test_a_latency_bounds_the_batch():
     """0.01 s for each example and 0.2 s allowed: 20 examples."""
-    outcome = search(fits_up_to(1000, lambda batch: 100.0, []), Goal(latency=0.2))
+    outcome = search_batch_size(fits_up_to(1000, lambda batch: 100.0, []), Goal(latency=0.2))
     met = [
         attempt
         for attempt in outcome.tried
@@ -135,5 +137,5 @@ def test_a_latency_bounds_the_batch():
 def test_nothing_fits():
     """One attempt, no measurement, no best."""
     seen = []
-    outcome = search(fits_up_to(0, lambda batch: 1.0, seen))
+    outcome = search_batch_size(fits_up_to(0, lambda batch: 1.0, seen))
     assert (seen, outcome.largest, Goal().best(list(outcome.tried))) == ([1], None, None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.bench.torch_trace import is_torch, matched
+from crossflops.bench.torch_trace import is_torch, match_torch_operators
 from crossflops.errors import InputError
 from crossflops.ir.trace import Call, Setting, Trace
 
@@ -41,7 +41,7 @@ def test_operators_are_joined_in_order_and_inner_ones_are_in_the_outer():
             op("aten::relu_", begin + 60, 10),
             op("aten::linear", begin + 72, 20),
         ]
-    joined = matched(trace, MODEL)
+    joined = match_torch_operators(trace, MODEL)
     assert is_torch(trace)
     assert [(kernel.name, kernel.op) for kernel in joined.kernels.kernels] == [
         ("aten::conv2d 1", "aten::conv2d"),
@@ -62,7 +62,7 @@ def test_what_ran_otherwise_is_taken_together():
     trace = [
         op("aten::conv2d", 0, 10), op("aten::fused", 10, 30), op("aten::conv2d", 50, 5),
     ]  # fmt: skip
-    joined = matched(
+    joined = match_torch_operators(
         trace,
         model(
             "aten.conv2d.default", "aten.bmm.default", "aten.softmax.int", "aten.conv2d.default"
@@ -84,7 +84,7 @@ def test_steps_of_the_profiler_are_runs_and_the_busiest_thread_counts():
         step(600, 100, "ProfilerStep#1"), op("aten::conv2d", 601, 60), op("aten::relu_", 670, 10),
         op("aten::linear", 610, 10, thread=2),
     ]  # fmt: skip
-    joined = matched(trace, MODEL, dropped=1)
+    joined = match_torch_operators(trace, MODEL, dropped=1)
     assert joined.kernels.kernels[0].seconds == pytest.approx(60e-6)
     assert joined.covers.left == ("n2",)
 
@@ -92,8 +92,8 @@ def test_steps_of_the_profiler_are_runs_and_the_busiest_thread_counts():
 def test_calls_that_nobody_recorded_cannot_be_joined():
     """A file has none; a trace without operators has nothing to join."""
     with pytest.raises(InputError, match="file does not say"):
-        matched([op("aten::conv2d", 0, 1)], model())
+        match_torch_operators([op("aten::conv2d", 0, 1)], model())
     with pytest.raises(InputError, match="no operator"):
-        matched([step(0, 1)], MODEL)
+        match_torch_operators([step(0, 1)], MODEL)
     with pytest.raises(InputError, match="damaged"):
-        matched([{"cat": "cpu_op", "name": "aten::conv2d"}], MODEL)
+        match_torch_operators([{"cat": "cpu_op", "name": "aten::conv2d"}], MODEL)

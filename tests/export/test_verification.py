@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from crossflops.bench.agreement import compare
+from crossflops.bench.agreement import compare_with_onnxruntime
 from crossflops.cli import main
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends import ModelRun, Source
@@ -77,14 +77,19 @@ def test_a_file_that_computes_something_else_is_told(tmp_path):
     bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 0.5, bias.name))
     onnx.save(changed, file)
     wanted = model(x).detach().numpy()
-    agreement = compare(file, ModelRun((x.numpy(),), (wanted,), (False,), (0.0,)))
+    agreement = compare_with_onnxruntime(file, ModelRun((x.numpy(),), (wanted,), (False,), (0.0,)))
     assert not agreement.holds
     (output,) = agreement.outputs
     assert output.absolute == pytest.approx(0.5, abs=1e-5)
     assert output.relative == pytest.approx(0.5 / abs(wanted).max(), abs=1e-4)
-    narrower = compare(file, ModelRun((x.numpy(),), (wanted[:, :1],), (False,), (0.0,)))
+    narrower = compare_with_onnxruntime(
+        file, ModelRun((x.numpy(),), (wanted[:, :1],), (False,), (0.0,))
+    )
     assert "it is float32[4, 2] in the file, and float32[4, 1] in the model" in str(narrower)
-    assert "it has 1 outputs" in compare(file, ModelRun((x.numpy(),), (), (), ())).problem
+    assert (
+        "it has 1 outputs"
+        in compare_with_onnxruntime(file, ModelRun((x.numpy(),), (), (), ())).problem
+    )
 
 
 def test_a_model_that_rounding_alone_changes_is_not_blamed(tmp_path):
@@ -171,11 +176,11 @@ def block(tmp_path_factory):
 def test_a_small_fault_is_no_rounding(fault, block, tmp_path):
     """Each is less than a hundredth of the largest value, or changes a softmax."""
     file, ran = block
-    assert compare(file, ran).holds
+    assert compare_with_onnxruntime(file, ran).holds
     changed = onnx.load(file)
     fault(changed)
     onnx.save(changed, tmp_path / "changed.onnx")
-    agreement = compare(tmp_path / "changed.onnx", ran)
+    agreement = compare_with_onnxruntime(tmp_path / "changed.onnx", ran)
     assert agreement.problem == ""
     assert not agreement.holds
 
@@ -218,7 +223,7 @@ def test_whole_numbers_are_told_by_how_many_differ(tmp_path):
     wanted = torch.tensor([0, 1, 2, 2]).numpy()
     for rounding, holds in ((0.0, False), (0.25, True)):
         ran = ModelRun((x.numpy(),), (wanted,), (False,), (rounding,))
-        (output,) = compare(file, ran).outputs
+        (output,) = compare_with_onnxruntime(file, ran).outputs
         assert (output.agrees, output.relative, output.absolute) == (holds, 0.25, 1.0)
 
 
@@ -227,7 +232,7 @@ def test_a_file_that_no_runtime_loads_is_told(tmp_path):
     file = tmp_path / "out.onnx"
     graph = "<ir_version: 10, opset_import: ['': 18, 'acme': 1]> g (float[2] x) => (float[2] y) "
     onnx.save(onnx.parser.parse_model((graph + "{ y = acme.Fly(x) }").replace("'", '"')), file)
-    agreement = compare(file, ModelRun((), (), (), ()))
+    agreement = compare_with_onnxruntime(file, ModelRun((), (), (), ()))
     assert not agreement.holds
     assert "Fly" in agreement.problem
 
@@ -258,7 +263,9 @@ def test_the_command_says_what_it_found(target, tmp_path, capsys):
 )
 def test_a_disagreement_ends_with_1(target, tmp_path, capsys, monkeypatch, agreement, words):
     """By the contract of exit statuses."""
-    monkeypatch.setattr("crossflops.verbs.export.compare", lambda file, ran: agreement)
+    monkeypatch.setattr(
+        "crossflops.verbs.export.compare_with_onnxruntime", lambda file, ran: agreement
+    )
     command = ["export", target, "--input", "4x3", "--to", "onnx", "-o", str(tmp_path / "o.onnx")]
     assert main([*command, "--verify"]) == 1
     said = capsys.readouterr().err

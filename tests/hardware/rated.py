@@ -3,11 +3,11 @@
 from msgspec.structs import replace
 
 from crossflops.hardware.devices.peaks import ANY, Peaks
-from crossflops.hardware.rates.mfu import of_terms
-from crossflops.hardware.rates.numerators import given
+from crossflops.hardware.rates.mfu import efficiency_of_terms
+from crossflops.hardware.rates.numerators import external_numerator
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
-from crossflops.hardware.rates.remarks import of_share
-from crossflops.hardware.rates.terms import terms, whole
+from crossflops.hardware.rates.remarks import peak_share_remarks
+from crossflops.hardware.rates.terms import single_piece, terms
 from crossflops.ir.device import Device
 
 
@@ -17,7 +17,9 @@ def efficiency(macs, examples_per_second, *, precision, training, against=None):
     if against is not None:
         known = isinstance(against, Device)
         peaks = Peaks(device=against) if known else Peaks(given={ANY: against})
-    parts = terms(whole(macs), asked, Causality(), Precisions(precision=precision))
-    answer = of_terms(parts, given(macs), examples_per_second, against=peaks)
-    assumptions, warnings = of_share(answer, parts, (), asked, peaks)
+    parts = terms(single_piece(macs), asked, Causality(), Precisions(precision=precision))
+    answer = efficiency_of_terms(
+        parts, external_numerator(macs), examples_per_second, against=peaks
+    )
+    assumptions, warnings = peak_share_remarks(answer, parts, (), asked, peaks)
     return replace(answer, assumptions=assumptions, warnings=warnings)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.terms import pieces
+from crossflops.hardware.rates.terms import pieces_of_graph
 from crossflops.ir.training import matches
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step
@@ -39,7 +39,9 @@ def passes(tmp_path):
         trained = TrainedWeights(counted.trace, frozen, trainable)
         exact = count_training_step(counted.graph, trained)
         trained.check(counted.graph)
-        return [piece.passes for piece in pieces(counted.graph, counted.ledger, exact=exact)]
+        return [
+            piece.passes for piece in pieces_of_graph(counted.graph, counted.ledger, exact=exact)
+        ]
 
     return found
 

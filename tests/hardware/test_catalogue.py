@@ -5,21 +5,26 @@ from collections import Counter
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import additions, devices, find, peak
+from crossflops.hardware.devices.catalogue import (
+    additions,
+    catalogue_devices,
+    dense_peak_rate,
+    find_device,
+)
 from crossflops.plugins.elsewhere import settings
 
 
 def test_the_catalogue_is_whole():
     """All makers are there, every board once, and every id has one that is not a variant."""
-    assert len({device.label for device in devices()}) == len(devices()) >= 137
-    assert {device.id for device in devices()} == {
-        device.id for device in devices() if not device.variant
+    assert len({device.label for device in catalogue_devices()}) == len(catalogue_devices()) >= 137
+    assert {device.id for device in catalogue_devices()} == {
+        device.id for device in catalogue_devices() if not device.variant
     }
-    makers = Counter(device.vendor for device in devices())
+    makers = Counter(device.vendor for device in catalogue_devices())
     assert makers["NVIDIA"] >= 63
     assert makers["AMD"] == 23
     assert makers["Apple"] == 15
-    assert sum(device.kind == "cpu" for device in devices()) == 22
+    assert sum(device.kind == "cpu" for device in catalogue_devices()) == 22
 
 
 @pytest.mark.parametrize(
@@ -38,20 +43,20 @@ def test_the_catalogue_is_whole():
 )
 def test_peaks_are_those_of_the_sheets(device, precision, flops_per_second):
     """Peaks are dense, in FLOP/s, as the vendor's sheets have them."""
-    assert peak(find(device), precision) == flops_per_second
+    assert dense_peak_rate(find_device(device), precision) == flops_per_second
 
 
 @pytest.mark.parametrize("precision", ["bf16", "tf32", "int8", "fp8", "FP16", ""])
 def test_a_precision_is_never_mapped_to_another(precision):
     """A precision that a V100 lacks is refused, with those that it has."""
     with pytest.raises(UnknownNameError, match="v100-sxm2 has no") as caught:
-        peak(find("v100-sxm2"), precision)
+        dense_peak_rate(find_device("v100-sxm2"), precision)
     assert "fp16" in caught.value.hint
 
 
 def test_every_row_says_where_it_is_from():
     """No device stands without a source and a confidence."""
-    for device in devices():
+    for device in catalogue_devices():
         assert device.source
         assert all(device.source)
         assert device.confidence in {"high", "medium", "low"}
@@ -71,9 +76,9 @@ def test_every_row_says_where_it_is_from():
 )
 def test_bandwidths_are_in_bytes_per_second(device, precision, flop_per_byte):
     """Peak over bandwidth is the published ridge point, so both are in SI units."""
-    card = find(device)
+    card = find_device(device)
     assert card.bandwidth is not None
-    assert round(peak(card, precision) / card.bandwidth) == flop_per_byte
+    assert round(dense_peak_rate(card, precision) / card.bandwidth) == flop_per_byte
 
 
 CARD = """
@@ -102,11 +107,11 @@ def test_a_file_adds_devices(file, tmp_path):
     """They are found as those of the catalogue are: by whole names, without the vendor, too."""
     added = additions(file(CARD), tmp_path)
     for name in ("my-card", "Example X1", "acme x1 80gb", "X1 80GB", "X1-80GB"):
-        assert find(name, added).peaks == {"fp16": 112e12, "fp32": 14e12}
-    assert find("my-card", added).source == (str(tmp_path / "cards.toml"),)
-    assert find("v100-pcie", added).id == "v100-pcie"
+        assert find_device(name, added).peaks == {"fp16": 112e12, "fp32": 14e12}
+    assert find_device("my-card", added).source == (str(tmp_path / "cards.toml"),)
+    assert find_device("v100-pcie", added).id == "v100-pcie"
     with pytest.raises(Exception, match="no peak is known"):
-        find("X1", added)
+        find_device("X1", added)
 
 
 @pytest.mark.parametrize(

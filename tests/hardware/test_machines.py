@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.catalogue import devices, find
+from crossflops.hardware.devices.catalogue import catalogue_devices, find_device
 
 H100 = "h100-sxm | h100-pcie | h100-nvl"
 OPTIONS = {
@@ -39,7 +39,7 @@ OPTIONS = {
 def test_a_name_of_several_devices_is_refused_with_the_options_to_give(name):
     """A share by the peak of one of them would be several times too high."""
     with pytest.raises(UnknownNameError, match="is no device") as caught:
-        find(name)
+        find_device(name)
     assert caught.value.hint == f"give {OPTIONS[name]}"
 
 
@@ -47,11 +47,11 @@ def test_a_name_of_several_devices_is_refused_with_the_options_to_give(name):
 def test_what_is_no_machine_either_is_unknown(name):
     """No count and no machine is invented."""
     with pytest.raises(UnknownNameError, match="no peak is known"):
-        find(name)
+        find_device(name)
 
 
 def test_the_devices_of_all_machines_are_in_the_catalogue():
     """By their ids."""
     text = files("crossflops.hardware.devices").joinpath("machines.json").read_text("utf-8")
     named = {label for rows in json.loads(text).values() for _, label in rows.values()}
-    assert named <= {device.label for device in devices()}
+    assert named <= {device.label for device in catalogue_devices()}

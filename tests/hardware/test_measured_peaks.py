@@ -37,36 +37,36 @@ def cache(tmp_path, monkeypatch):
 
 def test_a_measurement_is_kept(cache):
     """The second time it comes from the file, unless it is asked for again."""
-    first = machine.measured()
-    assert machine.measured() == first == machine.stored()
+    first = machine.load_or_measure_peak()
+    assert machine.load_or_measure_peak() == first == machine.load_machine_peak()
     assert len(cache) == 1
-    machine.measured(again=True)
+    machine.load_or_measure_peak(again=True)
     assert len(cache) == 2
 
 
 def test_another_machine_is_measured_again(cache, monkeypatch):
     """Other CPUs than those of the file: it does not hold."""
-    machine.measured()
+    machine.load_or_measure_peak()
     monkeypatch.setattr(machine, "claim", lambda: replace(CPU, logical=64))
-    assert machine.stored() is None
-    machine.measured()
+    assert machine.load_machine_peak() is None
+    machine.load_or_measure_peak()
     assert len(cache) == 2
 
 
 def test_a_file_that_is_broken_is_no_measurement(cache, tmp_path):
     """It is measured again, and written again."""
-    machine.measured()
+    machine.load_or_measure_peak()
     file = tmp_path / "crossflops" / "machine-peak.json"
     file.write_text("{")
-    assert machine.stored() is None
-    assert machine.measured() == machine.stored()
+    assert machine.load_machine_peak() is None
+    assert machine.load_or_measure_peak() == machine.load_machine_peak()
 
 
 def test_a_cache_that_cannot_be_written_is_no_trouble(cache, tmp_path, monkeypatch):
     """The measurement is returned all the same."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert machine.measured().peaks == PEAK.peaks
+    assert machine.load_or_measure_peak().peaks == PEAK.peaks
 
 
 def test_without_a_compiler_it_is_a_product(monkeypatch):
@@ -75,7 +75,7 @@ def test_without_a_compiler_it_is_a_product(monkeypatch):
     def none():
         raise NoLoopError("there is no C compiler", "install one")
 
-    monkeypatch.setattr(machine, "compiled", none)
+    monkeypatch.setattr(machine, "compiling_peak_loops", none)
     monkeypatch.setattr(machine, "_SECONDS", 0.01)
     monkeypatch.setattr(machine, "_ARRAY", 1 << 16)
     peak = machine.measure()
@@ -143,7 +143,7 @@ def test_a_quota_bounds_the_threads_and_the_peak(monkeypatch):
             rate = {"fma32": 100e9, "fma64": 50e9, "dot8": 400e9}.get(kind, 4e9) * threads
             return Loop(work=rate, best=1, total=3, rounds=3, width=512, fused=True, dot8=True)
 
-    monkeypatch.setattr(machine, "compiled", lambda: nullcontext(Program()))
+    monkeypatch.setattr(machine, "compiling_peak_loops", lambda: nullcontext(Program()))
     monkeypatch.setattr(machine, "claim", lambda: granted)
     peak = machine.measure()
     assert ("fma32", 2) in asked
@@ -163,9 +163,9 @@ def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
 
     kinds = [set(machine._dots(Program(), loop, 2, cpu)) for cpu in cpus]
     assert kinds == [{"bf16", "int8"}, set()]
-    assert "AMX is in no loop" in machine._unmeasured(cpus[1])
-    assert machine._unmeasured(cpus[0]) == machine._unmeasured(None) == ""
-    assert "SVE" in machine._unmeasured(replace(CPU, isa="A64FX, two 512-bit SVE units"))
+    assert "AMX is in no loop" in machine._missing_units_note(cpus[1])
+    assert machine._missing_units_note(cpus[0]) == machine._missing_units_note(None) == ""
+    assert "SVE" in machine._missing_units_note(replace(CPU, isa="A64FX, two 512-bit SVE units"))
 
 
 def test_nothing_claimed_is_said():

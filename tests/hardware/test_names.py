@@ -8,10 +8,10 @@ import pytest
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.devices.catalogue import (
     AmbiguousDeviceError,
-    devices,
+    catalogue_devices,
     families,
-    find,
-    search,
+    find_device,
+    search_devices,
 )
 
 V100 = ["v100-pcie", "v100-sxm2", "v100-sxm3", "v100s-pcie"]
@@ -43,7 +43,7 @@ FAMILIES = {
 }  # fmt: skip
 LABELS = [
     (label, device)
-    for device in devices()
+    for device in catalogue_devices()
     for label in (device.label, device.name, *device.aliases)
 ]
 # {id: [vendor, name, alias, ...]} as the list of names that drivers print has them
@@ -75,7 +75,7 @@ def test_every_name_resolves_to_its_own_device(label, device):
         bare.replace("-", " "),
         bare.replace(" ", "_"),
     ]
-    assert {find(spelling).label for spelling in spellings} == {device.label}
+    assert {find_device(spelling).label for spelling in spellings} == {device.label}
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_every_name_resolves_to_its_own_device(label, device):
 def test_words_may_be_written_together(label, device):
     """Without any space or hyphen a name leads to its device, or to no other: rtx4090."""
     bare = "".join(bared(label, device).replace("-", " ").replace("_", " ").split())
-    assert find(bare).label == device.label
-    assert find(bare.lower()).label == device.label
+    assert find_device(bare).label == device.label
+    assert find_device(bare.lower()).label == device.label
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_words_may_be_written_together(label, device):
 )
 def test_a_name_is_found_as_people_type_it(name, label):
     """The words that they write together, and the size of the memory."""
-    assert find(name).label == label
+    assert find_device(name).label == label
 
 
 @pytest.mark.parametrize("name", ["L4 0", "A10 0", "rtx409", "409 0", "rtx 4 090", "4090ti super"])
 def test_no_word_is_cut(name):
     """What is cut or joined otherwise than the device's name has no peak, nor a neighbour's."""
     with pytest.raises(UnknownNameError):
-        find(name)
+        find_device(name)
 
 
 @pytest.mark.parametrize("entry", PRINTED)
@@ -131,7 +131,7 @@ def test_every_printed_name_resolves_to_its_entry(entry):
         bare = name[len(vendor) :].strip() if name.startswith(f"{vendor} ") else name
         spellings = (name, name.lower(), name.upper(), bare, bare.lower(), f"{vendor} {bare}")
         own = spellings[:5] if vendor.lower() in bare.lower() else spellings
-        assert {find(spelling).id for spelling in own} == {entry}
+        assert {find_device(spelling).id for spelling in own} == {entry}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_every_printed_name_resolves_to_its_entry(entry):
 )  # fmt: skip
 def test_what_drivers_print(name, device):
     """The names as programs get them from the driver, in their case and in lower case."""
-    assert find(name).label == find(name.lower()).label == device
+    assert find_device(name).label == find_device(name.lower()).label == device
 
 
 @pytest.mark.parametrize(("name", "ids"), FAMILIES.items())
@@ -175,7 +175,7 @@ def test_a_family_is_ambiguous(name, ids):
     """A name that several devices bear is refused, and the error carries all of them."""
     for spelled in (name, name.lower(), f"Tesla {name}", f"NVIDIA {name}"):
         with pytest.raises(AmbiguousDeviceError) as caught:
-            find(spelled)
+            find_device(spelled)
         assert [candidate.label for candidate in caught.value.candidates] == ids
         assert all(device_id in caught.value.hint for device_id in ids)
     assert issubclass(AmbiguousDeviceError, UnknownNameError)
@@ -183,8 +183,8 @@ def test_a_family_is_ambiguous(name, ids):
 
 def test_v100s_is_a_device_of_its_own():
     """V100S names one product, and no V100 is taken for it or the other way round."""
-    assert find("V100S").id == find("Tesla V100S-PCIE-32GB").id == "v100s-pcie"
-    assert find("Tesla V100-PCIE-32GB").id == "v100-pcie"
+    assert find_device("V100S").id == find_device("Tesla V100S-PCIE-32GB").id == "v100s-pcie"
+    assert find_device("Tesla V100-PCIE-32GB").id == "v100-pcie"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_v100s_is_a_device_of_its_own():
 def test_a_near_miss_is_unknown(name):
     """A name that is not in the catalogue gets no neighbour's peak, and is no ambiguity."""
     with pytest.raises(UnknownNameError, match="no peak is known") as caught:
-        find(name)
+        find_device(name)
     assert not isinstance(caught.value, AmbiguousDeviceError)
     assert "--peak-tflops" in caught.value.hint
 
@@ -216,7 +216,7 @@ def plain(name):
     """The name without vendor and brand, words apart by one space, in lower case."""
     marked = name.lower().replace("(r)", " ").replace("(tm)", " ").replace(" / ", "/")
     words = marked.replace("-", " ").replace("_", " ").split()
-    makers = {device.vendor.lower() for device in devices()} | {"tesla"}
+    makers = {device.vendor.lower() for device in catalogue_devices()} | {"tesla"}
     return " ".join(word for word in words if word not in makers)
 
 
@@ -228,17 +228,17 @@ def test_no_name_is_found_by_a_part_of_it():
         for changed in (name[:-1], *(name + suffix for suffix in "sx01")):
             if plain(changed) not in known:
                 with pytest.raises(UnknownNameError, match="no peak is known"):
-                    find(changed)
+                    find_device(changed)
 
 
 def test_a_search_lists_and_does_not_resolve():
     """A part of a name finds every device that has it, and none is taken for it."""
-    assert [device.id for device in search("rtx 2080")] == ["rtx-2080-ti"]
-    assert [device.id for device in search("V100")] == V100
-    assert {device.id for device in search("hopper")} > {"h100-sxm", "h200-sxm", "h20"}
-    assert search("no such thing") == ()
+    assert [device.id for device in search_devices("rtx 2080")] == ["rtx-2080-ti"]
+    assert [device.id for device in search_devices("V100")] == V100
+    assert {device.id for device in search_devices("hopper")} > {"h100-sxm", "h200-sxm", "h20"}
+    assert search_devices("no such thing") == ()
     with pytest.raises(UnknownNameError, match="no peak") as caught:
-        find("RTX 2080")
+        find_device("RTX 2080")
     assert "rtx-2080-ti" in caught.value.hint
 
 
@@ -273,10 +273,10 @@ def test_a_search_lists_and_does_not_resolve():
 def test_names_as_people_say_them(name, labels):
     """What is said of one device is that one; what is said of several names them."""
     if len(labels) == 1:
-        assert {find(name).label} == labels
+        assert {find_device(name).label} == labels
         return
     with pytest.raises(AmbiguousDeviceError) as raised:
-        find(name)
+        find_device(name)
     assert all(label in raised.value.hint for label in labels)
 
 
@@ -286,4 +286,4 @@ def test_names_as_people_say_them(name, labels):
 def test_a_part_of_a_name_is_no_device(name):
     """A neighbour's peak is taken for none."""
     with pytest.raises(UnknownNameError):
-        find(name)
+        find_device(name)

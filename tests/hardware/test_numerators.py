@@ -7,7 +7,13 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.numerators import by_tool, folded, given, native, quantity
+from crossflops.hardware.rates.numerators import (
+    convention_numerator,
+    external_numerator,
+    native,
+    numerators_by_tool,
+    quantity,
+)
 from crossflops.hardware.rates.question import Question
 from crossflops.hardware.rates.remarks import basis
 from crossflops.ir.profile import Failure, Folded, Profile
@@ -154,7 +160,7 @@ def test_what_is_not_exact_is_said():
 
 def test_given_beside_a_model_names_the_native_count():
     """4.112 G on ResNet-50 is 0.56 % above the native count, and that is said."""
-    numerator = given(4_112_000_000)
+    numerator = external_numerator(4_112_000_000)
     assert numerator.macs == 4_112_000_000
     (note, _), _ = words(numerator, report(), macs="4.112G")
     assert "4 089 184 256" in note
@@ -164,7 +170,7 @@ def test_given_beside_a_model_names_the_native_count():
 def test_a_convention_in_macs_is_taken_as_it_is():
     """thop@0.0.31 counts one per MAC: its total is the numerator."""
     by_thop = report(as_=Folded(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=False))
-    numerator = folded(by_thop)
+    numerator = convention_numerator(by_thop)
     assert (numerator.label, numerator.macs) == ("thop@0.0.31", 4_111_514_624)
     assert words(numerator, by_thop)[1] == ()
 
@@ -175,7 +181,7 @@ def test_a_convention_in_flops_is_not_doubled_twice():
     doubled = report(
         as_=Folded(tool="torch-flop-counter", edition="2", total=total, assumed=False)
     )
-    numerator = folded(doubled)
+    numerator = convention_numerator(doubled)
     assert numerator.macs == NATIVE
     assert "counts 2 per MAC" in words(numerator, doubled)[0][0]
 
@@ -183,7 +189,7 @@ def test_a_convention_in_flops_is_not_doubled_twice():
 def test_an_odd_total_in_flops_is_rounded_and_said():
     """A total that is no whole number of MACs says that it was rounded."""
     odd = report(as_=Folded(tool="torch-flop-counter", edition="2", total=7, assumed=True))
-    numerator = folded(odd)
+    numerator = convention_numerator(odd)
     assert numerator.macs in {3, 4}
     notes, warnings = words(numerator, odd)
     assert any("rounded" in note for note in notes)
@@ -194,13 +200,13 @@ def test_what_counts_no_contractions_is_no_numerator():
     """Bytes, or elementwise operations alone, cannot be turned into MACs."""
     by_bytes = Folded(tool="bytes", edition="1", total=7, assumed=False)
     with pytest.raises(InputError, match="bytes counts no multiply-accumulates"):
-        folded(report(as_=by_bytes))
+        convention_numerator(report(as_=by_bytes))
 
 
 def test_without_a_convention_there_is_nothing_to_fold():
     """Asking for the folded total of a plain count is a mistake of the caller."""
     with pytest.raises(ValueError, match="convention"):
-        folded(report())
+        convention_numerator(report())
 
 
 def test_every_tool_by_its_own_number():
@@ -208,7 +214,7 @@ def test_every_tool_by_its_own_number():
     totals = {
         "thop": 4_133_742_592, "fvcore": 4_111_512_576, "torch-flop-counter": 8_178_368_512,
     }  # fmt: skip
-    numerators = by_tool(compared(totals, failed=("calflops",)))
+    numerators = numerators_by_tool(compared(totals, failed=("calflops",)))
     assert [(numerator.label, numerator.macs) for numerator in numerators] == [
         ("native MACs", NATIVE),
         ("thop", 4_133_742_592),
@@ -230,6 +236,6 @@ def test_every_tool_by_its_own_number():
 def test_a_tool_without_a_usable_number_is_named(tool, total, unknown, why):
     """A tool that cannot be turned into MACs is left out, and a warning says so."""
     comparison = compared({tool: total}, unknown)
-    (ours,) = by_tool(comparison)
+    (ours,) = numerators_by_tool(comparison)
     assert ours.label == "native MACs"
     assert f"{tool} is left out: {why}" in words(ours, comparison)[1]

@@ -3,10 +3,10 @@
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.mfu import bubble, layout, pace
+from crossflops.hardware.rates.mfu import bubble, device_layout, pace
 from crossflops.hardware.rates.question import Parallel, Speed, TrainingOptions
 
-ONE = layout(Parallel())
+ONE = device_layout(Parallel())
 TRAIN = TrainingOptions(train=True)
 
 
@@ -22,7 +22,7 @@ TRAIN = TrainingOptions(train=True)
 )
 def test_the_world_is_data_by_tensor_by_pipeline(asked, found):
     """What is left out follows from the rest."""
-    world = layout(Parallel(**asked))
+    world = device_layout(Parallel(**asked))
     assert (world.devices, world.dp, world.tp, world.pp) == found
 
 
@@ -30,14 +30,14 @@ def test_the_world_is_data_by_tensor_by_pipeline(asked, found):
 def test_what_does_not_multiply_is_refused(asked):
     """A world that is not the product of its parts."""
     with pytest.raises(InputError, match="is not --devices"):
-        layout(Parallel(**asked))
+        device_layout(Parallel(**asked))
 
 
 def test_only_replicas_see_examples_of_their_own():
     """A step of 0.5 s with micro-batches of 4: data parallel devices multiply, others do not."""
     speed = Speed(latency_ms=500, batch=4)
     for asked, rate in (({}, 8), ({"dp": 8}, 64), ({"tp": 8}, 8), ({"dp": 2, "pp": 4}, 16)):
-        paced = pace(speed, TRAIN, layout(Parallel(**asked)))
+        paced = pace(speed, TRAIN, device_layout(Parallel(**asked)))
         assert paced.per_second == pytest.approx(rate)
 
 
@@ -52,7 +52,7 @@ def test_accumulated_micro_batches():
 def test_a_pipeline_fills_and_drains():
     """Four micro-batches on three stages take six slots, of which two are the bubble."""
     speed = Speed(fwd_ms=10, bwd_ms=20, batch=8)
-    paced = pace(speed, TrainingOptions(train=True, accumulate=4), layout(Parallel(pp=3)))
+    paced = pace(speed, TrainingOptions(train=True, accumulate=4), device_layout(Parallel(pp=3)))
     assert paced.seconds == pytest.approx(6 * 0.030)
     assert bubble(3, 4) == pytest.approx(2 / 6)
     assert bubble(1, 4) == 0
@@ -72,7 +72,7 @@ def test_a_pipeline_fills_and_drains():
 )
 def test_units(speed, asked, rate):
     """Examples or tokens, whichever the work is that of; on four devices."""
-    four = layout(Parallel(dp=4))
+    four = device_layout(Parallel(dp=4))
     assert pace(Speed(**speed), TrainingOptions(), four, **asked).per_second == pytest.approx(rate)
 
 

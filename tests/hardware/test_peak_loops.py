@@ -10,8 +10,8 @@ import pytest
 from crossflops.hardware import peaks as native
 from crossflops.hardware.peaks import (
     NoLoopError,
-    compiled,
     compiler,
+    compiling_peak_loops,
     product_rate,
     sum_bandwidth,
 )
@@ -22,7 +22,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C co
 @needs_compiler
 def test_the_loops_run_and_check_themselves():
     """Every loop ends with 0, which it does only where its sums are right."""
-    with compiled() as program:
+    with compiling_peak_loops() as program:
         clock = program.run("clock", 0.05)
         single = program.run("fma32", 0.05)
         double = program.run("fma64", 0.05)
@@ -52,7 +52,7 @@ def test_the_loops_run_and_check_themselves():
 @needs_compiler
 def test_no_more_than_the_widest_units_can():
     """FLOPs per clock: at most two units of 512 bits, and at least one scalar multiply-add."""
-    with compiled() as program:
+    with compiling_peak_loops() as program:
         clock = max(program.run("clock", 0.1).rate for _ in range(3))
         rate = program.run("fma32", 0.1).rate
     # four units of the width at most (Apple, Neoverse V2: 4 x 128; Intel, AMD: 2 x 512)
@@ -78,7 +78,7 @@ def test_the_work_is_in_the_program(tmp_path):
 @pytest.mark.parametrize("arguments", [[], ["fma32"], ["fma32", "0", "1"], ["triad", "1", "1"]])
 def test_the_program_refuses_what_it_cannot_do(arguments):
     """Wrong arguments end with 2, and nothing is printed."""
-    with compiled() as program:
+    with compiling_peak_loops() as program:
         done = subprocess.run([program.path, *arguments], capture_output=True)
     assert (done.returncode, done.stdout) == (2, b"")
 
@@ -86,7 +86,7 @@ def test_the_program_refuses_what_it_cannot_do(arguments):
 def test_no_compiler_is_said(monkeypatch):
     """Without a compiler there is an error that says so."""
     monkeypatch.setattr(native, "compiler", lambda: None)
-    with pytest.raises(NoLoopError, match="no C compiler"), compiled():
+    with pytest.raises(NoLoopError, match="no C compiler"), compiling_peak_loops():
         pass
 
 
@@ -96,7 +96,10 @@ def test_a_compiler_that_fails_is_said(monkeypatch, tmp_path):
     broken.write_text("#!/bin/sh\necho 'out of\nluck' >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
-    with pytest.raises(NoLoopError, match="cannot compile the loops: out of"), compiled():
+    with (
+        pytest.raises(NoLoopError, match="cannot compile the loops: out of"),
+        compiling_peak_loops(),
+    ):
         pass
 
 

@@ -5,18 +5,18 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import (
+    catalogue_devices,
     clock_of,
-    derived,
+    dense_peak_rate,
     deviation,
-    devices,
-    find,
+    find_device,
     one_of,
-    peak,
+    peak_from_clock,
 )
 from crossflops.hardware.devices.peaks import attainable, peak_rows, sparse, sparse_peak
 from crossflops.hardware.rates.remarks import conditions
 
-ROWS = [(device, precision) for device in devices() for precision in device.peaks]
+ROWS = [(device, precision) for device in catalogue_devices() for precision in device.peaks]
 # sheets that round, or whose rows rest on several clocks: sheet and arithmetic are both shown
 ELSEWHERE = {
     ("v100-sxm3", "fp64"), ("v100-sxm3", "fp32"), ("v100-sxm3", "fp16"), ("titan-v", "fp16"),
@@ -39,13 +39,15 @@ ELSEWHERE = {
 )
 def test_derivation_by_hand(device, precision, flops_per_second):
     """Clock x units x FMA x 2."""
-    assert derived(find(device), precision) == pytest.approx(flops_per_second, rel=1e-12)
+    assert peak_from_clock(find_device(device), precision) == pytest.approx(
+        flops_per_second, rel=1e-12
+    )
 
 
 def test_two_clocks_of_one_sheet():
     """The tensor rows of H100 rest on 1830 MHz, the vector rows on 1980 MHz."""
-    assert clock_of(find("h100-sxm"), "bf16") == 1830e6
-    assert clock_of(find("h100-sxm"), "fp64_matrix") == 1980e6
+    assert clock_of(find_device("h100-sxm"), "bf16") == 1830e6
+    assert clock_of(find_device("h100-sxm"), "fp64_matrix") == 1980e6
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,9 @@ def test_every_peak_agrees_with_its_arithmetic(device, precision):
 
 def test_a_derivation_needs_all_of_its_factors():
     """Without a clock or a unit's rate nothing is derived, and nothing is made up."""
-    card = find("v100-pcie")
-    assert derived(replace(card, clock=None), "fp16") is None
-    assert derived(replace(card, units=None), "fp16") is None
+    card = find_device("v100-pcie")
+    assert peak_from_clock(replace(card, clock=None), "fp16") is None
+    assert peak_from_clock(replace(card, units=None), "fp16") is None
     assert deviation(replace(card, fma_per_clock={}), "fp16") is None
 
 
@@ -78,7 +80,7 @@ def test_a_derivation_needs_all_of_its_factors():
 )
 def test_sparsity_is_not_always_twice(device, precision, tflops):
     """The sparse peak is the dense one times the sheet's factor for the precision."""
-    assert sparse_peak(find(device), precision) == pytest.approx(tflops * 1e12, rel=1e-4)
+    assert sparse_peak(find_device(device), precision) == pytest.approx(tflops * 1e12, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -87,18 +89,18 @@ def test_sparsity_is_not_always_twice(device, precision, tflops):
 )
 def test_what_has_no_sparse_peak(device, precision):
     """No factor, a factor of one, and vector units: no sparse peak, and a refusal."""
-    assert sparse(find(device), precision) is None
+    assert sparse(find_device(device), precision) is None
     with pytest.raises(UnknownNameError, match="sparse"):
-        sparse_peak(find(device), precision)
+        sparse_peak(find_device(device), precision)
 
 
 def test_fp32_is_several_peaks():
     """On an A100: CUDA cores, TF32, and products of BF16 parts, three or six of them."""
-    card = find("a100-sxm4-80gb")
+    card = find_device("a100-sxm4-80gb")
     rates = [attainable(card, name) for name in ("fp32", "tf32", "bf16x3", "bf16x6")]
     assert rates == [19.5e12, 156e12, 104e12, 52e12]
     with pytest.raises(UnknownNameError, match="no bf16 peak"):
-        attainable(find("v100-sxm2"), "bf16x3")
+        attainable(find_device("v100-sxm2"), "bf16x3")
 
 
 @pytest.mark.parametrize(
@@ -114,15 +116,15 @@ def test_fp32_is_several_peaks():
 )
 def test_a_package_is_shared_by_its_devices(device, precision, one, package):
     """What a framework calls a device has its share of what the sheet says of the package."""
-    card = find(device)
-    assert peak(card, precision) == one * 1e12
+    card = find_device(device)
+    assert dense_peak_rate(card, precision) == one * 1e12
     row = next(row for row in peak_rows(card) if row.precision == precision)
     assert row.package_peak == pytest.approx(package * 1e12)
 
 
 def test_every_figure_of_a_package_is_shared_but_its_clock():
     """One GCD of an MI250X: half of 128 GB, of 3276.8 GB/s, of 560 W and of 220 CUs."""
-    card = find("mi250x")
+    card = find_device("mi250x")
     assert (card.bandwidth, card.memory, card.units) == (1638.4e9, (64e9,), 110)
     assert card.clock == 1700e6
     with pytest.raises(InputError, match="cannot be shared"):
@@ -131,10 +133,10 @@ def test_every_figure_of_a_package_is_shared_but_its_clock():
 
 def test_sparsity_is_a_precision_of_its_own():
     """It is asked for by name, and never taken for granted."""
-    assert attainable(find("h100-sxm"), "fp8_sparse") == pytest.approx(3957.8e12)
+    assert attainable(find_device("h100-sxm"), "fp8_sparse") == pytest.approx(3957.8e12)
     for device, precision in (("v100-pcie", "fp16_sparse"), ("v100-pcie", "bf16_sparse")):
         with pytest.raises(UnknownNameError):
-            attainable(find(device), precision)
+            attainable(find_device(device), precision)
 
 
 @pytest.mark.parametrize(
@@ -150,14 +152,14 @@ def test_sparsity_is_a_precision_of_its_own():
 )
 def test_conditions_are_said(device, precision, said):
     """What a peak takes for granted, a sentence each."""
-    sentences = conditions(find(device), (precision,))
+    sentences = conditions(find_device(device), (precision,))
     assert len(sentences) == len(said)
     assert all(part in text for part, text in zip(said, sentences, strict=True))
 
 
 def test_accumulation_has_a_peak_of_its_own():
     """GeForce halves FP16 with FP32 sums, which is what training does."""
-    card = find("NVIDIA GeForce RTX 4090")
+    card = find_device("NVIDIA GeForce RTX 4090")
     assert card.peaks["fp16"] == 165.2e12
     assert card.peaks["fp16_accumulate_fp16"] == 330.3e12
     assert card.peaks["fp32"] == 82.6e12

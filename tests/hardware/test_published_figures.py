@@ -2,10 +2,14 @@
 
 import pytest
 
-from crossflops.hardware.devices.catalogue import derived_bandwidth, devices, find
+from crossflops.hardware.devices.catalogue import (
+    bandwidth_from_memory_bus,
+    catalogue_devices,
+    find_device,
+)
 from crossflops.hardware.devices.peaks import sparse
 
-WITH_BUS = [device for device in devices() if device.memory_bus]
+WITH_BUS = [device for device in catalogue_devices() if device.memory_bus]
 # What the row's source, evidence or notes say: a part of the sentence, and the figure of the
 # whole package in it, in units of 1e12.
 CITED = [
@@ -52,7 +56,7 @@ def sentences(device):
 @pytest.mark.parametrize(("name", "sentence", "precision", "dense", "pruned"), CITED)
 def test_peaks_are_those_of_the_sentence_that_cites_them(name, sentence, precision, dense, pruned):
     """Dense and sparse peaks, times the framework devices of a package, within 1 %."""
-    device = find(name)
+    device = find_device(name)
     share = 1e12 / device.framework_devices_per_package
     assert sentence in sentences(device)
     assert device.peaks[precision] == pytest.approx(dense * share, rel=0.01)
@@ -65,7 +69,7 @@ def test_peaks_are_those_of_the_sentence_that_cites_them(name, sentence, precisi
 @pytest.mark.parametrize(("name", "sentence", "gigabytes"), BANDWIDTHS)
 def test_bandwidths_are_those_of_the_sentence_that_cites_them(name, sentence, gigabytes):
     """In bytes/s."""
-    device = find(name)
+    device = find_device(name)
     assert sentence in sentences(device)
     assert device.bandwidth == pytest.approx(gigabytes * 1e9, rel=0.002)
 
@@ -73,7 +77,7 @@ def test_bandwidths_are_those_of_the_sentence_that_cites_them(name, sentence, gi
 @pytest.mark.parametrize("device", WITH_BUS, ids=lambda device: device.label)
 def test_a_bandwidth_is_that_of_its_bus(device):
     """Bits x transfers per second / 8, within 1 %, as sheets round."""
-    assert derived_bandwidth(device) == pytest.approx(device.bandwidth, rel=0.01)
+    assert bandwidth_from_memory_bus(device) == pytest.approx(device.bandwidth, rel=0.01)
 
 
 def test_most_devices_with_memory_of_their_own_have_a_bus():
@@ -81,7 +85,7 @@ def test_most_devices_with_memory_of_their_own_have_a_bus():
     assert len(WITH_BUS) >= 75
 
 
-@pytest.mark.parametrize("device", devices(), ids=lambda device: device.label)
+@pytest.mark.parametrize("device", catalogue_devices(), ids=lambda device: device.label)
 def test_no_sparse_peak_is_above_what_its_pattern_allows(device):
     """2:4 halves the work, 4:16 leaves a quarter: no sheet may promise more, but for rounding."""
     kept, of = map(int, device.sparse_pattern.split(":"))
@@ -91,7 +95,7 @@ def test_no_sparse_peak_is_above_what_its_pattern_allows(device):
             assert peak < pruned <= peak * of / kept * 1.02
 
 
-@pytest.mark.parametrize("device", devices(), ids=lambda device: device.label)
+@pytest.mark.parametrize("device", catalogue_devices(), ids=lambda device: device.label)
 def test_narrower_operands_are_never_slower(device):
     """BF16 is as fast as FP16 or half of it (MI100), FP8 at least as fast as either."""
     peaks = device.peaks
@@ -100,7 +104,7 @@ def test_narrower_operands_are_never_slower(device):
             assert peaks[narrow] >= peaks[wide] * 0.99
 
 
-@pytest.mark.parametrize("device", devices(), ids=lambda device: device.label)
+@pytest.mark.parametrize("device", catalogue_devices(), ids=lambda device: device.label)
 def test_a_module_with_power_modes_names_its_own(device):
     """Every Jetson: its peak is that of one of several modes."""
     assert bool(device.power_mode) == device.id.startswith("jetson-")

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import derived, find
+from crossflops.hardware.devices.catalogue import find_device, peak_from_clock
 from tests.hardware.rated import efficiency
 
 ROUNDED = 4_112_000_000  # ResNet-50 as published
@@ -29,7 +29,7 @@ def rate(examples_per_second=1325.0, macs=ROUNDED, **options):
 )
 def test_resnet50_training_on_v100(examples_per_second, precision, tflops, against, ratio):
     """The published rate and share of ResNet-50's training come out, on either card."""
-    top = find(against) if isinstance(against, str) else against * 1e12
+    top = find_device(against) if isinstance(against, str) else against * 1e12
     utilization = rate(examples_per_second, precision=precision, against=top)
     assert utilization.rate == pytest.approx(tflops * 1e12, rel=1e-3)
     assert utilization.ratio == pytest.approx(ratio, rel=1e-3)
@@ -38,7 +38,7 @@ def test_resnet50_training_on_v100(examples_per_second, precision, tflops, again
 
 def test_the_derived_peak_of_the_pcie_card_is_the_second_denominator():
     """113.05 TFLOP/s, on which 28.9 % rests, is the arithmetic of the catalogue's own row."""
-    second = derived(find("v100-pcie"), "fp16")
+    second = peak_from_clock(find_device("v100-pcie"), "fp16")
     assert rate(against=second).ratio == pytest.approx(0.2892, rel=1e-3)
 
 
@@ -71,7 +71,7 @@ def test_without_a_peak_the_rate_stands_alone():
 
 def test_every_assumption_is_said():
     """Unit, passes, the first layer, density, source, confidence and arithmetic are stated."""
-    text = " | ".join(rate(against=find("v100-pcie")).assumptions)
+    text = " | ".join(rate(against=find_device("v100-pcie")).assumptions)
     for part in (
         "2 FLOPs per MAC", "x 3", "gradients of the inputs", "first layer", "dense",
         "NVIDIA V100 datasheet", "confidence high",
@@ -85,19 +85,20 @@ def test_every_assumption_is_said():
 
 def test_fp32_on_a_device_with_tf32_is_an_assumption():
     """Where float32 convolutions may run as tf32, the fp32 peak says so."""
-    utilization = rate(precision="fp32", against=find("a100-sxm4-40gb"))
+    utilization = rate(precision="fp32", against=find_device("a100-sxm4-40gb"))
     assert any(
         "tf32" in assumption and "156 TFLOP/s" in assumption
         for assumption in utilization.assumptions
     )
     assert not any(
-        "tf32" in assumption for assumption in rate(against=find("a100-sxm4-40gb")).assumptions
+        "tf32" in assumption
+        for assumption in rate(against=find_device("a100-sxm4-40gb")).assumptions
     )
 
 
 def test_a_peak_that_contradicts_its_clock_is_doubted():
     """V100 SXM3 is sold 4.7 % below its clock: the share carries a warning."""
-    utilization = rate(against=find("v100-sxm3"))
+    utilization = rate(against=find_device("v100-sxm3"))
     assert any("+4.7 % from the published peak" in warning for warning in utilization.warnings)
 
 
@@ -136,20 +137,20 @@ def test_a_negative_count_is_refused():
 def test_a_precision_that_the_device_lacks_is_refused():
     """BF16 on a V100 has no share."""
     with pytest.raises(UnknownNameError, match="v100-pcie has no bf16 peak"):
-        rate(precision="bf16", against=find("v100-pcie"))
+        rate(precision="bf16", against=find_device("v100-pcie"))
 
 
 def test_other_peaks_that_would_do():
     """20 TFLOP/s in FP32 on an A100 of 19.5 may be TF32, and 400 in FP16 may be sparse."""
     above = rate(macs=10**12, examples_per_second=10.0, training=False, precision="fp32",
-                 against=find("a100-sxm4-40gb"))  # fmt: skip
+                 against=find_device("a100-sxm4-40gb"))  # fmt: skip
     (sentence,) = [warning for warning in above.warnings if "something else" in warning]
     assert "tf32 13 %" in sentence
     assert "fp64" not in sentence
     above = rate(macs=10**12, examples_per_second=200.0, training=False,
-                 against=find("a100-sxm4-40gb"))  # fmt: skip
+                 against=find_device("a100-sxm4-40gb"))  # fmt: skip
     (sentence,) = [warning for warning in above.warnings if "something else" in warning]
     assert "fp16 with structured sparsity 64 %" in sentence
     above = rate(macs=10**12, examples_per_second=1e4, training=False,
-                 against=find("a100-sxm4-40gb"))  # fmt: skip
+                 against=find_device("a100-sxm4-40gb"))  # fmt: skip
     assert any("no peak of the device is as high" in warning for warning in above.warnings)

@@ -8,11 +8,11 @@ import pytest
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.roofline import (
     Scenario,
-    achieved,
     compute_from,
     intensity_limit,
     node_bounds,
     step_bound,
+    step_efficiencies,
 )
 from crossflops.ir.roofline import Ceiling, Load
 
@@ -86,7 +86,7 @@ def test_what_if_of_the_decoder(loads, fields, milliseconds, intensity):
 
 def test_a_measured_decode_step():
     """7.05 ms: 2434 GB/s, MBU 72.6 %, MFU 1.8 %, and 5.12 / 7.05 of the roofline."""
-    reached = achieved(step_bound(decode(), run()), 7.05e-3, 700)
+    reached = step_efficiencies(step_bound(decode(), run()), 7.05e-3, 700)
     assert reached.mbu == pytest.approx(0.726, rel=1e-3)
     assert reached.mbu * 3.35e12 == pytest.approx(2434e9, rel=1e-3)
     assert reached.mfu == pytest.approx(0.018, rel=0.03)
@@ -105,7 +105,7 @@ def test_resnet50_training_on_v100(precision, rate, moved, intensity, ridge, bou
     assert (round(step.intensity), step.bound) == (intensity, bound)
     assert step.ridge == pytest.approx(ridge, rel=0.005)
     assert step.seconds is None
-    reached = achieved(step, 1 / rate, None)
+    reached = step_efficiencies(step, 1 / rate, None)
     if precision == "fp16":
         assert step.attainable == pytest.approx(48.4e12, rel=1e-3)
         assert 1 / step.whole_seconds == pytest.approx(1961, rel=1e-3)
@@ -188,6 +188,6 @@ def test_a_peak_that_is_not_there_is_refused():
 def test_a_time_and_a_model_of_nothing_are_refused():
     """No step takes no time, and one without work and bytes has no roofline."""
     with pytest.raises(InputError, match="time of a step"):
-        achieved(step_bound(decode(), run()), 0.0, None)
+        step_efficiencies(step_bound(decode(), run()), 0.0, None)
     with pytest.raises(InputError, match="neither computes nor moves"):
         step_bound([], run())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.hardware.rates.remarks import of_modules, short_step
+from crossflops.hardware.rates.remarks import module_time_remarks, short_step
 from crossflops.hardware.rates.runs import Timed
 
 A100, BANDWIDTH = 312e12, 1555e9
@@ -25,26 +25,30 @@ def test_a_step_of_34_us_updates_no_336_million_parameters():
 @pytest.mark.parametrize("tflops", [1310, 735, 491, 460, 404, 375])
 def test_a_linear_above_the_peak(tflops):
     """Rows of the published tree that a part of 312 TFLOP/s cannot have."""
-    (warning,) = of_modules([row("a.linear", 1e-3, tflops * 1e12), row("b", 1e-3, 300e12)], A100)
+    (warning,) = module_time_remarks(
+        [row("a.linear", 1e-3, tflops * 1e12), row("b", 1e-3, 300e12)], A100
+    )
     assert warning.startswith(f"a.linear at {tflops} TFLOP/s is above the peak of 312")
 
 
 def test_children_that_do_not_cover_their_parent():
     """34.29 and 3.23 ms of 76.39 leave 38.87 ms: timing that did not wait."""
     rows = [row("", 76.39e-3), row("bert", 34.29e-3), row("head", 3.23e-3)]
-    (warning,) = of_modules(rows, None)
+    (warning,) = module_time_remarks(rows, None)
     assert "(the model) took 76.39 ms, and what is in it 37.52 ms" in warning
     assert "leave 38.87 ms of it unexplained" in warning
 
 
 def test_children_that_take_longer_than_their_parent():
     """More than all of it is as odd."""
-    (warning,) = of_modules([row("a", 1e-3), row("a.b", 0.8e-3), row("a.c", 0.8e-3)], None)
+    (warning,) = module_time_remarks(
+        [row("a", 1e-3), row("a.b", 0.8e-3), row("a.c", 0.8e-3)], None
+    )
     assert "take 0.6 ms more" in warning
 
 
 def test_children_that_cover_are_well():
     """Levels that have no row are passed over; a row without children says nothing."""
     rows = [row("", 10e-3), row("a.b", 6e-3), row("a.c", 3.5e-3), row("a.b.d", 6e-3)]
-    assert of_modules(rows, None) == ()
-    assert of_modules([row("a", 0.0)], A100) == ()
+    assert module_time_remarks(rows, None) == ()
+    assert module_time_remarks([row("a", 0.0)], A100) == ()

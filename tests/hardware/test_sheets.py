@@ -3,8 +3,14 @@
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.devices.sheets import derive_bandwidth, derive_peak, given, listed, sheet
+from crossflops.hardware.devices.catalogue import find_device
+from crossflops.hardware.devices.sheets import (
+    build_device_list,
+    derive_bandwidth,
+    derive_peak,
+    device_from_options,
+    sheet,
+)
 
 
 def test_the_published_peak_of_an_a100():
@@ -40,7 +46,7 @@ def test_what_is_no_factor_is_refused(wrong):
 
 def test_a_sheet_has_what_follows():
     """Ridge 201 and 153 of the two A100, and FP32 by parts."""
-    figures = sheet(find("a100-pcie-40gb"))
+    figures = sheet(find_device("a100-pcie-40gb"))
     rows = {row.precision: row for row in figures.peaks}
     assert round(rows["bf16"].ridge) == 201
     assert rows["bf16"].sparse == 624e12
@@ -52,21 +58,21 @@ def test_a_sheet_has_what_follows():
 
 def test_ambiguous_names_have_a_ratio_each():
     """112, 125, 125 and 130 of 130."""
-    devices = tuple(map(find, ("v100-pcie", "v100-sxm2", "v100-sxm3", "v100s-pcie")))
-    listing = listed(devices, "V100")
+    devices = tuple(map(find_device, ("v100-pcie", "v100-sxm2", "v100-sxm3", "v100s-pcie")))
+    listing = build_device_list(devices, "V100")
     assert listing.precision == "fp16"
     assert [device.ratio for device in listing.devices] == pytest.approx(
         [112 / 130, 125 / 130, 125 / 130, 1]
     )
-    assert listed(devices, "V100", "fp32").devices[0].ratio == pytest.approx(14 / 16.4)
+    assert build_device_list(devices, "V100", "fp32").devices[0].ratio == pytest.approx(14 / 16.4)
     with pytest.raises(UnknownNameError, match="none of them has a bf16 peak"):
-        listed(devices, "V100", "bf16")
+        build_device_list(devices, "V100", "bf16")
 
 
 def test_a_device_that_is_given():
     """A peak in TFLOP/s and GB/s: ridge 312e12 / 1555e9."""
-    figures = sheet(given(("bf16=312", "19.5"), 1555))
+    figures = sheet(device_from_options(("bf16=312", "19.5"), 1555))
     assert {row.precision: row.peak for row in figures.peaks} == {"bf16": 312e12, "any": 19.5e12}
     assert figures.peaks[0].ridge == pytest.approx(200.64, abs=0.01)
     with pytest.raises(InputError, match="no rate"):
-        given(("fast",), None)
+        device_from_options(("fast",), None)

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, sliced
+from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find_device, slice_device
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, sl
 )
 def test_a_slice_has_its_share(name, units, bf16, bandwidth):
     """14 SMs for a compute slice of GA100, and bandwidth as memory."""
-    mig = find(name)
+    mig = find_device(name)
     assert mig.units == units
     assert mig.peaks["bf16"] == pytest.approx(bf16 * 1e12)
     assert mig.bandwidth == pytest.approx(bandwidth * 1e9)
@@ -48,20 +48,20 @@ def test_a_slice_has_its_share(name, units, bf16, bandwidth):
 def test_what_is_no_known_slice_is_refused(name):
     """Never the peak of the whole, and no guess."""
     with pytest.raises(UnknownNameError, match="no peak is known") as caught:
-        find(name)
+        find_device(name)
     assert "--peak-tflops" in caught.value.hint
 
 
 def test_a_slice_of_an_ambiguous_name_is_ambiguous():
     """Which A100 it is decides how much memory a slice has."""
     with pytest.raises(AmbiguousDeviceError):
-        find("A100 MIG 1g.5gb")
+        find_device("A100 MIG 1g.5gb")
 
 
 def test_the_share_that_a_driver_reports():
     """16 of the 132 SMs of an H100."""
-    mig = sliced(find("h100-sxm"), "1g.10gb", 16, 10e9)
+    mig = slice_device(find_device("h100-sxm"), "1g.10gb", 16, 10e9)
     assert mig.peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
     assert mig.bandwidth == pytest.approx(3350e9 / 8)
     with pytest.raises(ValueError, match="not known"):
-        sliced(find("tpu-v6e"), "x", 1, 1e9)
+        slice_device(find_device("tpu-v6e"), "x", 1, 1e9)

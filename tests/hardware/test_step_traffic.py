@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.step_traffic import Formats, loads, nbytes, run_precision
+from crossflops.hardware.step_traffic import Formats, loads, run_precision, tensor_byte_count
 from crossflops.ledger.count import count
 from tests.hardware.small_graphs import MODELS, W, X, Y, Z, graph, moved, node, tensor
 
@@ -151,8 +151,8 @@ def test_the_peak_that_a_node_runs_at(counted, asked, expected):
 
 def test_packed_elements_round_up():
     """Nine elements of four bits are five bytes; integers keep their own width."""
-    assert nbytes(tensor("a", 9), "int4") == 5
-    assert nbytes(tensor("a", 9, dtype="int64"), "fp16") == 72
+    assert tensor_byte_count(tensor("a", 9), "int4") == 5
+    assert tensor_byte_count(tensor("a", 9, dtype="int64"), "fp16") == 72
 
 
 def test_constant_runs_of_a_loop_are_left_out():

@@ -5,11 +5,11 @@ from fractions import Fraction
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.devices.catalogue import find_device
 from crossflops.hardware.devices.peaks import Peaks
-from crossflops.hardware.rates.mfu import share
+from crossflops.hardware.rates.mfu import total_ideal_time
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
-from crossflops.hardware.rates.terms import AttentionScores, Piece, shares, terms
+from crossflops.hardware.rates.terms import AttentionScores, Piece, parse_precision_mix, terms
 
 SQUARE = AttentionScores(queries=8, keys=8, causal="declared")
 CONV = Piece(macs=Fraction(100), names=("Conv", "c", "stem"), stored="float32", passes=Fraction(2))
@@ -123,14 +123,17 @@ def test_precisions_as_they_are_stored():
 def test_shares_of_the_work():
     """Every piece is split alike."""
     assert by_precision(mix=("bf16=0.5", "fp8=0.5")) == {"bf16": 170, "fp8": 170}
-    assert shares(("bf16=1/3", "fp8=2/3")) == {"bf16": Fraction(1, 3), "fp8": Fraction(2, 3)}
+    assert parse_precision_mix(("bf16=1/3", "fp8=2/3")) == {
+        "bf16": Fraction(1, 3),
+        "fp8": Fraction(2, 3),
+    }
 
 
 @pytest.mark.parametrize("mix", [("bf16",), ("bf16=x",), ("bf16=0.5",), ("bf16=2",), ("=1",)])
 def test_shares_that_are_none_are_refused(mix):
     """They add up to one."""
     with pytest.raises(InputError):
-        shares(mix)
+        parse_precision_mix(mix)
 
 
 @pytest.mark.parametrize("text", ["Conv", "=fp8", "Conv="])
@@ -150,10 +153,10 @@ def test_the_ideal_time_of_two_precisions():
     """200 FLOPs at 156 and 140 at 19.5 TFLOP/s of an A100: the times add up, not the peaks."""
     asked = Precisions(precision="fp32", precision_of=("Conv=tf32",))
     parts = terms(ALL, TrainingOptions(), Causality(), asked)
-    mixed = share(parts, Peaks(device=find("a100-sxm4-40gb")))
+    mixed = total_ideal_time(parts, Peaks(device=find_device("a100-sxm4-40gb")))
     seconds = 200 / 156e12 + 140 / 19.5e12
     assert mixed.ideal == pytest.approx(seconds)
     assert mixed.peak == pytest.approx(340 / seconds)
     with pytest.raises(UnknownNameError, match="fp8"):
-        share(terms(ALL, TrainingOptions(), Causality(), Precisions(precision="fp8")),
-              Peaks(device=find("a100-sxm4-40gb")))  # fmt: skip
+        total_ideal_time(terms(ALL, TrainingOptions(), Causality(), Precisions(precision="fp8")),
+              Peaks(device=find_device("a100-sxm4-40gb")))  # fmt: skip

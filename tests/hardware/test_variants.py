@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.devices.catalogue import find_device
 from tests.hardware.rated import efficiency
 
 
@@ -23,7 +23,7 @@ from tests.hardware.rated import efficiency
 )
 def test_a_name_that_others_print_too_says_so(name, device, others):
     """It is an alias of one device, and that names the others."""
-    card = find(name)
+    card = find_device(name)
     assert card.label == device
     assert sorted(card.also) == sorted(others)
 
@@ -39,9 +39,9 @@ def test_a_name_that_others_print_too_says_so(name, device, others):
 )
 def test_a_variant_is_of_its_entry_with_its_own_figures(name, entry, label):
     """The board has the id of the entry, and is told apart by its label."""
-    card = find(name)
+    card = find_device(name)
     assert (card.id, card.label) == (entry, label)
-    assert find(label) == card
+    assert find_device(label) == card
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_variant_is_of_its_entry_with_its_own_figures(name, entry, label):
 )  # fmt: skip
 def test_what_is_written_behind_a_name(name, device):
     """A size of memory that the device has, a clock, a bus, a revision."""
-    assert find(name).label == find(name.lower()).label == device
+    assert find_device(name).label == find_device(name.lower()).label == device
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_what_is_written_behind_a_name(name, device):
 def test_another_size_of_memory_is_another_device(name):
     """There are cards of one name and several chips."""
     with pytest.raises(UnknownNameError, match="no peak is known"):
-        find(name)
+        find_device(name)
 
 
 def test_a_share_names_who_else_may_have_run():
     """4.25 TFLOP/s are 10 % of the 42.5 of an AGX Orin in FP16, and 28.3 % of an NX's 15."""
     utilization = efficiency(
-        2_125_000_000_000, 1.0, precision="fp16", training=False, against=find("Orin")
+        2_125_000_000_000, 1.0, precision="fp16", training=False, against=find_device("Orin")
     )
     (sentence,) = [warning for warning in utilization.warnings if "print the name" in warning]
     assert "jetson-orin-nx-16gb (28.3 % of its peak)" in sentence

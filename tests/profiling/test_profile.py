@@ -8,7 +8,7 @@ import pytest
 import crossflops
 from crossflops.cli import main
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, NormalizeError
-from crossflops.hardware.rates.remarks import of_profile
+from crossflops.hardware.rates.remarks import module_profile_remarks
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import Training
 from crossflops.report.profile import ModuleProfile, TrainingProfile, children_by_path
@@ -377,7 +377,7 @@ def test_a_module_whose_parts_leave_its_time_unexplained_is_flagged(own, parts, 
             ("", 10.0, 1), ("a", seconds, own), ("a.0", parts[0], 1), ("a.1", parts[1], 1),
         )
     ]  # fmt: skip
-    _, left = of_profile(rows, None, ())
+    _, left = module_profile_remarks(rows, None, ())
     assert len(left) == flagged
     assert all(text.startswith("a took") for text in left)
 

@@ -9,10 +9,10 @@ import pytest
 from crossflops.errors import InputError, MissingExtraError, UnknownNameError
 from crossflops.hardware.roofline import (
     Scenario,
-    achieved,
     kind_bounds,
     node_bounds,
     step_bound,
+    step_efficiencies,
 )
 from crossflops.ir.measurement import Unfit, measured
 from crossflops.ir.roofline import Ceiling, KernelBound, Load, Roofline
@@ -47,7 +47,7 @@ def roof(*loads, seconds=None, kernels=()):
     return Roofline(
         device="machine", peaks=MACHINE.peaks, byte_model="unfused", formula="f", training=False,
         step=step, intensity_limit=None, compute_from=None, kinds=kind_bounds(nodes), nodes=nodes,
-        kernels=kernels, achieved=None if seconds is None else achieved(step, seconds, None),
+        kernels=kernels, achieved=None if seconds is None else step_efficiencies(step, seconds, None),
     )  # fmt: skip
 
 

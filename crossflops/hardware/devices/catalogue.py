@@ -44,7 +44,7 @@ _SIZE = re.compile(r"([0-9]{1,4})gb")
 
 
 @lru_cache(4096)
-def words(name: str) -> Words:
+def device_name_words(name: str) -> Words:
     """The words of a name, in lower case; spaces, hyphens and underscores set them apart.
 
     Marks such as (R) are none of them, nor is what drivers write behind a name, and a slash binds
@@ -60,7 +60,7 @@ def words(name: str) -> Words:
 def spellings(name: str, vendor: str) -> Iterator[Words]:
     """The name with and without the vendor, and the brand, in front of it."""
     maker, brand = vendor.casefold(), _BRANDS.get(vendor, "")
-    bare = words(name)
+    bare = device_name_words(name)
     while len(bare) > 1 and bare[0] in (maker, brand):
         bare = bare[1:]
     yield from (bare, (maker, *bare)) if maker else (bare,)
@@ -68,7 +68,7 @@ def spellings(name: str, vendor: str) -> Iterator[Words]:
         yield from ((brand, *bare), (maker, brand, *bare))
 
 
-def sized(spelled: Words) -> tuple[Words, float] | None:
+def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
     """The words without the size of a memory, and that size in bytes; None where there is none.
 
     >>> sized(("a100", "80gb", "sxm"))
@@ -83,18 +83,18 @@ def sized(spelled: Words) -> tuple[Words, float] | None:
     return (*spelled[:place], *spelled[place + 1 :]), int(size[1]) * 1e9
 
 
-def labels(device: Device) -> tuple[str, ...]:
+def device_labels(device: Device) -> tuple[str, ...]:
     """Everything that a device is called."""
     return device.label, device.name, *device.aliases
 
 
 def contains(device: Device, text: str) -> bool:
     """Whether a name of the device contains the text, or what else it is begins a word with it."""
-    wanted = " ".join(words(text))
+    wanted = " ".join(device_name_words(text))
     traits = (device.vendor, device.kind, device.architecture)
-    return any(wanted in " ".join(words(label)) for label in labels(device)) or any(
-        f" {wanted}" in " ".join(("", *words(trait))) for trait in traits
-    )
+    return any(
+        wanted in " ".join(device_name_words(label)) for label in device_labels(device)
+    ) or any(f" {wanted}" in " ".join(("", *device_name_words(trait))) for trait in traits)
 
 
 # From the figures of a package to those of one framework device, and back.
@@ -116,8 +116,8 @@ def one_of(package: Device) -> Device:
         )
     return replace(
         package,
-        peaks=_times(package.peaks, 1 / count),
-        measured_matmul=_times(package.measured_matmul, 1 / count),
+        peaks=_scale_figures(package.peaks, 1 / count),
+        measured_matmul=_scale_figures(package.measured_matmul, 1 / count),
         bandwidth=package.bandwidth and package.bandwidth / count,
         memory_bus=package.memory_bus and package.memory_bus / count,
         memory=tuple(size / count for size in package.memory),
@@ -126,11 +126,11 @@ def one_of(package: Device) -> Device:
     )
 
 
-def _times(figures: Mapping[str, float], factor: float) -> dict[str, float]:
-    return {name: _plain(value * factor) for name, value in figures.items()}
+def _scale_figures(figures: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {name: _round_to_twelve_digits(value * factor) for name, value in figures.items()}
 
 
-def _plain(value: float) -> float:
+def _round_to_twelve_digits(value: float) -> float:
     """The nearest number of twelve digits, where it is as good as that one."""
     short = float(f"{value:.12g}")
     return short if isclose(short, value, rel_tol=1e-13) else value
@@ -155,7 +155,7 @@ _SLICES = 7
 GB = 1e9
 
 
-def cut(name: str, find: Callable[[str], Device]) -> Device:
+def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
     """The device of the name, by `find`; of a slice, its share of the device that is sliced.
 
     Raises UnknownNameError where the share does not follow from the name, and what `find` raises.
@@ -166,15 +166,21 @@ def cut(name: str, find: Callable[[str], Device]) -> Device:
     device, slices = find(match["whole"]), int(match["slices"])
     per_slice = _UNITS.get(device.architecture)
     if per_slice is None or device.units is None or not device.memory:
-        raise _unknown(name, f"a slice of {device.label}", "its number of SMs is not in its name")
+        raise _unknown_slice_error(
+            name, f"a slice of {device.label}", "its number of SMs is not in its name"
+        )
     units, memory = per_slice * int(match["part"] or slices), int(match["gb"]) * GB
     fits = 0 < units <= device.units and slices <= _SLICES and 0 < memory <= max(device.memory)
     if not fits or int(match["part"] or 1) > slices:
-        raise _unknown(name, f"no slice of {device.label}", f"that has {device.units} SMs")
-    return sliced(device, name.strip().casefold().rpartition("mig")[2].strip(" -_"), units, memory)
+        raise _unknown_slice_error(
+            name, f"no slice of {device.label}", f"that has {device.units} SMs"
+        )
+    return slice_device(
+        device, name.strip().casefold().rpartition("mig")[2].strip(" -_"), units, memory
+    )
 
 
-def sliced(device: Device, profile: str, units: int, memory: float) -> Device:
+def slice_device(device: Device, profile: str, units: int, memory: float) -> Device:
     """The share of a device that has `units` of its units and `memory` bytes of its memory.
 
     Raises ValueError where these are unknown of the device itself.
@@ -207,11 +213,13 @@ def _uncut(name: str, find: Callable[[str], Device]) -> Device:
         return find(name)
     except UnknownNameError:
         if _SHARED.fullmatch(name.strip()):
-            raise _unknown(name, "a virtual GPU", "its share is not in its name") from None
+            raise _unknown_slice_error(
+                name, "a virtual GPU", "its share is not in its name"
+            ) from None
         raise
 
 
-def _unknown(name: str, part: str, why: str) -> UnknownNameError:
+def _unknown_slice_error(name: str, part: str, why: str) -> UnknownNameError:
     hint = "give --peak-tflops: the whole peak x the SMs that the driver reports / all SMs"
     return UnknownNameError(f"no peak is known for {name!r}: it is {part}, and {why}", hint)
 
@@ -234,7 +242,7 @@ class AmbiguousDeviceError(UnknownNameError):
         self.candidates = candidates
 
 
-def devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
+def catalogue_devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
     """All known devices, in the order of the catalogue, and then those that were added."""
     return (*_catalogue(), *additions)
 
@@ -246,12 +254,12 @@ def families() -> dict[str, tuple[str, ...]]:
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
 
-def search(text: str, additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
+def search_devices(text: str, additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
     """Every device with the text in one of its names. It lists; it says nothing of a peak."""
-    return tuple(device for device in devices(additions) if contains(device, text))
+    return tuple(device for device in catalogue_devices(additions) if contains(device, text))
 
 
-def find(name: str, additions: tuple[Device, ...] = ()) -> Device:
+def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
     """The device of that id, name, alias or family, compared as a whole.
 
     Case does not matter, nor whether words are set apart by spaces, hyphens or underscores; the
@@ -264,10 +272,10 @@ def find(name: str, additions: tuple[Device, ...] = ()) -> Device:
     Raises AmbiguousDeviceError where several devices bear the name (`V100`), and
     UnknownNameError where none does.
     """
-    return cut(name, lambda of: _whole(of, additions))
+    return find_device_or_slice(name, lambda of: _find_whole_device(of, additions))
 
 
-def peak(device: Device, precision: str) -> float:
+def dense_peak_rate(device: Device, precision: str) -> float:
     """The dense peak in FLOP/s (OP/s for integers).
 
     Raises UnknownNameError where the device has no peak for the precision, which is never
@@ -281,7 +289,7 @@ def peak(device: Device, precision: str) -> float:
     return device.peaks[precision]
 
 
-def derived(device: Device, precision: str) -> float | None:
+def peak_from_clock(device: Device, precision: str) -> float | None:
     """The peak in FLOP/s a second time: clock x units x FMA per clock and unit x 2.
 
     None where the catalogue does not hold all of the factors. It finds a slip in the figures,
@@ -302,11 +310,11 @@ def clock_of(device: Device, precision: str) -> float | None:
 
 def deviation(device: Device, precision: str) -> float | None:
     """How far the derived peak is from the published one, as a fraction of the latter."""
-    second = derived(device, precision)
-    return None if second is None else second / peak(device, precision) - 1
+    second = peak_from_clock(device, precision)
+    return None if second is None else second / dense_peak_rate(device, precision) - 1
 
 
-def derived_bandwidth(device: Device) -> float | None:
+def bandwidth_from_memory_bus(device: Device) -> float | None:
     """Return the bandwidth in bytes/s a second time: memory bus x transfers per pin / 8.
 
     None where the catalogue does not hold both factors.
@@ -337,27 +345,27 @@ def _files() -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _whole(name: str, additions: tuple[Device, ...]) -> Device:
-    spelled = words(name)
+def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
+    spelled = device_name_words(name)
     bearers = _bearers(spelled, additions)
     if len(bearers) > 1:
         raise AmbiguousDeviceError(name, bearers)
     if not bearers:
-        refuse_machine(name, lambda part: _bearers(words(part), additions))
+        refuse_machine(name, lambda part: _bearers(device_name_words(part), additions))
         raise UnknownNameError(f"no peak is known for the device {name!r}", _advice(name))
     return bearers[0]
 
 
 def _bearers(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     """The devices of that name, or of the name with the size of a memory."""
-    return _bearing(spelled, additions) or _of_size(spelled, additions)
+    return _bearing(spelled, additions) or _devices_with_memory_size(spelled, additions)
 
 
 def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     """The devices of that name; one alone where it is its own, whichever others bear it."""
-    by_name = (*_by_name().get(spelled, ()), *_named(spelled, additions))
-    shared = _by_family().get(spelled, ())
-    if not by_name and not shared and (apart := _apart(spelled, additions)):
+    by_name = (*_devices_by_name().get(spelled, ()), *_additions_with_name(spelled, additions))
+    shared = _devices_by_family().get(spelled, ())
+    if not by_name and not shared and (apart := _split_joined_words(spelled, additions)):
         return _bearing(apart, additions)
     if len(by_name) != 1:
         return by_name or shared
@@ -366,31 +374,34 @@ def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
     )
 
 
-def _apart(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
+def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
     """The name whose words these are, some of them written together: rtx4090, a10080gb.
 
     Only where all of it is there, and never with a word of the name cut: "L4 0" is no L40.
     """
-    ends = _ends(spelled)
-    known = [*_by_name(), *_by_family()]
+    ends = _word_end_positions(spelled)
+    known = [*_devices_by_name(), *_devices_by_family()]
     known += [
         words
         for device in additions
-        for name in labels(device)
+        for name in device_labels(device)
         for words in spellings(name, device.vendor)
     ]
     text = "".join(spelled)
-    return next((name for name in known if "".join(name) == text and ends <= _ends(name)), None)
+    return next(
+        (name for name in known if "".join(name) == text and ends <= _word_end_positions(name)),
+        None,
+    )
 
 
-def _ends(spelled: Words) -> set[int]:
+def _word_end_positions(spelled: Words) -> set[int]:
     """Where words end, in letters from the start."""
     return set(accumulate(map(len, spelled)))
 
 
-def _of_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     """The devices of the name without the size of a memory, as far as theirs is of that size."""
-    named_size = sized(spelled)
+    named_size = split_memory_size(spelled)
     if named_size is None:
         return ()
     rest, size = named_size
@@ -401,34 +412,36 @@ def _of_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
     )
 
 
-def _named(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     return tuple(
         device
         for device in additions
-        if any(spelled in spellings(label, device.vendor) for label in labels(device))
+        if any(spelled in spellings(label, device.vendor) for label in device_labels(device))
     )
 
 
 @cache
-def _by_name() -> dict[Words, tuple[Device, ...]]:
+def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
     """Every spelling of every name, in words, with the devices whose own it is."""
-    return _spelled({device.label: labels(device) for device in devices()})
+    return _devices_by_spelling(
+        {device.label: device_labels(device) for device in catalogue_devices()}
+    )
 
 
 @cache
-def _by_family() -> dict[Words, tuple[Device, ...]]:
+def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
     """Every spelling of every name that says less, in words, with the devices that bear it."""
-    return _spelled(
+    return _devices_by_spelling(
         {
             device.label: tuple(name for name, ids in families().items() if device.label in ids)
-            for device in devices()
+            for device in catalogue_devices()
         }
     )
 
 
-def _spelled(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
+def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
     owners: dict[Words, tuple[Device, ...]] = {}
-    for device in devices():
+    for device in catalogue_devices():
         spelt = {
             spelling for name in names[device.label] for spelling in spellings(name, device.vendor)
         }
@@ -442,8 +455,10 @@ def _advice(name: str) -> str:
     advice = (
         "give the dense peak in TFLOP/s by --peak-tflops, or describe the device in a TOML file"
     )
-    numbered = [word for word in words(name) if any(letter.isdigit() for letter in word)]
-    near = [device.label for word in numbered if len(word) > 1 for device in search(word)]
+    numbered = [
+        word for word in device_name_words(name) if any(letter.isdigit() for letter in word)
+    ]
+    near = [device.label for word in numbered if len(word) > 1 for device in search_devices(word)]
     if not near:
         return f"{advice}; `crossflops devices` lists what is known"
     return (
@@ -465,7 +480,7 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
     """
     added: list[Device] = []
     place, table = settings(_TABLE, folder)
-    for source, tables in ((place, table), *_read(file)):
+    for source, tables in ((place, table), *_read_device_file(file)):
         for key, row in tables.items():
             device = _device(key, row, str(source))
             _refuse_taken(device, tuple(added), str(source))
@@ -473,7 +488,7 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
     return tuple(added)
 
 
-def _read(file: str | Path | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     if file is None:
         return ()
     try:
@@ -518,9 +533,9 @@ def _refuse_small(device: Device, source: str) -> None:
 
 
 def _refuse_taken(device: Device, before: tuple[Device, ...], source: str) -> None:
-    for name in labels(device):
+    for name in device_labels(device):
         try:
-            owner = find(name, before).label
+            owner = find_device(name, before).label
         except AmbiguousDeviceError as error:
             owner = error.candidates[0].label
         except UnknownNameError:

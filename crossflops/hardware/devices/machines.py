@@ -44,7 +44,7 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
         name: as it was given.
         find: gives the devices of a name, none where it is unknown.
     """
-    machine = _listed(name) or _counted(name, find) or _slice_of_tpus(name)
+    machine = _machine_by_name(name) or _machine_from_count(name, find) or _slice_of_tpus(name)
     if machine is None:
         return
     bearers = [device for label in machine.devices for device in find(label)]
@@ -67,19 +67,19 @@ def _machines() -> dict[str, NamedMachine]:
     text = files("crossflops.hardware.devices").joinpath(_FILE).read_bytes()
     by_source = msgspec.json.decode(text, type=dict[str, dict[str, tuple[int, str]]])
     return {
-        _plain(name): NamedMachine(name, count, (device,))
+        _plain_machine_name(name): NamedMachine(name, count, (device,))
         for rows in by_source.values()
         for name, (count, device) in rows.items()
     }
 
 
-def _plain(name: str) -> str:
+def _plain_machine_name(name: str) -> str:
     return re.sub(r"[\s_-]+", " ", name).strip().casefold().removeprefix("nvidia ")
 
 
-def _listed(name: str) -> NamedMachine | None:
+def _machine_by_name(name: str) -> NamedMachine | None:
     """Return the machine of that name; of a name that begins several, what they have in common."""
-    known, plain = _machines(), _plain(name)
+    known, plain = _machines(), _plain_machine_name(name)
     for wanted in (plain, f"standard {plain}"):
         if wanted in known:
             return known[wanted]
@@ -93,7 +93,9 @@ def _listed(name: str) -> NamedMachine | None:
     return NamedMachine(name, counts.pop(), tuple(devices))
 
 
-def _counted(name: str, find: Callable[[str], tuple[Device, ...]]) -> NamedMachine | None:
+def _machine_from_count(
+    name: str, find: Callable[[str], tuple[Device, ...]]
+) -> NamedMachine | None:
     for form in _COUNTED:
         match = form.fullmatch(name.strip())
         if match is None or int(match["count"]) < 2:

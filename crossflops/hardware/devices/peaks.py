@@ -14,10 +14,10 @@ from crossflops.hardware.devices.catalogue import (
     MATRIX,
     AmbiguousDeviceError,
     clock_of,
-    derived,
+    dense_peak_rate,
     deviation,
-    find,
-    peak,
+    find_device,
+    peak_from_clock,
 )
 from crossflops.hardware.rates.question import WhichPeak
 from crossflops.ir.device import Device, PeakRow
@@ -41,7 +41,7 @@ def sparse_peak(device: Device, precision: str) -> float:
     """As `sparse`. Raises UnknownNameError where there is none."""
     top = sparse(device, precision)
     if top is None:
-        peak(device, precision)
+        dense_peak_rate(device, precision)
         raise UnknownNameError(
             f"{device.label} does not compute {precision} faster when it is sparse",
             "set the count against the dense peak",
@@ -58,8 +58,8 @@ def attainable(device: Device, precision: str) -> float:
     if precision.endswith(SPARSE):
         return sparse_peak(device, precision.removesuffix(SPARSE))
     if precision in EMULATIONS and precision not in device.peaks:
-        return peak(device, "bf16") / EMULATIONS[precision]
-    return peak(device, precision)
+        return dense_peak_rate(device, "bf16") / EMULATIONS[precision]
+    return dense_peak_rate(device, precision)
 
 
 def peak_rows(device: Device) -> tuple[PeakRow, ...]:
@@ -70,7 +70,7 @@ def peak_rows(device: Device) -> tuple[PeakRow, ...]:
             precision=precision,
             peak=value,
             package_peak=value * count,
-            derived=derived(device, precision),
+            derived=peak_from_clock(device, precision),
             deviation=deviation(device, precision),
             sparse=sparse(device, precision),
             clock=clock_of(device, precision),
@@ -134,7 +134,7 @@ def denominators(
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
-    given = dict(map(given_peak, wanted.peak_tflops))
+    given = dict(map(parse_peak_tflops, wanted.peak_tflops))
     bandwidth = None if wanted.bandwidth is None else wanted.bandwidth * 1e9
     if wanted.device is None:
         if not given and bandwidth is None:
@@ -143,7 +143,7 @@ def denominators(
         _need(peaks, needed)
         return Denominators(against=(peaks,))
     try:
-        devices: tuple[Device, ...] = (find(wanted.device, known),)
+        devices: tuple[Device, ...] = (find_device(wanted.device, known),)
         trouble: UnknownNameError | None = None
     except AmbiguousDeviceError as error:
         devices, trouble = error.candidates, error
@@ -191,7 +191,7 @@ def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
             peaks.top(precision)
 
 
-def given_peak(text: str) -> tuple[str, float]:
+def parse_peak_tflops(text: str) -> tuple[str, float]:
     """A peak in FLOP/s from TFLOP/s, for one precision or for any."""
     precision, _, value = text.rpartition("=")
     try:

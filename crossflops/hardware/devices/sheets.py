@@ -1,8 +1,8 @@
 """Devices as somebody asks for them: one with all that follows, several beside each other."""
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import families, find
-from crossflops.hardware.devices.peaks import EMULATIONS, attainable, given_peak, peak_rows
+from crossflops.hardware.devices.catalogue import families, find_device
+from crossflops.hardware.devices.peaks import EMULATIONS, attainable, parse_peak_tflops, peak_rows
 from crossflops.ir.device import Derivation, Device, DeviceList, DeviceShare, DeviceSheet, Factor
 from crossflops.report.report import SCHEMA
 
@@ -26,10 +26,10 @@ def sheet(device: Device) -> DeviceSheet:
 
 def _also(device: Device) -> tuple[DeviceShare, ...]:
     """The devices that bear the same name, by the first precision that all have."""
-    others = tuple(find(label) for label in device.also)
-    chosen = _shared((device, *others))
-    reference = _peak(device, chosen)
-    rates = ((other, _peak(other, chosen)) for other in others)
+    others = tuple(find_device(label) for label in device.also)
+    chosen = _common_precision((device, *others))
+    reference = _attainable_peak(device, chosen)
+    rates = ((other, _attainable_peak(other, chosen)) for other in others)
     return tuple(
         DeviceShare(
             device=other, peak=rate, ratio=rate / reference if rate and reference else None
@@ -38,13 +38,13 @@ def _also(device: Device) -> tuple[DeviceShare, ...]:
     )
 
 
-def listed(devices: tuple[Device, ...], about: str, precision: str = "") -> DeviceList:
+def build_device_list(devices: tuple[Device, ...], about: str, precision: str = "") -> DeviceList:
     """Devices beside each other, by one precision: that which is given, or that most have.
 
     Raises UnknownNameError for a precision that none of them has.
     """
-    chosen = precision or _shared(devices)
-    rates = tuple(_peak(device, chosen) for device in devices)
+    chosen = precision or _common_precision(devices)
+    rates = tuple(_attainable_peak(device, chosen) for device in devices)
     if precision and not any(rates):
         every = dict.fromkeys(name for device in devices for name in device.peaks)
         raise UnknownNameError(f"none of them has a {precision} peak", f"give {', '.join(every)}")
@@ -60,14 +60,14 @@ def listed(devices: tuple[Device, ...], about: str, precision: str = "") -> Devi
     )
 
 
-def _shared(devices: tuple[Device, ...]) -> str:
+def _common_precision(devices: tuple[Device, ...]) -> str:
     """The first precision that all devices have; else the first that some have."""
     by_all = (name for name in _COMMON if all(name in device.peaks for device in devices))
     by_some = (name for name in _COMMON if any(name in device.peaks for device in devices))
     return next(by_all, None) or next(by_some, "fp32")
 
 
-def _peak(device: Device, precision: str) -> float | None:
+def _attainable_peak(device: Device, precision: str) -> float | None:
     try:
         return attainable(device, precision)
     except UnknownNameError:
@@ -110,7 +110,7 @@ def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) 
     return Derivation(schema=SCHEMA, what=name, factors=factors, rate=rate, unit=unit)
 
 
-def given(peaks: tuple[str, ...], bandwidth: float | None) -> Device:
+def device_from_options(peaks: tuple[str, ...], bandwidth: float | None) -> Device:
     """A device that is described on the command line: `bf16=312` or `312` in TFLOP/s, and GB/s.
 
     Raises InputError for what is no rate.
@@ -118,7 +118,7 @@ def given(peaks: tuple[str, ...], bandwidth: float | None) -> Device:
     return Device(
         id="given",
         name="a device that is given",
-        peaks={name or "any": rate for name, rate in map(given_peak, peaks)},
+        peaks={name or "any": rate for name, rate in map(parse_peak_tflops, peaks)},
         bandwidth=None if bandwidth is None else bandwidth * 1e9,
         source=("the command line",),
         confidence="given",

@@ -87,7 +87,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[tuple[str, float], ...] = ()
 
 
-def layout(parallel: Parallel) -> Layout:
+def device_layout(parallel: Parallel) -> Layout:
     """Raises InputError where the parts do not multiply to the devices."""
     split = parallel.tp * parallel.pp
     devices, dp = parallel.devices, parallel.dp
@@ -133,7 +133,7 @@ def pace(
     examples = batch * units * world.dp * micro
     if given[0] in RATES:
         _refuse_parts(speed)
-        per_second = _rate(speed, units, tokens, by_token) * (
+        per_second = _units_per_second(speed, units, tokens, by_token) * (
             world.devices if speed.per_device else 1
         )
         return Pace(
@@ -143,7 +143,7 @@ def pace(
         )
     if speed.per_device is not None:
         raise InputError("--per-device is about a rate, and a time was given", "leave it out")
-    parts = _parts(speed, training)
+    parts = _pass_part_seconds(speed, training)
     step = dict(parts).get("step", 0.0)
     times = micro + world.pp - 1 if len(parts) > 1 else 1
     seconds = times * (sum(part for _, part in parts) - step) + step
@@ -161,7 +161,7 @@ def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
     return tokens or 1
 
 
-def _rate(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float:
+def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float:
     """Units a second as they were measured."""
     if speed.examples_per_second is not None:
         return speed.examples_per_second * units
@@ -181,7 +181,7 @@ def _refuse_parts(speed: Speed) -> None:
         raise InputError("--bwd-ms and --step-ms are parts of a step", "give --fwd-ms beside them")
 
 
-def _parts(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], ...]:
+def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], ...]:
     """The seconds of a pass, or of the parts of a step."""
     if speed.latency_ms is not None:
         _refuse_parts(speed)
@@ -205,7 +205,7 @@ def _parts(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], 
 ALONE = Layout(devices=1, dp=1, tp=1, pp=1)
 
 
-def of_terms(
+def efficiency_of_terms(
     parts: Sequence[WorkTerm],
     numerator: Numerator,
     per_second: float | None,
@@ -218,8 +218,8 @@ def of_terms(
     `per_second` are units (examples or tokens) of all devices. Raises InputError for a count, a
     speed or a peak that is none, and UnknownNameError for a precision that the device lacks.
     """
-    _check(numerator.macs, per_second, against)
-    sums = share(parts, against)
+    _check_efficiency_inputs(numerator.macs, per_second, against)
+    sums = total_ideal_time(parts, against)
     per_device = None if per_second is None else per_second / world.devices
     ratio = None if per_device is None or sums.ideal is None else sums.ideal * per_device
     spent = (
@@ -232,10 +232,10 @@ def of_terms(
     return Efficiency(
         numerator=numerator.label,
         macs=round(macs),
-        multiplier=_passes(sums.work, macs, parts),
+        multiplier=_mean_pass_factor(sums.work, macs, parts),
         examples_per_second=per_device,
         unit=numerator.unit,
-        precision=_named(parts),
+        precision=_join_precision_names(parts),
         work=round(sums.work),
         rate=None if per_device is None else float(sums.work * Fraction(per_device)),
         device=against.device.label if against and against.device else None,
@@ -243,7 +243,7 @@ def of_terms(
         ratio=ratio,
         executed=round(sums.executed) if again else UNSET,
         hfu=spent if again else UNSET,
-        precisions=_precisions(parts, against),
+        precisions=_precision_shares(parts, against),
     )
 
 
@@ -257,7 +257,7 @@ class IdealTime(msgspec.Struct, frozen=True, kw_only=True):
     peak: float | None
 
 
-def share(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealTime:
+def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealTime:
     """The sums over the parts. Without peaks there are no ideal times."""
     parts = tuple(parts)
     total = sum((term.flops for term in parts), Fraction(0))
@@ -275,7 +275,7 @@ def share(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealTime:
     )
 
 
-def _precisions(
+def _precision_shares(
     parts: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[PrecisionShare, ...] | UnsetType:
     """The work by precision, where there are several."""
@@ -295,17 +295,17 @@ def _precisions(
     )
 
 
-def _named(parts: Sequence[WorkTerm]) -> str:
+def _join_precision_names(parts: Sequence[WorkTerm]) -> str:
     return " + ".join(dict.fromkeys(term.precision for term in parts))
 
 
-def _passes(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]) -> int | float:
+def _mean_pass_factor(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]) -> int | float:
     """k, the mean where it differs between the parts."""
     mean = total / (2 * macs) if macs else parts[0].passes if parts else Fraction(1)
     return mean.numerator if mean.denominator == 1 else float(mean)
 
 
-def _check(macs: int, per_second: float | None, against: Peaks | None) -> None:
+def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks | None) -> None:
     if macs < 0:
         raise InputError(f"{macs} MACs are no count", "give a count of zero or more")
     tops = against.given.values() if against else ()
@@ -330,7 +330,7 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
     transfer: Transfer | None = None
 
 
-def attention(
+def attention_efficiency(
     row: Efficiency, pieces: Sequence[Piece], run: MeasuredRun, against: Peaks | None
 ) -> Attention | UnsetType:
     """Score and value products with and without a causal mask, and the share either way."""
@@ -342,7 +342,7 @@ def attention(
         causality = replace(question.causality, causal=kind)
         parts = terms(pieces, question.training, causality, question.precisions)
         macs[kind] = round(sum((term.macs for term in parts if term.attention), Fraction(0)))
-        ideal, speed = share(parts, against).ideal, row.examples_per_second
+        ideal, speed = total_ideal_time(parts, against).ideal, row.examples_per_second
         ratios[kind] = None if ideal is None or speed is None else ideal * speed
     return Attention(
         counted=question.causality.causal,
@@ -353,7 +353,7 @@ def attention(
     )
 
 
-def repeated(
+def recompute_by_reason(
     row: Efficiency, pieces: Sequence[Piece], question: Question, against: Peaks | None
 ) -> tuple[Repeat, ...] | UnsetType:
     """Return what HFU has beside MFU, by its reason; UNSET where nothing is done again."""
@@ -361,7 +361,7 @@ def repeated(
     speed = row.examples_per_second
     parts = []
     for reason, work in groups.items():
-        ideal = share(work, against).ideal
+        ideal = total_ideal_time(work, against).ideal
         flops = round(sum((term.flops for term in work), Fraction(0)))
         ratio = None if ideal is None or speed is None else ideal * speed
         parts.append(Repeat(reason=reason, flops=flops, ratio=ratio))
@@ -385,7 +385,7 @@ def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
     )
 
 
-def step(
+def training_step_phases(
     parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
 ) -> TimedStep | UnsetType:
     """A training step as DeepSpeed's profiler sums it up, of one device.
@@ -402,9 +402,9 @@ def step(
     backward = [replace(term, passes=term.passes - 1, executed=term.passes - 1) for term in parts]
     both = times["forward"] + times["backward"]
     phases = (
-        _phase("forward", forward, times["forward"], examples, against),
-        _phase("backward", backward, times["backward"], examples, against),
-        _phase("forward + backward", parts, both, examples, against),
+        _build_step_phase("forward", forward, times["forward"], examples, against),
+        _build_step_phase("backward", backward, times["backward"], examples, against),
+        _build_step_phase("forward + backward", parts, both, examples, against),
     )
     return TimedStep(
         batch=pace.batch,
@@ -416,10 +416,10 @@ def step(
     )
 
 
-def _phase(
+def _build_step_phase(
     name: str, parts: Sequence[WorkTerm], seconds: float, examples: Fraction, against: Peaks | None
 ) -> Phase:
-    split = share(parts, against)
+    split = total_ideal_time(parts, against)
     flops = split.work * examples
     ideal = None if split.ideal is None else split.ideal * float(examples)
     return Phase(
@@ -431,7 +431,9 @@ def _phase(
     )
 
 
-def moved(split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) -> Moved | UnsetType:
+def pass_memory_traffic(
+    split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
+) -> Moved | UnsetType:
     """The bytes that a pass has to move on one device, and the use of its bandwidth.
 
     intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
@@ -442,7 +444,7 @@ def moved(split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) ->
         return UNSET
     batch = run.question.speed.batch or 1
     total = (transfer.weights + transfer.per_example * batch) // run.world.split
-    of_unit = share(split, against)
+    of_unit = total_ideal_time(split, against)
     flops = of_unit.work * Fraction(batch * run.units, run.world.split)
     bandwidth = against.bandwidth if against else None
     seconds = None
@@ -462,10 +464,10 @@ def moved(split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) ->
         if transfer.per_example
         else None,
     )
-    return _bound(transferred, of_unit.peak)
+    return _with_roofline_bound(transferred, of_unit.peak)
 
 
-def _bound(traffic: Moved, peak: float | None) -> Moved:
+def _with_roofline_bound(traffic: Moved, peak: float | None) -> Moved:
     """The same beneath the roofline, where peak and bandwidth are known."""
     if peak is None or traffic.bandwidth is None or traffic.intensity is None:
         return traffic
@@ -478,7 +480,7 @@ def _bound(traffic: Moved, peak: float | None) -> Moved:
     )
 
 
-def tokens(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
+def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
     """Tokens a second of one device, where examples are made of tokens."""
     per = row.examples_per_second
     if row.unit == "token" or run.tokens is None or per is None:
@@ -486,7 +488,7 @@ def tokens(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
     return per * run.tokens
 
 
-def others(
+def other_peak_ratios(
     row: Efficiency, split: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
     """A second denominator: the best matrix product that somebody measured on the device."""
@@ -494,7 +496,7 @@ def others(
     needed = {term.precision for term in split}
     if device is None or not split or not needed <= device.measured_matmul.keys():
         return UNSET
-    reached = share(split, Peaks(given=device.measured_matmul))
+    reached = total_ideal_time(split, Peaks(given=device.measured_matmul))
     assert reached.peak is not None
     assert reached.ideal is not None
     return (

@@ -14,7 +14,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.question import POWERS, Language
-from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, whole
+from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, single_piece
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.roofline import Load
 from crossflops.report.report import Report
@@ -56,7 +56,7 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def split(self) -> tuple[Piece, ...]:
         """The pieces; all of it is one, where nothing is known but the number."""
-        return self.pieces or whole(self.macs)
+        return self.pieces or single_piece(self.macs)
 
 
 def quantity(text: str) -> int:
@@ -77,7 +77,7 @@ def quantity(text: str) -> int:
     return value.numerator
 
 
-def given(macs: int) -> Numerator:
+def external_numerator(macs: int) -> Numerator:
     """A number from elsewhere."""
     return Numerator(label=GIVEN, macs=macs)
 
@@ -87,7 +87,7 @@ def native(report: Report) -> Numerator:
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
 
-def folded(report: Report) -> Numerator:
+def convention_numerator(report: Report) -> Numerator:
     """The total of the convention that was asked for. Raises ValueError where none was.
 
     Raises InputError for a convention that counts bytes, or nothing of contractions.
@@ -110,7 +110,7 @@ def folded(report: Report) -> Numerator:
     )
 
 
-def by_tool(report: Report) -> tuple[Numerator, ...]:
+def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
     """The native count, then every tool that answered, in the order of the report.
 
     The native count names the tools whose total cannot be turned into MACs.
@@ -154,7 +154,7 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     per_example: int
 
 
-def of_loads(loads: Iterable[Load], examples: int = 1, experts: str = "") -> Transfer:
+def transfer_from_loads(loads: Iterable[Load], examples: int = 1, experts: str = "") -> Transfer:
     """The bytes of one pass over so many examples, from its loads under `fused-ideal`.
 
     `experts` says what is assumed of the experts whose weights it reads, where it has some.
@@ -193,14 +193,14 @@ _PRODUCTS = {False: "2N", True: "6N (6ND)"}
 _WITH_ATTENTION = {False: "2N + 4LHQT", True: "6N + 12LHQT (PaLM, appendix B)"}
 
 
-def by_sizes(language: Language, train: bool = False) -> Numerator:
+def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
     """MACs of one token, forward, by the rule that three passes come to where they `train`.
 
     Raises InputError for sizes that are not enough.
     """
     assert language.params is not None
     params = quantity(language.params)
-    width = _width(language)
+    width = _layers_and_width(language)
     parts = [Piece(macs=Fraction(params), names=("weights",), passes=FLAT)]
     if width is None:
         return Numerator(
@@ -230,7 +230,7 @@ def transfer(language: Language) -> Transfer | None:
     """The bytes of a decoding step. None where no context is given."""
     if language.context is None or language.params is None:
         return None
-    width = _width(language)
+    width = _layers_and_width(language)
     if width is None:
         raise InputError(
             "--context: a cache has layers and a width", "add --layers, --hidden or --heads"
@@ -246,12 +246,12 @@ def transfer(language: Language) -> Transfer | None:
     return Transfer(model=model, weights=round(weights), per_example=round(of_example))
 
 
-def tokens(language: Language) -> int | None:
+def language_token_count(language: Language) -> int | None:
     """Tokens of one example in one pass: one where it is decoded, else the sequence."""
     return 1 if language.context else language.seq
 
 
-def _width(language: Language) -> tuple[int, int] | None:
+def _layers_and_width(language: Language) -> tuple[int, int] | None:
     """Layers, and heads x depth; None where neither is given."""
     sizes = (language.layers, language.hidden, language.heads, language.head_dim)
     if all(size is None for size in sizes):

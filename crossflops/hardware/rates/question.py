@@ -203,13 +203,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """From the fields of all groups. Raises InputError for one that no group has."""
         groups = {}
         for group in msgspec.structs.fields(cls):
-            given = {name: fields.pop(name) for name in names(group.type) if name in fields}
+            given = {
+                name: fields.pop(name) for name in group_field_names(group.type) if name in fields
+            }
             groups[group.name] = group.type(
                 **{key: _tidy(key, value) for key, value in given.items()}
             )
         if fields:
             known = sorted(
-                name for group in msgspec.structs.fields(cls) for name in names(group.type)
+                name
+                for group in msgspec.structs.fields(cls)
+                for name in group_field_names(group.type)
             )
             raise InputError(
                 f"efficiency takes no {', '.join(fields)}", f"it takes {', '.join(known)}"
@@ -220,7 +224,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def flat(self) -> dict[str, Any]:
         """The fields of all groups, by name."""
         groups = msgspec.structs.asdict(self).values()
-        return {name: getattr(group, name) for group in groups for name in names(type(group))}
+        return {
+            name: getattr(group, name)
+            for group in groups
+            for name in group_field_names(type(group))
+        }
 
 
 _REPEATED = frozenset(
@@ -246,11 +254,11 @@ def _tidy(name: str, value: Any) -> Any:
     if name in _TEXTS:
         return str(value)
     if name in RATES and isinstance(value, str):
-        return _rate(name, value)
+        return _parse_speed_rate(name, value)
     return value.casefold() if name in ("precision", "recompute") else value
 
 
-def _rate(name: str, text: str) -> float:
+def _parse_speed_rate(name: str, text: str) -> float:
     try:
         return rate_of(text)
     except ValueError:
@@ -258,6 +266,6 @@ def _rate(name: str, text: str) -> float:
         raise InputError(f"{flag} {text!r} is no rate", "write for example 1325 or 2.6M") from None
 
 
-def names(group: type[msgspec.Struct]) -> tuple[str, ...]:
+def group_field_names(group: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields of a group."""
     return group.__struct_fields__

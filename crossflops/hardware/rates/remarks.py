@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import isfinite
 
-from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, find
+from crossflops.hardware.devices.catalogue import clock_of, deviation, find_device, peak_from_clock
 from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, possible
 from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
 from crossflops.hardware.rates.numerators import LeftOut, Numerator
 from crossflops.hardware.rates.question import Question, TrainingOptions
-from crossflops.hardware.rates.runs import Timed, above_peak, unaccounted
-from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, overstated
+from crossflops.hardware.rates.runs import Timed, above_peak, parents_with_time_gaps
+from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, flat_factor_overstatement
 from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount
@@ -40,16 +40,16 @@ def basis(
     `report` is the one that they are from, of a pass over so many `examples`.
     """
     if numerator.origin == "given":
-        return tuple(_given(numerator, question, report)), ()
+        return tuple(_external_macs_notes(numerator, question, report)), ()
     if numerator.origin == "sizes":
-        return tuple(_by_sizes(numerator)), ()
+        return tuple(_size_rule_notes(numerator)), ()
     assert report is not None
     batch, native = question.speed.batch, numerator.origin == "native"
     notes = list(_as_macs(numerator))
     if batch is not None:
-        notes.insert(0, _counted_with(examples, batch))
+        notes.insert(0, _batch_size_note(examples, batch))
     elif numerator.origin != "tool":
-        notes += _example(report)
+        notes += _example_notes(report)
     warnings: list[str] = []
     if numerator.assumed:
         tool = numerator.label.partition("@")[0]
@@ -57,14 +57,16 @@ def basis(
             f"{tool} could not have run this model: its total is inferred from the graph"
         )
     if batch is None and numerator.origin != "tool":
-        warnings += _batch(report)
+        warnings += _batch_warnings(report)
     if native:
-        notes += [*_exactness(report), *_experts(report)]
-        warnings += [*_uncounted(report), *map(_left_out, numerator.left_out)]
+        notes += [*_exactness_notes(report), *_expert_notes(report)]
+        warnings += [*_missing_count_notes(report), *map(_tool_omission_note, numerator.left_out)]
     return tuple(notes), tuple(warnings)
 
 
-def _given(numerator: Numerator, question: Question, report: Report | None) -> Iterator[str]:
+def _external_macs_notes(
+    numerator: Numerator, question: Question, report: Report | None
+) -> Iterator[str]:
     if question.work.macs is None:
         yield f"the MACs are those of a pass over {question.speed.batch or 1} examples"
     if report is None:
@@ -72,11 +74,11 @@ def _given(numerator: Numerator, question: Question, report: Report | None) -> I
         return
     native, macs = report.macs, numerator.macs
     off = f" ({float(100 * Fraction(macs - native, native)):+.2f} % to these)" if native else ""
-    yield f"the MACs are given; {report.name} has {_spelled(native)}, counted natively{off}"
-    yield from _example(report)
+    yield f"the MACs are given; {report.name} has {_group_digits(native)}, counted natively{off}"
+    yield from _example_notes(report)
 
 
-def _by_sizes(numerator: Numerator) -> Iterator[str]:
+def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
     yield "MACs of a token by a rule, not counted; N are parameters in products"
     if numerator.attention is None:
         yield "attention's score and value products are left out: add --layers, --hidden, --seq"
@@ -85,7 +87,7 @@ def _by_sizes(numerator: Numerator) -> Iterator[str]:
     yield f"2 x {layers} layers x {across} x {length} MACs of attention a token"
 
 
-def _counted_with(examples: int, batch: int) -> str:
+def _batch_size_note(examples: int, batch: int) -> str:
     note = f"counted with a batch of {examples}"
     return note if batch == examples else f"{note}, for one of {batch}"
 
@@ -94,7 +96,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
     """How a total became MACs."""
     if numerator.printed is None:
         return
-    total, unit = _spelled(numerator.printed), numerator.per_mac
+    total, unit = _group_digits(numerator.printed), numerator.per_mac
     how = f"counts {unit} per MAC: its total of {total} is divided by that"
     if unit == 1:
         how = f"counts 1 per MAC: all of its {total} are taken as MACs"
@@ -103,7 +105,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
         yield f"{numerator.label}: rounded to whole MACs"
 
 
-def _left_out(answer: LeftOut) -> str:
+def _tool_omission_note(answer: LeftOut) -> str:
     why = "it counts no multiply-accumulates"
     if not isfinite(answer.total) or answer.total < 0:
         why = f"it printed {answer.total}"
@@ -112,18 +114,18 @@ def _left_out(answer: LeftOut) -> str:
     return f"{answer.tool} is left out: {why}"
 
 
-def _spelled(amount: Amount) -> str:
+def _group_digits(amount: Amount) -> str:
     return f"{amount:,}".replace(",", " ")
 
 
-def _example(report: Report) -> tuple[str, ...]:
+def _example_notes(report: Report) -> tuple[str, ...]:
     inputs = [
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'}" for spec in report.model.inputs
     ]
     return (f"one example is one pass on {', '.join(inputs) or 'no input'}",)
 
 
-def _batch(report: Report) -> tuple[str, ...]:
+def _batch_warnings(report: Report) -> tuple[str, ...]:
     first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first == 1:
         return ()
@@ -131,28 +133,28 @@ def _batch(report: Report) -> tuple[str, ...]:
     return (f"{condition}, count with 1, or the rate comes out {first} times too high",)
 
 
-def _exactness(report: Report) -> tuple[str, ...]:
+def _exactness_notes(report: Report) -> tuple[str, ...]:
     grades = {node.exactness for node in report.nodes} - {"exact"}
     return (f"some nodes are counted as {' and '.join(sorted(grades))}",) if grades else ()
 
 
-def _experts(report: Report) -> tuple[str, ...]:
+def _expert_notes(report: Report) -> tuple[str, ...]:
     active = report.totals.active_params
     if not isinstance(active, int) or active == report.params:
         return ()
     held = (
-        f"{_spelled(active)} of {_spelled(report.params)} parameters are active; memory holds all"
+        f"{_group_digits(active)} of {_group_digits(report.params)} parameters are active; memory holds all"
         " of them"
     )
     if unchosen := report.totals.unchosen_macs:
         return (
-            f"this model runs all experts on each token: {_spelled(unchosen)} of "
-            f"{_spelled(report.macs)} MACs are with experts that it did not choose; {held}",
+            f"this model runs all experts on each token: {_group_digits(unchosen)} of "
+            f"{_group_digits(report.macs)} MACs are with experts that it did not choose; {held}",
         )
     return (f"the MACs are those of the experts that are chosen: {held}",)
 
 
-def _uncounted(report: Report) -> tuple[str, ...]:
+def _missing_count_notes(report: Report) -> tuple[str, ...]:
     if not report.uncounted:
         return ()
     return (f"uncounted nodes: {len(report.uncounted)}, so the rate is a lower bound",)
@@ -161,7 +163,7 @@ def _uncounted(report: Report) -> tuple[str, ...]:
 # What the share of a peak takes for granted, and what contradicts it.
 
 
-def of_share(
+def peak_share_remarks(
     answer: Efficiency,
     parts: Sequence[WorkTerm],
     pieces: Sequence[Piece],
@@ -170,7 +172,7 @@ def of_share(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what a share of a peak takes for granted, and what is doubtful about it."""
     return (
-        (*_rule(answer, parts, training, pieces), *_denominator(against, parts)),
+        (*_flop_rule_notes(answer, parts, training, pieces), *_denominator(against, parts)),
         (
             *_first_layer(training, pieces),
             *_doubtful_peaks(against, parts),
@@ -180,7 +182,7 @@ def of_share(
     )
 
 
-def _rule(
+def _flop_rule_notes(
     answer: Efficiency,
     parts: Sequence[WorkTerm],
     training: TrainingOptions,
@@ -193,13 +195,13 @@ def _rule(
         return unit, "x 1: one forward pass", left
     return (
         unit,
-        *_passes(parts, training, pieces),
-        *_recomputed(answer),
+        *_pass_factor_notes(parts, training, pieces),
+        *_recompute_notes(answer),
         f"{left}, the optimizer's step (count --train --optimizer)",
     )
 
 
-def _passes(
+def _pass_factor_notes(
     parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
 ) -> tuple[str, ...]:
     if training.train_multiplier is not None:
@@ -208,7 +210,7 @@ def _passes(
     kinds = sorted({term.passes for term in parts})
     if training.by_graph and known and kinds != [FLAT]:
         shares = [
-            f"{100 * float(_macs(parts, k) / _macs(parts)):.3g} % of the MACs x {float(k):g}"
+            f"{100 * float(_macs_with_factor(parts, k) / _macs_with_factor(parts)):.3g} % of the MACs x {float(k):g}"
             for k in kinds
         ]
         frozen = f"; frozen: {', '.join(training.frozen)}" if training.frozen else ""
@@ -227,13 +229,13 @@ def _passes(
     return sentence, "x 3 is a little too much: the first layer's input needs no gradient"
 
 
-def _macs(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
+def _macs_with_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
     return sum(
         (term.macs for term in parts if k is None or term.passes == k), Fraction(0)
     ) or Fraction(1)
 
 
-def _recomputed(answer: Efficiency) -> tuple[str, ...]:
+def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
     if not answer.repeats:
         return ()
     reasons = " and ".join(part.reason for part in answer.repeats)
@@ -247,7 +249,7 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
     if training.by_graph:
         none = pieces and all(piece.passes == 1 for piece in pieces)
         return ("nothing that is trained lies before any product: one pass each",) if none else ()
-    over = overstated(pieces)
+    over = flat_factor_overstatement(pieces)
     if over is None or over.share < _WORTH_SAYING:
         return ()
     which = over.pieces[0].names[1] if len(over.pieces) == 1 else f"{len(over.pieces)} nodes"
@@ -268,32 +270,34 @@ def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str,
     if device is None:
         return "the peak is given, not looked up", *several
     taken = conditions(device, precisions)
-    sources = [text for precision in precisions for text in _of_device(device, precision, against)]
+    sources = [
+        text for precision in precisions for text in _device_peak_notes(device, precision, against)
+    ]
     return *taken, *several, *sources, *_tensor_float(device, precisions)
 
 
-def _of_device(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
+def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
     if precision in against.given:
         return (f"{device.label}, {precision}: the peak is given, not the catalogue's",)
     source = "; ".join((*device.source, f"confidence {device.confidence}"))
     if device.clock_basis == "measured":
         return (f"{device.label}, {precision}: {source}",)
-    return (f"{device.label}, {precision}: {source}; {_arithmetic(device, precision)}",)
+    return (f"{device.label}, {precision}: {source}; {_peak_arithmetic_note(device, precision)}",)
 
 
-def _arithmetic(device: Device, precision: str) -> str:
-    second, off = derived(device, precision), deviation(device, precision)
+def _peak_arithmetic_note(device: Device, precision: str) -> str:
+    second, off = peak_from_clock(device, precision), deviation(device, precision)
     clock = clock_of(device, precision)
     if second is None or off is None or clock is None:
         return "not derived a second time, as its clock or units are not known"
     return (
         f"{device.units} units x {clock / 1e6:g} MHz x "
         f"{device.fma_per_clock[precision]:g} FMA x 2 = {second / 1e12:.4g} TFLOP/s "
-        f"({_signed(off)})"
+        f"({_percent_with_sign(off)})"
     )
 
 
-def _signed(fraction: float) -> str:
+def _percent_with_sign(fraction: float) -> str:
     """In percent with one decimal, and two significant digits where that has none.
 
     >>> _signed(0.0093), _signed(-0.00036), _signed(0.0)
@@ -322,7 +326,7 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
         off = deviation(device, precision) if device and known else None
         if device is not None and off is not None and abs(off) > TOLERATED:
             sentences.append(
-                f"{device.label}: clock x units x FMA x 2 is {_signed(off)} from the "
+                f"{device.label}: clock x units x FMA x 2 is {_percent_with_sign(off)} from the "
                 "published peak, and the share may be off by as much"
             )
     return tuple(sentences)
@@ -337,7 +341,7 @@ def _namesakes(
         return ()
     ran = {term.precision for term in parts}
     others = []
-    for other in map(find, device.also):
+    for other in map(find_device, device.also):
         top = other.peaks.get(min(ran)) if len(ran) == 1 else None
         if top is not None and ratio is not None:
             share = f"{100 * ratio * against.top(min(ran)) / top:.1f} %"
@@ -431,7 +435,7 @@ def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]
     )
 
 
-def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
+def module_time_remarks(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
     """Modules above the peak, and those whose parts do not account for their time."""
     rows = tuple(rows)
     above = () if peak is None else above_peak(rows, peak)
@@ -440,7 +444,7 @@ def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
         f"{(peak or 0) / 1e12:.4g}: its time was taken without waiting for the device"
         for row in above
     ]
-    for parent in unaccounted(rows):
+    for parent in parents_with_time_gaps(rows):
         total, name = sum(parent.children), parent.path or "(the model)"
         left = 1e3 * (parent.seconds - total)
         remainder = (
@@ -455,10 +459,10 @@ def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return what the speed and the attention of an efficiency rest on."""
-    return (*_speed(run), *_attention(row.attention))
+    return (*_speed(run), *_causal_mask_notes(row.attention))
 
 
-def of_profile(
+def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of a watched step: modules above the peak, and those whose parts leave time unexplained."""
@@ -520,7 +524,7 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     )
 
 
-def _attention(attention: object) -> Iterator[str]:
+def _causal_mask_notes(attention: object) -> Iterator[str]:
     if not isinstance(attention, Attention) or attention.full_macs == attention.half_macs:
         return
     if attention.counted == "half":
@@ -536,7 +540,7 @@ def too_fast(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
     """Return what is too fast to be true, beside the share of the peak itself."""
-    return (*_short_step(run, against), *_phases(step), *_bandwidth(moved))
+    return (*_short_step(run, against), *_phases(step), *_bandwidth_warnings(moved))
 
 
 def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
@@ -557,7 +561,7 @@ def _phases(step: object) -> Iterator[str]:
         yield _REASONS
 
 
-def _bandwidth(moved: object) -> Iterator[str]:
+def _bandwidth_warnings(moved: object) -> Iterator[str]:
     if isinstance(moved, Moved) and (moved.mbu or 0) > 1:
         yield (
             f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache from pass "
@@ -568,14 +572,14 @@ def _bandwidth(moved: object) -> Iterator[str]:
 # A whole run.
 
 
-def of_run(
+def whole_run_remarks(
     compute: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
 ) -> tuple[str, ...]:
     """The length, the MFU and the energy of a whole run, and what is missing for them."""
-    return (*_assumed(compute, row, run), *_of_optimizer(optimizer))
+    return (*_run_assumptions(compute, row, run), *_optimizer_notes(optimizer))
 
 
-def _length(run: MeasuredRun) -> str:
+def _run_length_text(run: MeasuredRun) -> str:
     run_length = run.question.length
     if run_length.run_tokens is not None:
         return f"{run_length.run_tokens} tokens"
@@ -584,9 +588,9 @@ def _length(run: MeasuredRun) -> str:
     return f"{run_length.run_examples} examples"
 
 
-def _assumed(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
+def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
     per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
-    yield f"the run is {_length(run)}{per}: FLOPs are the work of one {row.unit} x their number"
+    yield f"the run is {_run_length_text(run)}{per}: FLOPs are the work of one {row.unit} x their number"
     if row.peak is None:
         yield "no device-hours: give --device and --precision, or --peak-tflops"
     elif compute.mfu is None:
@@ -606,7 +610,7 @@ def _assumed(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator
         )
 
 
-def _of_optimizer(optimizer: OptimizerStep | None) -> Iterator[str]:
+def _optimizer_notes(optimizer: OptimizerStep | None) -> Iterator[str]:
     if optimizer is not None:
         yield (
             f"{optimizer.name}: {optimizer.all_flops} FLOPs a step for {optimizer.parameters} "

@@ -67,7 +67,7 @@ class RunTable(msgspec.Struct, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()
 
 
-def lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
+def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
     """The lines of a CSV that are not empty, with their numbers; there are two at least."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -83,10 +83,10 @@ def lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
     return filled
 
 
-def read(path: str) -> RunTable:
+def read_run_table(path: str) -> RunTable:
     """The table of a file. Raises InputError where there is none in it."""
     hint = "the first line names columns: device,precision,batch,rate"
-    filled = lines(path, hint)
+    filled = read_csv_lines(path, hint)
     heads = tuple(map(_field, filled[0][1]))
     known = [head for head in heads if head in _FIELDS]
     twice = sorted({head for head in known if known.count(head) > 1})
@@ -97,10 +97,10 @@ def read(path: str) -> RunTable:
     unused = tuple(
         raw.strip() for raw, head in zip(filled[0][1], heads, strict=True) if head not in _FIELDS
     )
-    return RunTable(name=path, rows=tuple(_rows(heads, filled[1:])), unused=unused)
+    return RunTable(name=path, rows=tuple(_parse_run_rows(heads, filled[1:])), unused=unused)
 
 
-def of_every_row(table: RunTable) -> frozenset[str]:
+def fields_of_every_row(table: RunTable) -> frozenset[str]:
     """Return the fields that no row leaves to the command: a speed replaces another one's form."""
     rows = [row.fields for row in table.rows if row.trouble is None]
     if not rows:
@@ -114,7 +114,9 @@ def _field(head: str) -> str:
     return _WORDS.get(name, name)
 
 
-def _rows(heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]) -> Iterator[RunRow]:
+def _parse_run_rows(
+    heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]
+) -> Iterator[RunRow]:
     for line, cells in lines:
         if len(cells) != len(heads):
             mismatch = f"it has {len(cells)} cells, and there are {len(heads)} columns"
@@ -124,13 +126,17 @@ def _rows(heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]) -> Ite
             continue
         try:
             pairs = zip(heads, (cell.strip() for cell in cells), strict=True)
-            fields = {name: _value(name, text) for name, text in pairs if text and name in _FIELDS}
+            fields = {
+                name: _parse_cell_value(name, text)
+                for name, text in pairs
+                if text and name in _FIELDS
+            }
             yield RunRow(line=line, fields=fields)
         except CrossflopsError as error:
             yield RunRow(line=line, trouble=error)
 
 
-def _value(name: str, text: str) -> Any:
+def _parse_cell_value(name: str, text: str) -> Any:
     if name == "train":
         if text.casefold() not in (*_TRUE, *_FALSE):
             raise InputError(f"{text!r} is neither training nor inference", "write true or false")
@@ -148,7 +154,7 @@ def _value(name: str, text: str) -> Any:
     return number
 
 
-def asked(question: Question, fields: Mapping[str, Any]) -> Question:
+def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
     """The question of one row: what it gives goes over what the command says.
 
     A speed of the row replaces that of the command, in whatever form.
@@ -191,7 +197,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
     `batches` is how many such passes one timed pass is, on its device. Raises InputError for a row
     that is none, named by its line.
     """
-    (_, first), *rest = lines(path, _HINT)
+    (_, first), *rest = read_csv_lines(path, _HINT)
     heads = [head.strip().casefold().replace(" ", "_") for head in first]
     module = next((place for place, head in enumerate(heads) if head in _PATHS), None)
     clock = next((place for place, head in enumerate(heads) if head in _TIMES), None)
@@ -203,7 +209,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
         where = f"{path}, line {line}"
         if len(cells) != len(heads):
             raise InputError(f"{where}: {len(cells)} cells for {len(heads)} columns", _HINT)
-        seconds = _seconds(cells[clock], _TIMES[heads[clock]], where)
+        seconds = _parse_seconds(cells[clock], _TIMES[heads[clock]], where)
         name = cells[module].strip()
         if count is not None and cells[count].strip():
             work = 2 * quantity(cells[count])
@@ -218,7 +224,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
     return tuple(timed)
 
 
-def _seconds(text: str, unit: float, where: str) -> float:
+def _parse_seconds(text: str, unit: float, where: str) -> float:
     try:
         seconds = float(text) * unit
     except ValueError:
@@ -258,7 +264,9 @@ class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[float, ...]
 
 
-def unaccounted(rows: Iterable[Timed], least: float = COVERED) -> tuple[Unaccounted, ...]:
+def parents_with_time_gaps(
+    rows: Iterable[Timed], least: float = COVERED
+) -> tuple[Unaccounted, ...]:
     """Parents whose time and whose children's do not agree.
 
     The children of a path are the rows one level below it, or the next level that has any.
@@ -266,7 +274,9 @@ def unaccounted(rows: Iterable[Timed], least: float = COVERED) -> tuple[Unaccoun
     times = {row.path: row.seconds for row in rows}
     parents = (
         Unaccounted(
-            path=path, seconds=seconds, children=tuple(times[p] for p in _children(path, times))
+            path=path,
+            seconds=seconds,
+            children=tuple(times[p] for p in _direct_child_paths(path, times)),
         )
         for path, seconds in times.items()
         if seconds > 0
@@ -278,7 +288,7 @@ def unaccounted(rows: Iterable[Timed], least: float = COVERED) -> tuple[Unaccoun
     )
 
 
-def _children(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
+def _direct_child_paths(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
     """The rows directly within a path: those with no other row between."""
     inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(

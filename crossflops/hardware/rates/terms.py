@@ -98,20 +98,20 @@ def scores(graph: Graph) -> dict[str, AttentionScores]:
     """The nodes that are score or value products of an attention, by their key in the ledger."""
     products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
-        for node, sizes in (*_whole(scope), *_in_pieces(scope)):
-            window = _window(node.path, graph.windows)
+        for node, sizes in (*_single_node_attention(scope), *_multi_node_attention(scope)):
+            window = _module_window(node.path, graph.windows)
             products[prefix + node.key] = replace(sizes, masked_window=window)
     return products
 
 
-def _window(path: str, windows: Mapping[str, int]) -> int:
+def _module_window(path: str, windows: Mapping[str, int]) -> int:
     """Return the window of the module of a path, or of the nearest one around it."""
     while path and path not in windows:
         path = path.rpartition(".")[0]
     return windows.get(path, 0)
 
 
-def _whole(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
+def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
     """Attention that is one node: Q [B, H, Sq, D] or [B, Sq, H D], keys alike, past keys 4."""
     for node in graph.nodes:
         shapes = [spec.shape if spec else None for spec in node.inputs]
@@ -128,7 +128,7 @@ def _whole(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
         yield node, AttentionScores(queries=query[-2], keys=total, causal=causal, window=window)
 
 
-def _in_pieces(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
+def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
     """Two products around a softmax over the keys, both of whose operands are computed."""
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     users: dict[str, list[Node]] = {}
@@ -136,20 +136,20 @@ def _in_pieces(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
         for spec in node.inputs:
             if spec is not None:
                 users.setdefault(spec.name, []).append(node)
-    fixed = _fixed(graph)
+    fixed = _constant_value_names(graph)
 
     def before(node: Node) -> Iterator[Node]:
         return (makers[spec.name] for spec in node.inputs if spec and spec.name in makers)
 
-    def behind(node: Node) -> Iterator[Node]:
+    def user_nodes(node: Node) -> Iterator[Node]:
         return (user for spec in node.outputs if spec for user in users.get(spec.name, ()))
 
     for node in graph.nodes:
         shape = node.outputs[0].shape if node.outputs and node.outputs[0] else None
         if node.op.type != "Softmax" or shape is None or len(shape) < 3:
             continue
-        above, between = _products(node, before, fixed)
-        below, _ = _products(node, behind, fixed)
+        above, between = _reachable_products(node, before, fixed)
+        below, _ = _reachable_products(node, user_nodes, fixed)
         if above and below:
             masked = any(passed.op.type in _MASKS for passed in between)
             sizes = AttentionScores(
@@ -158,7 +158,7 @@ def _in_pieces(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
             yield from ((product, sizes) for product in (*above, *below))
 
 
-def _products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
+def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
     """The products that are reached through pointwise nodes alone, and these nodes."""
     products: list[Node] = []
     passed: dict[str, Node] = {}
@@ -174,7 +174,7 @@ def _products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], lis
     return products, list(passed.values())
 
 
-def _fixed(graph: Graph) -> set[str]:
+def _constant_value_names(graph: Graph) -> set[str]:
     """Values that depend on weights and constants alone."""
     fixed: set[str] = set()
     for node in graph.nodes:
@@ -209,12 +209,12 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     scores: AttentionScores | None = None
 
 
-def whole(macs: int | Fraction) -> tuple[Piece, ...]:
+def single_piece(macs: int | Fraction) -> tuple[Piece, ...]:
     """A count of which nothing more is known."""
     return (Piece(macs=Fraction(macs)),)
 
 
-def pieces(
+def pieces_of_graph(
     graph: Graph, ledger: Ledger, *, examples: int = 1, exact: Steps | None = None
 ) -> tuple[Piece, ...]:
     """A piece for every node with MACs; the graph is one pass over so many examples.
@@ -275,8 +275,8 @@ def terms(
     """
     sums: dict[tuple[Fraction, Fraction, str, bool], Fraction] = {}
     for piece, macs, precision in _shares_of(pieces, causality, precisions):
-        k = passes(piece, training)
-        done = k + sum(again(piece, k, training).values())
+        k = model_pass_factor(piece, training)
+        done = k + sum(recompute_factors(piece, k, training).values())
         key = (k, done, precision, piece.scores is not None)
         sums[key] = sums.get(key, Fraction(0)) + macs
     return tuple(
@@ -294,7 +294,9 @@ def repeats(
     """Return by reason the work that is done once more: what stands between MFU and HFU."""
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
     for piece, macs, precision in _shares_of(pieces, causality, precisions):
-        for reason, times in again(piece, passes(piece, training), training).items():
+        for reason, times in recompute_factors(
+            piece, model_pass_factor(piece, training), training
+        ).items():
             parts = sums.setdefault(reason, {})
             parts[times, precision] = parts.get((times, precision), Fraction(0)) + macs
     return {
@@ -311,11 +313,11 @@ def _shares_of(
 ) -> Iterator[tuple[Piece, Fraction, str]]:
     """Yield each piece with its MACs that count in each precision. Raises InputError."""
     half, window = causality.causal == "half", causality.window
-    patterns = kinds(precisions)
+    patterns = parse_precision_patterns(precisions)
     met: set[str] = set()
     for piece in pieces:
         left = piece.scores.left(half, window) if piece.scores else Fraction(1)
-        for precision, part in _split(piece, precisions, patterns, met).items():
+        for precision, part in _piece_precision_shares(piece, precisions, patterns, met).items():
             yield piece, piece.macs * left * part, precision
     for pattern in patterns:
         if pattern not in met:
@@ -325,7 +327,7 @@ def _shares_of(
             )
 
 
-def passes(piece: Piece, training: TrainingOptions) -> Fraction:
+def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
     """k of the model for one piece."""
     if not training.train:
         return Fraction(1)
@@ -343,7 +345,7 @@ class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece, ...]
 
 
-def overstated(pieces: Iterable[Piece]) -> Overstatement | None:
+def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
     """What 3 passes come to beside the passes that are known. None where none is, or no more."""
     known = [(piece, piece.passes) for piece in pieces if piece.passes is not None]
     exact = sum((piece.macs * k for piece, k in known), Fraction(0))
@@ -361,7 +363,7 @@ CHECKPOINTS = "what checkpoints of the model run again"
 _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of attention"}
 
 
-def again(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
+def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
     """Return by reason how often a piece is computed once more. What has no backward is not."""
     if not training.train or k <= 1:
         return {}
@@ -370,7 +372,7 @@ def again(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fra
     if piece.scores:  # a fused kernel does half of its products again, a checkpoint all of them
         fused = known % 1 or (Fraction(1, 2) if training.flash else Fraction(0))
         reasons = {FUSED_SCORES: fused, CHECKPOINTS: Fraction(known.__floor__())}
-    asked = _recomputed(piece, training.recompute)
+    asked = _option_recompute_factors(piece, training.recompute)
     if reasons.get(CHECKPOINTS) and any(asked.values()):
         raise InputError(
             f"--recompute {training.recompute} and the model's own checkpoints both run"
@@ -381,7 +383,7 @@ def again(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fra
     return {reason: times for reason, times in reasons.items() if times}
 
 
-def _recomputed(piece: Piece, recompute: str) -> dict[str, Fraction]:
+def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fraction]:
     """Return what `--recompute` asks to be done again, with its reason."""
     if recompute == "attention":
         return {_RECOMPUTED[recompute]: Fraction(1 if piece.scores else 0)}
@@ -404,7 +406,7 @@ def _factor(recompute: str) -> Fraction:
     return part
 
 
-def kinds(precisions: Precisions) -> dict[str, str]:
+def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
     """Precisions by pattern, from texts such as Conv=tf32."""
     by_pattern = {}
     for text in precisions.precision_of:
@@ -417,7 +419,7 @@ def kinds(precisions: Precisions) -> dict[str, str]:
     return by_pattern
 
 
-def _split(
+def _piece_precision_shares(
     piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
     """The precisions of a piece, with their shares. The last pattern that matches wins."""
@@ -429,7 +431,7 @@ def _split(
     if chosen:
         return {chosen: Fraction(1)}
     if precisions.mix:
-        return shares(precisions.mix)
+        return parse_precision_mix(precisions.mix)
     if precisions.precision == GRAPH:
         return {as_stored(piece.stored): Fraction(1)}
     return {precisions.precision: Fraction(1)}
@@ -445,7 +447,7 @@ def as_stored(stored: str) -> str:
     return PRECISIONS[stored]
 
 
-def shares(mix: Iterable[str]) -> dict[str, Fraction]:
+def parse_precision_mix(mix: Iterable[str]) -> dict[str, Fraction]:
     """Shares of the work by precision, from texts such as bf16=0.5. They add up to one."""
     parts: dict[str, Fraction] = {}
     for text in mix:

@@ -47,7 +47,9 @@ def share_of(text: str) -> float:
     return value
 
 
-def refuse(run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool) -> None:
+def check_run_length(
+    run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool
+) -> None:
     """Raises InputError for what contradicts itself or needs what is not given."""
     given = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in given]
@@ -85,7 +87,7 @@ def examples_of_step(run: MeasuredRun) -> int | None:
     return batch * run.question.training.accumulate * run.world.dp if batch else None
 
 
-def length(run: MeasuredRun, unit: str) -> Length:
+def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
     """The run's length in every unit that is known. Raises InputError where none fits."""
     run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
     if run_length.run_tokens is not None:
@@ -120,7 +122,7 @@ def run_compute(
     run_length = run.question.length
     if not run_length.asked:
         return UNSET
-    long = length(run, row.unit)
+    long = run_length_in_units(run, row.unit)
     flops = round(sum((term.flops for term in parts), Fraction(0)) * long.units)
     executed = round(sum((term.executed_flops for term in parts), Fraction(0)) * long.units)
     updates = (
@@ -130,9 +132,9 @@ def run_compute(
     hours = flops / (mfu * row.peak) / 3600 if mfu and row.peak else None
     tdp = against.device.tdp if against and against.device else None
     return RunCompute(
-        tokens=_whole(long.tokens),
-        examples=_whole(long.examples),
-        steps=_whole(long.steps),
+        tokens=_to_plain_number(long.tokens),
+        examples=_to_plain_number(long.examples),
+        steps=_to_plain_number(long.steps),
         flops=flops,
         executed_flops=executed if executed != flops else UNSET,
         optimizer_flops=updates,
@@ -148,7 +150,7 @@ def run_compute(
     )
 
 
-def _whole(value: Fraction | None) -> int | float | None:
+def _to_plain_number(value: Fraction | None) -> int | float | None:
     if value is None:
         return None
     return value.numerator if value.denominator == 1 else float(value)

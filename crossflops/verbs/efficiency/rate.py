@@ -13,7 +13,7 @@ from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
 from crossflops.hardware.devices.peaks import Peaks, denominators
 from crossflops.hardware.rates import mfu, remarks, runs, terms, whole_run
-from crossflops.hardware.rates.mfu import Layout, layout, of_terms, pace
+from crossflops.hardware.rates.mfu import Layout, device_layout, efficiency_of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
 from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.ir.roofline import Roofline
@@ -117,7 +117,7 @@ def refuse(question: Question, request: Request | None, shown: Collection[str] =
     if fields["pass_macs"] is not None and fields["batch"] is None:
         raise InputError("--pass-macs are those of a batch", "add --batch B")
     _refuse_multiplier(fields["train_multiplier"])
-    whole_run.refuse(
+    whole_run.check_run_length(
         question.length,
         train=question.training.train,
         measured=next((flag(name) for name in WAYS if fields[name] is not None), ""),
@@ -185,7 +185,7 @@ def rated(
             "leave the column seq out, or count each length by itself",
         )
     question, bench = roofline.with_bench(question)
-    world = layout(question.parallel)
+    world = device_layout(question.parallel)
     wanted = question.against
     extra = known(wanted.device, wanted.catalogue) if wanted.device else ()
     peaks = denominators(wanted, precisions(question), extra)
@@ -252,9 +252,9 @@ def told(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
 def precisions(question: Question) -> tuple[str, ...]:
     """The precisions that a peak is needed for, as far as they are known before the count."""
     wanted = question.precisions
-    base = tuple(terms.shares(wanted.mix)) if wanted.mix else (wanted.precision,)
+    base = tuple(terms.parse_precision_mix(wanted.mix)) if wanted.mix else (wanted.precision,)
     named = [precision for precision in base if precision != terms.GRAPH]
-    return tuple(dict.fromkeys((*named, *terms.kinds(wanted).values())))
+    return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(wanted).values())))
 
 
 def _run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
@@ -289,36 +289,38 @@ def _efficiency(
     question = run.question
     pieces = numerator.split
     split = terms.terms(pieces, question.training, question.causality, question.precisions)
-    answer = of_terms(
+    answer = efficiency_of_terms(
         split,
         numerator,
         run.pace.per_second if run.pace else None,
         against=against,
         world=run.world,
     )
-    again = mfu.repeated(answer, pieces, question, against)
+    again = mfu.recompute_by_reason(answer, pieces, question, against)
     answer = replace(answer, repeats=again)
     made, doubtful = remarks.basis(numerator, question, work.report, work.examples)
-    taken, doubts = remarks.of_share(answer, split, numerator.pieces, question.training, against)
+    taken, doubts = remarks.peak_share_remarks(
+        answer, split, numerator.pieces, question.training, against
+    )
     answer = replace(
         answer, assumptions=(*made, *taken), warnings=(*doubtful, *work.warnings, *doubts)
     )
     roof = roofline.roof(answer, run, work, numerator, against, bench)
     if isinstance(roof, Roofline):
         answer = under(answer, roof)
-    step = mfu.step(split, run, against)
+    step = mfu.training_step_phases(split, run, against)
     # one byte model at a time: with a roofline the one that it names
-    moved = mfu.moved(split, run, against) if roof is UNSET else UNSET
+    moved = mfu.pass_memory_traffic(split, run, against) if roof is UNSET else UNSET
     answer = replace(
         answer,
         batch=UNSET if question.speed.batch is None else question.speed.batch,
-        tokens_per_second=mfu.tokens(answer, run),
-        attention=mfu.attention(answer, pieces, run, against),
+        tokens_per_second=mfu.device_token_rate(answer, run),
+        attention=mfu.attention_efficiency(answer, pieces, run, against),
         world=mfu.world(answer, run),
         step=step,
         moved=moved,
         roofline=roof,
-        others=mfu.others(answer, split, against),
+        others=mfu.other_peak_ratios(answer, split, against),
     )
     answer = replace(
         answer,
@@ -331,7 +333,7 @@ def _efficiency(
     )
     compute = whole_run.run_compute(answer, split, run, against, work.optimizer)
     if isinstance(compute, RunCompute):
-        assumed = remarks.of_run(compute, answer, run, work.optimizer)
+        assumed = remarks.whole_run_remarks(compute, answer, run, work.optimizer)
         compute = replace(compute, assumptions=(*answer.assumptions, *assumed))
     answer = replace(answer, run=compute)
     return answer if question.speed.times is None else _timed(answer, run, work)
@@ -348,7 +350,7 @@ def _timed(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficienc
     return replace(
         answer,
         modules=runs.module_times(rows, answer.peak),
-        warnings=(*answer.warnings, *remarks.of_modules(rows, answer.peak)),
+        warnings=(*answer.warnings, *remarks.module_time_remarks(rows, answer.peak)),
     )
 
 
@@ -384,15 +386,15 @@ def rated_runs(question: Question, request: Request | None, tell: Progress) -> R
     none has an answer and all have the same.
     """
     assert question.speed.runs is not None
-    table = runs.read(question.speed.runs)
-    refuse_replaced(question, runs.of_every_row(table), table.name)
+    table = runs.read_run_table(question.speed.runs)
+    refuse_replaced(question, runs.fields_of_every_row(table), table.name)
     memory: dict[bool, Studied] = {}
     rows, lines, errors, report = [], _unused(table), [], None
     for row in table.rows:
         try:
             if row.trouble is not None:
                 raise row.trouble
-            run = runs.asked(question, row.fields)
+            run = runs.question_of_row(question, row.fields)
             answered = rated(run, request, tell, memory)
         except CrossflopsError as error:
             errors.append((row.line, error))

@@ -11,19 +11,18 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.files import contents
-from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.devices.catalogue import find_device
 from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
 from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.rates import terms
 from crossflops.hardware.rates.mfu import MeasuredRun
 from crossflops.hardware.rates.numerators import Numerator, quantity
-from crossflops.hardware.rates.question import WAYS, Question, names
+from crossflops.hardware.rates.question import WAYS, Question, group_field_names
 from crossflops.hardware.roofline import (
     Loads,
     Look,
     Scenario,
     Variant,
-    achieved,
     alternatives,
     byte_model,
     compute_from,
@@ -32,6 +31,7 @@ from crossflops.hardware.roofline import (
     kind_bounds,
     node_bounds,
     step_bound,
+    step_efficiencies,
 )
 from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, loads, storage
 from crossflops.ir.ledger import ZERO, Counted
@@ -80,7 +80,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: float | None = None
     formula: str = ""
     what_if: tuple[str, ...] = ()
-    look: Look = find
+    look: Look = find_device
     seconds: float | None = None
     kernels: tuple[KernelRow, ...] = ()
     precision_of: Mapping[str, str] = {}
@@ -121,7 +121,9 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
         roofing.weights
     )  # what grows with the batch, and what does not
     took = (
-        None if roofing.seconds is None else achieved(step, roofing.seconds, roofing.ceiling.tdp)
+        None
+        if roofing.seconds is None
+        else step_efficiencies(step, roofing.seconds, roofing.ceiling.tdp)
     )
     return Roofline(
         device=roofing.ceiling.name,
@@ -340,7 +342,7 @@ def refuse(question: Question, request: Request | None) -> None:
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.asked:
         return
-    asked = next(flag(name) for name in names(type(roof)) if getattr(roof, name))
+    asked = next(flag(name) for name in group_field_names(type(roof)) if getattr(roof, name))
     if question.against.device is None and not (
         question.against.peak_tflops and question.against.bandwidth
     ):
@@ -405,7 +407,7 @@ def roof(
         look=partial(look, catalogue=question.against.catalogue),
         seconds=_seconds(run),
         kernels=bench.profile.kernels if bench and bench.profile else (),
-        precision_of=terms.kinds(question.precisions),
+        precision_of=terms.parse_precision_patterns(question.precisions),
     )
     if question.roof.bytes_per_example is not None:
         roofing = replace(roofing, moved=quantity(question.roof.bytes_per_example))

@@ -13,15 +13,15 @@ from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
     Numerator,
     Transfer,
-    by_tool,
-    folded,
-    given,
+    convention_numerator,
+    external_numerator,
     native,
-    of_loads,
+    numerators_by_tool,
     quantity,
+    transfer_from_loads,
 )
 from crossflops.hardware.rates.question import Question, TrainingOptions
-from crossflops.hardware.rates.terms import pieces, whole
+from crossflops.hardware.rates.terms import pieces_of_graph, single_piece
 from crossflops.hardware.step_traffic import BITS, Formats, loads, storage
 from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
@@ -87,7 +87,7 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
 
         comparison = compare.Comparison(tools=work.tools or None)
         report = compare.compare(request, comparison, tell)
-        return Studied(numerators=by_tool(report), report=report)
+        return Studied(numerators=numerators_by_tool(report), report=report)
     as_counted = replace(request, as_=work.as_ or ())
     build = count.build_for(as_counted)
     report, counted = count.native_count(as_counted, build)
@@ -97,7 +97,7 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
         request = replace(request, loss=training.loss or "", **patterns)
         counted = count.towards(counted, request, build) if training.loss else counted
         own = count.own_backwards(counted, request, build)
-    numerators = (folded(report) if work.as_ else native(report),)
+    numerators = (convention_numerator(report) if work.as_ else native(report),)
     if work.as_:
         report = explained(report, counted, request.setting)
     return Studied(numerators=numerators, report=report, counted=counted, own=own)
@@ -123,8 +123,8 @@ def _without_model(question: Question, params: int | None) -> Studied:
     thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
         return Studied(
-            numerators=(numerators.by_sizes(question.language, thrice),),
-            tokens=numerators.tokens(question.language),
+            numerators=(numerators.numerator_from_sizes(question.language, thrice),),
+            tokens=numerators.language_token_count(question.language),
             params=params,
             transfer=numerators.transfer(question.language),
         )
@@ -135,10 +135,10 @@ def _given(question: Question) -> Numerator:
     """MACs from elsewhere: of an example, or of a pass over a batch."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
-        return given(quantity(work.macs))
+        return external_numerator(quantity(work.macs))
     assert work.pass_macs is not None
     per_example = Fraction(quantity(work.pass_macs), batch)
-    return replace(given(round(per_example)), pieces=whole(per_example))
+    return replace(external_numerator(round(per_example)), pieces=single_piece(per_example))
 
 
 def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
@@ -171,7 +171,7 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     if counted is None:
         return replace(studied_pass, numerators=numerators)
     scale = Fraction(question.speed.batch or examples, examples)
-    transfer = of_loads(
+    transfer = transfer_from_loads(
         _loads(question, counted.graph, scale),
         examples,
         describe_experts(counted.graph, scale),
@@ -181,7 +181,7 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     if question.training.train:
         exact, left = _exact_step(question.training, counted, studied_pass.own)
     if not question.work.as_:
-        split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
+        split = pieces_of_graph(counted.graph, counted.ledger, examples=examples, exact=exact)
         numerators = tuple(
             replace(numerator, pieces=split or numerator.split) for numerator in numerators
         )
@@ -234,7 +234,7 @@ def _divided(numerator: Numerator, examples: int, question: Question) -> Numerat
     if question.speed.batch is None:
         return numerator
     per_example = Fraction(numerator.macs, examples)
-    return replace(numerator, macs=round(per_example), pieces=whole(per_example))
+    return replace(numerator, macs=round(per_example), pieces=single_piece(per_example))
 
 
 def _examples(question: Question, report: Report) -> int:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.devices.peaks import ANY, attainable, given_peak
-from crossflops.hardware.rates.remarks import of_profile, short_step
+from crossflops.hardware.devices.catalogue import find_device
+from crossflops.hardware.devices.peaks import ANY, attainable, parse_peak_tflops
+from crossflops.hardware.rates.remarks import module_profile_remarks, short_step
 from crossflops.hardware.rates.terms import as_stored
 from crossflops.ir.ledger import ModelInfo
 from crossflops.ir.measurement import Measurement
@@ -315,7 +315,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Before anything runs. Raises UnknownNameError, and InputError for what is no peak."""
-        peaks = [given_peak(text) for text in self.peak_tflops]
+        peaks = [parse_peak_tflops(text) for text in self.peak_tflops]
         if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
             raise InputError(
                 "--precision changes nothing: --peak-tflops is that of all precisions",
@@ -337,7 +337,7 @@ def peak_of(
     known: no other is taken for it.
     """
     precision = rated.precision or as_stored(stored)
-    given = dict(map(given_peak, rated.peak_tflops))
+    given = dict(map(parse_peak_tflops, rated.peak_tflops))
     if given:
         rate = given.get(precision, given.get(ANY))
         if rate is None:
@@ -351,7 +351,7 @@ def peak_of(
     if not name:
         return None, ("no MFU: it is not known what ran; give --device or --peak-tflops",)
     try:
-        known_device = find(name, known(name))
+        known_device = find_device(name, known(name))
         rate = attainable(known_device, precision)
     except UnknownNameError as error:
         if rated.device is not None:
@@ -417,7 +417,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     notes = [RULE, *timing.notes]
     if peak is not None:
         notes.append(f"peak: {peak.source}")
-    above, left = of_profile(rows, peak.rate if peak is not None else None, unseen)
+    above, left = module_profile_remarks(rows, peak.rate if peak is not None else None, unseen)
     warnings = [*report.warnings, *count.warnings, *doubts, *timing.warnings, *left]
     warnings += [_hidden(path) for path in unseen]
     work = work_of(count)

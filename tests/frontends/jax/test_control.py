@@ -137,7 +137,7 @@ def test_a_run_that_is_not_to_be_had_is_said(monkeypatch):
     def missing(*_given, **_named):
         raise MissingExtraError("onnxruntime is not installed", INSTALL)
 
-    monkeypatch.setattr(processes, "observe", missing)
+    monkeypatch.setattr(processes, "observe_file_run", missing)
 
     def model(x):
         return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x)
