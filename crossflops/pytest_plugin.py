@@ -112,7 +112,7 @@ def _checked(
 
     folder, update = request.config.rootpath, bool(request.config.getoption(_UPDATE))
     if not rules and not options and isinstance(model, str):
-        return check.check([model], update, _silent, folder)
+        return check.check_budgets([model], update, _silent, folder)
     file, _ = settings("budgets", folder)
     budget = _budget(model, rules, name, options)
     _refuse_second(request, budget.name, call, file.parent / check.BASELINE)

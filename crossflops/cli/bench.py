@@ -110,7 +110,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     how = verb.Conditions(batches=batches, memory=memory, timeout=timeout, limits=limits, **fields)
     doing = f"running {model.target}" if how.trace is None else f"reading {how.trace}"
     with progress(doing) as tell:
-        benched = verb.bench(model, how, tell)
+        benched = verb.bench_request(model, how, tell)
     deliver(Benched(benched, top), as_json=as_json, file=file)
     if plot is not None:
         keep_curve(benched, plot)

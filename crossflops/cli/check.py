@@ -84,7 +84,9 @@ def check(
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is
             stale.unlink()  # a file of an earlier run says nothing of this one
     with progress("checking") as tell:
-        checks = verb.check(targets, update, tell, if_budgeted=if_budgeted, revision=against or "")
+        checks = verb.check_budgets(
+            targets, update, tell, if_budgeted=if_budgeted, revision=against or ""
+        )
     if update:
         say(f"wrote {verb.BASELINE}")
     if junit is not None:

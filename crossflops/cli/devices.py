@@ -92,13 +92,13 @@ def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | No
     )
     from crossflops.hardware.devices.catalogue import catalogue_devices as all_devices
     from crossflops.hardware.devices.sheets import build_device_list, device_from_options, sheet
-    from crossflops.verbs.devices import known
+    from crossflops.verbs.devices import additional_devices
 
     precision = chosen["precision"].casefold()
     if chosen["peak_tflops"]:
         return sheet(device_from_options(chosen["peak_tflops"], chosen["bandwidth"])), None
     with progress("looking up"):
-        additional = known(chosen["name"], chosen["catalogue"])
+        additional = additional_devices(chosen["name"], chosen["catalogue"])
     if chosen["search"]:
         matches = search_devices(chosen["search"], additional)
         if not matches:

@@ -67,7 +67,7 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
             ("most",), "both are saved reports, which nothing counts again", "leave it out"
         )
     refuse_timeout(*verb.requests_of(sides))
-    first_side, second_side = verb.fitted_sides(sides)
+    first_side, second_side = verb.fit_side_options(sides)
     with progress("counting") as tell:
         changes = verb.diff(first_side, second_side, most, tell)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])

@@ -259,7 +259,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     crossflops efficiency hf:config.json --seq 8192 --train --run-tokens 15T \\
         --mfu 0.4 --device h100-sxm --precision bf16 --json
     """
-    from crossflops.verbs.efficiency.rate import answered, request_of
+    from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
 
     of_the_model = pop_model_options(fields)
     side = fields.pop("image_size")
@@ -270,7 +270,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
         refuse_timeout(*([] if model is None else [model]))
     doing = "comparing" if question.work.compare else "counting"
     with progress(f"{doing} {target or 'by a rule'}") as tell:
-        rated = answered(question, model, tell)
+        rated = answer_efficiency(question, model, tell)
     for line in rated.left_out:
         say(line)
     deliver(rated.noun, as_json=as_json, file=file)

@@ -52,7 +52,7 @@ def export(file: Path, **fields: Any) -> int:
     refuse_timeout(wanted)
     writable(file, "model.onnx")
     with progress(f"exporting {wanted.target}"):
-        written = verb.export(wanted, verb.Exported(file=file, **fields))
+        written = verb.export_request(wanted, verb.Exported(file=file, **fields))
     for path in written:
         say(f"wrote {path}")
     if written.agreement is None:

@@ -118,7 +118,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
         recipe=recipe, against=against, given=given, threads=threads, tools=tools
     )
     with progress(f"profiling {wanted.target}") as tell:
-        noun = profiling.profile(wanted, how, tell)
+        noun = profiling.profile_training(wanted, how, tell)
     deliver(_limit_profile_modules(noun, choice, as_json, file), as_json=as_json, file=file)
     return A_CHECK_FAILED if noun.errors else 0
 

@@ -53,7 +53,7 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile)
 )  # fmt: skip
 def render(file_: Path, plot: str | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
-    from crossflops.verbs.compare.questions import answered
+    from crossflops.verbs.compare.questions import answer_report_questions
 
     wanted = questions(fields)
     data = _read_report_bytes(file_)
@@ -68,7 +68,7 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
         return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
     report = _decode_report(file_, data, Report)
     _check_report_options(report, fields)
-    report = answered(report, **wanted)
+    report = answer_report_questions(report, **wanted)
     if plot is not None and not report.profiles and report.against is UNSET:
         raise InputError(f"--plot: {file_} has no picture", "give what `compare` or `bench` wrote")
     deliver(_noun_to_render(report, fields), **fields)

@@ -63,6 +63,6 @@ def table(
         verb.refuse_jobs(requests)
     named = list(zip(targets, requests, strict=True))
     with progress("counting") as tell:
-        rows = verb.table(named, tools, digits, tell, latency, jobs)
+        rows = verb.build_paper_table(named, tools, digits, tell, latency, jobs)
     deliver(rows, as_json=fields["as_json"], file=fields["file"])
     return 0

@@ -17,7 +17,7 @@ from crossflops.verbs.profile.account import (
     CountPart,
     RatedAgainst,
     Timing,
-    counted,
+    count_profile_step,
     profile_of,
 )
 
@@ -423,5 +423,5 @@ def _of_keras(
         notes=(f"the step has {batch_size} examples, as was said",),
     )
     return ShownProfile.of(
-        profile_of(Count(parts=(CountPart(report=counted(request)),)), timing, against)
+        profile_of(Count(parts=(CountPart(report=count_profile_step(request)),)), timing, against)
     )

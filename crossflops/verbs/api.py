@@ -91,10 +91,10 @@ def efficiency(
     """
     from crossflops.facade import ShownEfficiency
     from crossflops.hardware.rates.question import Question
-    from crossflops.verbs.efficiency.rate import answered, request_of
+    from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
 
     question = Question.of(**asked)
-    rated = answered(question, request_of(target, inputs, how, question))
+    rated = answer_efficiency(question, request_of(target, inputs, how, question))
     if rated.trouble is not None:
         raise rated.trouble
     return ShownEfficiency.of(rated.noun)
@@ -162,7 +162,7 @@ def compare(
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.compare.compare import Comparison
-    from crossflops.verbs.compare.compare import compare as compared
+    from crossflops.verbs.compare.compare import compare_with_tools as compared
 
     request = Request.of(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
@@ -174,7 +174,7 @@ def compare(
         python=python or {}, between=between, module=module, consensus=consensus, against=against,
         against_options=against_options or {},
     )  # fmt: skip
-    tell = on_progress or _silent
+    tell = on_progress or _ignore_api_progress
     return ShownReport.of(compared(request, comparison, lambda what: tell(what.rstrip())))
 
 
@@ -217,7 +217,7 @@ def bench(
     from crossflops.bench.timing import BenchLimits
     from crossflops.facade import ShownBench
     from crossflops.verbs.bench import Conditions
-    from crossflops.verbs.bench import bench as benched
+    from crossflops.verbs.bench import bench_request as benched
 
     request = Request.of(
         target, inputs, inputs_file=inputs_file, setting=setting, observe=not train, **options
@@ -233,7 +233,7 @@ def bench(
         limits=BenchLimits(seconds=seconds), timeout=timeout, trace=trace, write_trace=write_trace,
         peak_tflops=peak_tflops,
     )  # fmt: skip
-    return ShownBench.of(benched(request, how, on_progress or _silent))
+    return ShownBench.of(benched(request, how, on_progress or _ignore_api_progress))
 
 
 @imports_restored()
@@ -279,7 +279,7 @@ def profile(
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile.account import RatedAgainst
     from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions
-    from crossflops.verbs.profile.profile import profile as profiled
+    from crossflops.verbs.profile.profile import profile_training as profiled
 
     request = Request.of(
         target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True, **options
@@ -295,7 +295,7 @@ def profile(
         threads=threads,
         tools=tuple(tools),
     )
-    return ShownProfile.of(profiled(request, how, on_progress or _silent))
+    return ShownProfile.of(profiled(request, how, on_progress or _ignore_api_progress))
 
 
 @imports_restored()
@@ -325,7 +325,7 @@ def export(
     is noise. Raises InputError for what does not go together.
     """
     from crossflops.verbs.export import Exported
-    from crossflops.verbs.export import export as exported
+    from crossflops.verbs.export import export_request as exported
 
     request = Request.of(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
@@ -335,5 +335,5 @@ def export(
     return exported(request, wanted)
 
 
-def _silent(_: str) -> None:
+def _ignore_api_progress(_: str) -> None:
     """Show no progress."""

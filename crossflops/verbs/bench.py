@@ -62,18 +62,18 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored, named_in_full
 from crossflops.verbs.bench_training import (
     bench_step,
-    doubts,
-    of_step,
     refuse_unless_trainable,
     step_report,
+    step_timing_notes,
+    training_step_work,
 )
-from crossflops.verbs.count import CountedModel, counted, seen, write_program
-from crossflops.verbs.provenance import asked, made_with
+from crossflops.verbs.count import CountedModel, count_source, observe_request, write_program
+from crossflops.verbs.provenance import build_request_record, framework_versions
 
 # The same model at another batch size.
 
 
-def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
+def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Request:
     """The request with this batch size.
 
     Of an ONNX file that is the dimension `dim`; else the one name that stands first in inputs;
@@ -87,10 +87,10 @@ def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
             raise InputError("--batch-dim is for ONNX files", "leave it out")
         if not request.specs and request.inputs_file is None and _is_named(request):
             return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
-        return msgspec.structs.replace(request, specs=_scaled(request.specs, batch))
+        return msgspec.structs.replace(request, specs=_resize_input_batches(request.specs, batch))
     assert request.target is not None
     inputs = model_inputs(read_onnx_model(request.target).graph)
-    names = [dim] if dim else _named(inputs)
+    names = [dim] if dim else _batch_dimension_names(inputs)
     if len(names) == 1:
         return msgspec.structs.replace(request, dims={**request.dims, names[0]: batch})
     if names:
@@ -99,8 +99,8 @@ def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
             f"say it: --batch-dim {names[0]}",
         )
     specs = {spec.name: spec for spec in request.specs}
-    given = [specs.get(spec.name) or _spec(spec) for spec in inputs]
-    return msgspec.structs.replace(request, specs=_scaled(given, batch))
+    given = [specs.get(spec.name) or _spec_from_value_info(spec) for spec in inputs]
+    return msgspec.structs.replace(request, specs=_resize_input_batches(given, batch))
 
 
 def _is_named(request: Request) -> bool:
@@ -113,7 +113,7 @@ def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
     return next((shape[0] for shape in inputs if shape), 1)
 
 
-def _scaled(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
+def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
     """Every input that has the first size of the first one, with this size instead."""
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
@@ -126,12 +126,12 @@ def _scaled(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
     )
 
 
-def _named(inputs: Sequence[Any]) -> list[str]:
+def _batch_dimension_names(inputs: Sequence[Any]) -> list[str]:
     firsts = (value.type.tensor_type.shape.dim[:1] for value in inputs)
     return list(dict.fromkeys(dim.dim_param for dims in firsts for dim in dims if dim.dim_param))
 
 
-def _spec(value: Any) -> TensorSpec:
+def _spec_from_value_info(value: Any) -> TensorSpec:
     dims = value.type.tensor_type.shape.dim
     return TensorSpec(value.name, "", tuple(dim.dim_value for dim in dims))
 
@@ -164,16 +164,16 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
         return batch_of([spec.shape or () for spec in self.counted.graph.inputs])
 
 
-def runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
+def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
     """What is to be run. Raises what counting raises, and InputError where no file can be made."""
     request.refuse_unused()
     source = request.source()
     refuse_mode(source, request.setting)
     if runtime != ONNX:
-        return _in_its_framework(request, source, folder, runtime)
+        return _framework_runnable(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):
-        return _file(request, source, folder)
-    native = counted(source, request.setting, ())
+        return _file_runnable(request, source, folder)
+    native = count_source(source, request.setting, ())
     path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
     write_program(native, path, "convert the model to ONNX, and give the file")
     notes = ("the weights are random: only their shapes are those of the model",) if hollow else ()
@@ -182,13 +182,15 @@ def runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
     )
 
 
-def _in_its_framework(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
+def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
     """A model that runs in its own framework: it is built again there, from its target."""
     if isinstance(source.model, OnnxFile):
         raise InputError(f"--runtime {runtime} runs no ONNX file", "leave --runtime out")
     if request.given is not None:
         raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
-    return Runnable(request=request, counted=counted(source, request.setting, ()), folder=folder)
+    return Runnable(
+        request=request, counted=count_source(source, request.setting, ()), folder=folder
+    )
 
 
 def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
@@ -199,11 +201,11 @@ def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
     return Runnable(request=request, counted=native, folder=folder, step=report)
 
 
-def _file(request: Request, source: Source, folder: str) -> Runnable:
+def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
     """A file as it is. What depends on data is counted as it runs."""
     notes: tuple[str, ...] = ()
     file = source.model
-    native = None if request.inputs_file else counted(source, request.setting, ())
+    native = None if request.inputs_file else count_source(source, request.setting, ())
     if native is None or _depends_on_data(native):
         native, note = _as_it_runs(request, native)
         notes = (note,)
@@ -222,12 +224,12 @@ def _file(request: Request, source: Source, folder: str) -> Runnable:
 def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
     """The count with what one run shows, else, where nothing can be seen, the count there is."""
     try:
-        settled, run = seen(request)
+        settled, run = observe_request(request)
     except NormalizeError as error:
         if otherwise is None:
             raise
         return otherwise, f"what depends on data is not known: {error.message}"
-    native = counted(settled.source(), request.setting, ())
+    native = count_source(settled.source(), request.setting, ())
     return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
 
 
@@ -332,12 +334,12 @@ class Attempts:
         if batch not in self._ready:
             request, how = self._request, self._conditions
             if batch is not None:
-                request = at_batch(request, batch, how.batch_dim)
+                request = with_batch_size(request, batch, how.batch_dim)
             place = tempfile.mkdtemp(dir=self._folder)
             if how.train:
                 self._ready[batch] = trainable(request, place, how.optimizer)
             else:
-                self._ready[batch] = runnable(request, place, how.runtime)
+                self._ready[batch] = prepare_runnable(request, place, how.runtime)
         return self._ready[batch]
 
     def again(self, batch: int) -> None:
@@ -350,17 +352,17 @@ class Attempts:
         return self._run(self.runnable(batch), self._conditions, profiled)
 
     def _run(self, ready: Runnable, how: Conditions, profiled: bool) -> Measurement | Unfit:
-        ran = _ran(ready, how, profiled)
+        ran = _run_in_worker(ready, how, profiled)
         if isinstance(ran, Unfit):
             return ran
         assert ran.measurement is not None
         self.ran[ready.batch] = ran
         if profiled and how.write_trace and ran.profile:
-            written(Path(ran.profile), Path(how.write_trace))
+            write_trace_copy(Path(ran.profile), Path(how.write_trace))
         return ran.measurement
 
 
-def _ran(ready: Runnable, how: Conditions, profiled: bool) -> Ran | Unfit:
+def _run_in_worker(ready: Runnable, how: Conditions, profiled: bool) -> Ran | Unfit:
     """Return the answer of a worker."""
     if how.train:
         fields = asdict(_model_order(ready, how, profiled=False))
@@ -394,7 +396,7 @@ def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
     )  # fmt: skip
 
 
-def written(trace: Path, target: Path) -> Path:
+def write_trace_copy(trace: Path, target: Path) -> Path:
     """Copy a trace to a file that ends in .json, else into a folder, as TensorBoard looks for it.
 
     Raises CrossflopsError where it cannot be written.
@@ -411,22 +413,22 @@ def written(trace: Path, target: Path) -> Path:
 
 
 @imports_restored()
-def bench(request: Request, how: Conditions, tell: Progress) -> Bench:
+def bench_request(request: Request, how: Conditions, tell: Progress) -> Bench:
     """Run a model, or read a trace of it: see `crossflops.bench`."""
     if how.trace is None:
-        benched = measured(request, how, tell)
+        benched = measure_batches(request, how, tell)
     else:
         peak = how.peak
-        _refuse(how, request)
+        _check_trace_options(how, request)
         benched = read_trace(request, how.trace, peak)
     return msgspec.structs.replace(
         benched,
-        request=asked("bench", request, benched.model, how.flags),
-        made_with=made_with(request.is_file),
+        request=build_request_record("bench", request, benched.model, how.flags),
+        made_with=framework_versions(request.is_file),
     )
 
 
-def once(request: Request, how: Conditions) -> Ran | Unfit:
+def time_single_run(request: Request, how: Conditions) -> Ran | Unfit:
     """How fast a model is on its inputs, and nothing else. Raises what building it raises."""
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, how, folder)
@@ -434,7 +436,7 @@ def once(request: Request, how: Conditions) -> Ran | Unfit:
         return timing if isinstance(timing, Unfit) else attempts.ran[timing.batch]
 
 
-def measured(request: Request, how: Conditions, tell: Progress = lambda _: None) -> Bench:
+def measure_batches(request: Request, how: Conditions, tell: Progress = lambda _: None) -> Bench:
     """How fast a model is, at which batch, and where the time goes.
 
     Raises NormalizeError when the model runs at no batch.
@@ -453,7 +455,7 @@ def measured(request: Request, how: Conditions, tell: Progress = lambda _: None)
         raise InputError("real values have one batch", "leave --batch or --inputs out")
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, how, folder)
-        tried, largest = _tried(attempts, how, tell)
+        tried, largest = _try_batches(attempts, how, tell)
         chosen = how.goal.best(tried) or Goal().best(tried)
         if chosen is None:
             raise _no_run(tried)
@@ -462,10 +464,12 @@ def measured(request: Request, how: Conditions, tell: Progress = lambda _: None)
             tell(f"profiling batch {chosen.batch}")
             attempts.again(chosen.batch)
         ran = attempts.ran[chosen.batch]
-        return accounted(_bench(ready, ran, how, tried, chosen, largest), ready, ran, peak)
+        return with_kernel_account(
+            _build_bench_report(ready, ran, how, tried, chosen, largest), ready, ran, peak
+        )
 
 
-def _tried(
+def _try_batches(
     attempts: Attempts, how: Conditions, tell: Progress
 ) -> tuple[list[Measurement | Unfit], int | None]:
     """Every batch that was tried, and of a search the largest that fits."""
@@ -493,11 +497,11 @@ def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
     return NormalizeError(message, hint)
 
 
-def _bench(
+def _build_bench_report(
     ready: Runnable, ran: Ran, how: Conditions, tried: Sequence[Measurement | Unfit],
     chosen: Measurement, largest: int | None,
 ) -> Bench:  # fmt: skip
-    macs, flops, by_precision = _work(ready, ran)
+    macs, flops, by_precision = _work_of_run(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
     if how.max_latency_ms is not None:
@@ -506,7 +510,10 @@ def _bench(
         goal = f"most examples per second with {within}" if met else f"no batch has its {within}"
     return Bench(
         model=ModelInfo(
-            name=graph.name, digest=graph.digest, inputs=_inputs(ready, ran), opset=graph.opset
+            name=graph.name,
+            digest=graph.digest,
+            inputs=_run_input_infos(ready, ran),
+            opset=graph.opset,
         ),
         batch=chosen.batch,
         macs=macs,
@@ -522,15 +529,15 @@ def _bench(
     )
 
 
-def _work(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
+def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
     """MACs, FLOPs and MACs by precision of what is timed: a run, or a training step."""
     if ready.step is not None and ran.phases is not None:
-        return of_step(ready.step, ran.phases)
+        return training_step_work(ready.step, ran.phases)
     ledger = ready.counted.ledger
     return ledger.total.macs, ledger.total.flops, ledger.macs_by_precision
 
 
-def _inputs(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
+def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
     if ran.inputs:
         return tuple(InputInfo(name, spec.dtype, spec.shape) for name, spec in ran.inputs.items())
     specs = ready.counted.graph.inputs
@@ -554,7 +561,7 @@ _OF_RUNS = {"batches": "--batch", "batch_dim": "--batch-dim", "max_latency_ms": 
             "timeout": "--timeout"}  # fmt: skip
 
 
-def _refuse(how: Conditions, request: Request) -> None:
+def _check_trace_options(how: Conditions, request: Request) -> None:
     usual = Conditions()
     flag = next(
         (f for name, f in _OF_RUNS.items() if getattr(how, name) != getattr(usual, name)), None
@@ -615,29 +622,29 @@ RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in
 _OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out what is computed again"
 
 
-def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) -> Bench:
+def with_kernel_account(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) -> Bench:
     """The bench with the profile of its kernels, what it rests on, and what cannot be true.
 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
     """
-    warnings = [*_doubts(bench, ready, ran), *_warn_of_threads(bench.threads)]
+    warnings = [*_bench_warnings(bench, ready, ran), *_warn_of_threads(bench.threads)]
     peak = given
     if peak is None:
         measured = own_peak(bench.threads)
         peak = None if isinstance(measured, str) else measured
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
-    account = _against(bench, ready, ran, peak)
+    account = _with_peak_profile(bench, ready, ran, peak)
     if given is None and peak is not None and _above(account):
         again = own_peak(bench.threads, again=True)
         peak = peak if isinstance(again, str) else higher(peak, again)
-        account = _against(bench, ready, ran, peak)
+        account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
         *batches_above_peak(account),
         *(kernel_errors(account.profile, peak) if account.profile else ()),
     ]
     if account.profile is not None and account.profile.covered < COVERED:
-        warnings.append(_uncovered(account.profile))
+        warnings.append(_coverage_warning(account.profile))
     steps = [_OF_STEPS] if ready.step is not None else []
     return msgspec.structs.replace(
         account,
@@ -663,9 +670,12 @@ def _warn_of_threads(threads: int) -> list[str]:
     ]
 
 
-def _against(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
+def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
     """The bench with its profile against a peak, and with what the profiler itself took."""
-    profile, measurement = _profile(ready, ran, peak) if ran.profile else None, bench.measurement
+    profile, measurement = (
+        _kernel_profile_of_run(ready, ran, peak) if ran.profile else None,
+        bench.measurement,
+    )
     if profile is not None and measurement is not None:
         longer = min(
             max(profile.run_seconds - measurement.p50, 0.0), max(profile.outside_seconds, 0.0)
@@ -682,7 +692,7 @@ def _above(bench: Bench) -> bool:
     return bool(bench.above_peak or (bench.profile and bench.profile.above_peak))
 
 
-def _uncovered(profile: KernelProfile) -> str:
+def _coverage_warning(profile: KernelProfile) -> str:
     rest = profile.run_seconds - profile.profiler_seconds
     added = 100 * profile.added_seconds / rest
     between = 100 * max(profile.outside_seconds - profile.profiler_seconds, 0.0) / rest
@@ -693,7 +703,7 @@ def _uncovered(profile: KernelProfile) -> str:
     )
 
 
-def _doubts(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
+def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
     yield from ran.notes
     if not ran.profile and ran.phases is None:
         yield f"no kernels: {ran.runtime} does not tell which nodes its time belongs to"
@@ -702,7 +712,7 @@ def _doubts(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
         yield "the runs did not settle: other work on the machine, or too few of them"
     uncounted: set[str] = {node.node.key for node in ready.counted.ledger.uncounted}
     if ready.step is not None:
-        yield from doubts(ready.step, ran.phases)
+        yield from step_timing_notes(ready.step, ran.phases)
         if ready.step.training:
             uncounted |= {row.node for row in ready.step.training.uncounted}
     if uncounted:
@@ -718,7 +728,7 @@ def _as_run(counted: CountedModel) -> Ledger:
     return Ledger(counted.ledger.digest, (*counted.ledger.counts, *dead))
 
 
-def _profile(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
+def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
     assert ran.profile is not None
     trace, ledger = read_trace_events(ran.profile), _as_run(ready.counted)
     source = f"the profile of {ran.runtime}"
@@ -756,9 +766,9 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
             "give the model as file.py:callable",
         )
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
-        ready = runnable(request, folder, ONNX if is_onnxruntime(traced) else _OWN)
+        ready = prepare_runnable(request, folder, ONNX if is_onnxruntime(traced) else _OWN)
         profile, notes = _profile_of_trace(ready, traced, trace, peak)
-    return _traced_bench(ready, profile, notes, trace, peak)
+    return _bench_from_trace(ready, profile, notes, trace, peak)
 
 
 def _profile_of_trace(
@@ -769,18 +779,18 @@ def _profile_of_trace(
         calls = match_torch_operators(traced, ready.counted.trace, 0)
         return build_kernel_profile(calls.kernels, calls.covers, ledger, peak, trace), ()
     times = mean_kernel_times(traced, 0)
-    level, note = _executed(ready, times)
+    level, note = _find_executed_graph(ready, times)
     joined = covers(ready.counted.graph.as_written.nodes, level)
     return build_kernel_profile(times, joined, ledger, peak, trace), (note,)
 
 
-def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
+def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
     """The graph that ran: of those that onnxruntime makes the one with the most of its kernels."""
     ran = [(kernel.name, kernel.op) for kernel in times.kernels]
     names = {name for name, _ in ran}
     best: tuple[int, str, ExecutedGraph] | None = None
     for optimization in LEVELS:
-        level = _made(ready, optimization)
+        level = _save_graph_at_level(ready, optimization)
         if level is None:
             break
         level = name_executed_nodes(level, ran)
@@ -796,7 +806,7 @@ def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
     return best[2], what
 
 
-def _made(ready: Runnable, optimization: str) -> ExecutedGraph | None:
+def _save_graph_at_level(ready: Runnable, optimization: str) -> ExecutedGraph | None:
     order = FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
         batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
@@ -808,7 +818,7 @@ def _made(ready: Runnable, optimization: str) -> ExecutedGraph | None:
     return read_graph(ran.graph) if isinstance(ran, Ran) and ran.graph else None
 
 
-def _traced_bench(
+def _bench_from_trace(
     ready: Runnable,
     profile: KernelProfile,
     notes: Sequence[str],

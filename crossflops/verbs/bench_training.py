@@ -48,12 +48,12 @@ def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]
     )
 
 
-def of_step(report: Report, phases: StepPhases) -> tuple[int, int, dict[str, int]]:
+def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, dict[str, int]]:
     """MACs, FLOPs and MACs by precision of a step, without what is computed again."""
-    forward, backward = _by_precision(report, phases)
+    forward, backward = _phase_macs_by_precision(report, phases)
     macs = {name: forward.get(name, 0) + backward.get(name, 0) for name in forward | backward}
-    work = _training(report)
-    flops = work.forward_flops + (_of_gradients(work, flops=True) if phases.backward else 0)
+    work = _require_training_report(report)
+    flops = work.forward_flops + (_gradient_work(work, flops=True) if phases.backward else 0)
     return sum(macs.values()), phases.passes * flops, macs
 
 
@@ -61,19 +61,19 @@ def bench_step(
     report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
 ) -> BenchStep:
     """The phases of a step beside their work. Of a backward pass the gradients alone are work."""
-    work, times = _training(report), phases.passes
-    forward, backward = _by_precision(report, phases)
-    rows = [_row("forward", times * work.forward_flops, phases.forward, forward, peak)]
+    work, times = _require_training_report(report), phases.passes
+    forward, backward = _phase_macs_by_precision(report, phases)
+    rows = [_phase_row("forward", times * work.forward_flops, phases.forward, forward, peak)]
     if phases.backward is not None:
-        flops = times * _of_gradients(work, flops=True)
-        rows.append(_row("backward", flops, phases.backward, backward, peak))
+        flops = times * _gradient_work(work, flops=True)
+        rows.append(_phase_row("backward", flops, phases.backward, backward, peak))
     if phases.optimizer is not None:
         step = work.optimizer
         flops_ = step.flops if step else None
         rows.append(PhaseRow(phase="optimizer", macs=0, flops=flops_, seconds=phases.optimizer))
     needed = {name: forward.get(name, 0) + backward.get(name, 0) for name in forward | backward}
     again = times * work.recomputed_macs if phases.backward else 0
-    mfu = _share(needed, timing.p50, peak)
+    mfu = _phase_peak_share(needed, timing.p50, peak)
     macs = sum(needed.values())
     return BenchStep(
         optimizer=phases.optimizer_name,
@@ -86,40 +86,42 @@ def bench_step(
     )
 
 
-def doubts(report: Report, phases: StepPhases | None) -> Iterator[str]:
+def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str]:
     """Return the notes on a step that was timed."""
     if phases is None:
         return
     if phases.backward is None:
         yield "no output has a gradient: there was no backward pass"
-    if phases.optimizer is not None and not _training(report).optimizer:
+    if phases.optimizer is not None and not _require_training_report(report).optimizer:
         yield f"the work of {phases.optimizer_name} is not counted: its equations are not known"
 
 
-def _training(report: Report) -> TrainingReport:
+def _require_training_report(report: Report) -> TrainingReport:
     assert isinstance(report.training, TrainingReport)
     return report.training
 
 
-def _of_gradients(work: Training, flops: bool = False) -> int:
+def _gradient_work(work: Training, flops: bool = False) -> int:
     return sum(getattr(work, pair[flops]) for pair in _GRADIENTS)
 
 
-def _by_precision(report: Report, phases: StepPhases) -> tuple[dict[str, int], dict[str, int]]:
+def _phase_macs_by_precision(
+    report: Report, phases: StepPhases
+) -> tuple[dict[str, int], dict[str, int]]:
     """The MACs of all forward passes of a step, and of its gradients, by precision."""
     forward: dict[str, int] = {}
     backward: dict[str, int] = {}
     for node in report.nodes:
         if not isinstance(node.training, Training):
             continue
-        work = (forward, node.training.forward_macs), (backward, _of_gradients(node.training))
+        work = (forward, node.training.forward_macs), (backward, _gradient_work(node.training))
         for sums, macs in work:
             if macs:
                 sums[node.precision] = sums.get(node.precision, 0) + phases.passes * macs
     return forward, backward if phases.backward is not None else {}
 
 
-def _row(
+def _phase_row(
     phase: str, flops: int, seconds: float, macs: Mapping[str, int], peak: BenchPeak | None
 ) -> PhaseRow:
     total = sum(macs.values())
@@ -129,11 +131,13 @@ def _row(
         flops=flops,
         seconds=seconds,
         rate=2 * total / seconds if total and seconds else None,
-        share=_share(macs, seconds, peak),
+        share=_phase_peak_share(macs, seconds, peak),
     )
 
 
-def _share(macs: Mapping[str, int], seconds: float, peak: BenchPeak | None) -> float | None:
+def _phase_peak_share(
+    macs: Mapping[str, int], seconds: float, peak: BenchPeak | None
+) -> float | None:
     """The time that the MACs take at the peaks of their precisions, over the seconds."""
     rates = peak.rates if peak is not None else {}
     if not macs or not seconds or not rates.keys() >= macs.keys():

@@ -88,9 +88,9 @@ def make_budget(
         part
         for key, table in tables.items()
         if table is not None
-        for part in _parts(key, table, where)
+        for part in _parse_part_rules(key, table, where)
     )
-    whole = () if rules is None and parts else _rules(rules, where, _RULES_HINT)
+    whole = () if rules is None and parts else _parse_rule_list(rules, where, _RULES_HINT)
     keys = _KEYS if file else (*_PARTS, *FORMS)
     for option, value in options.items():
         if option not in FORMS:
@@ -110,22 +110,22 @@ def make_budget(
     return Budget(name, target, whole, options, parts=parts, file=file)
 
 
-def _rules(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
+def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
     if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
         raise InputError(f"{where} has no list of rules", hint)
     if not rules:
         raise InputError(f"{where} has an empty list of rules", hint)
-    return tuple(_rule(text, where) for text in rules)
+    return tuple(_parse_budget_rule(text, where) for text in rules)
 
 
-def _rule(text: str, where: str) -> BudgetRule:
+def _parse_budget_rule(text: str, where: str) -> BudgetRule:
     try:
         return BudgetRule.of(text)
     except InputError as error:
         raise InputError(f"{where}: {error.message}", error.hint) from error
 
 
-def _parts(key: str, table: Any, where: str) -> Iterator[PartRules]:
+def _parse_part_rules(key: str, table: Any, where: str) -> Iterator[PartRules]:
     kind = _PARTS[key]
     example = "encoder.*" if kind == "module" else "Conv"
     hint = f'write {key} = {{"{example}" = ["macs <= 1G"]}}'
@@ -135,7 +135,7 @@ def _parts(key: str, table: Any, where: str) -> Iterator[PartRules]:
     for pattern, texts in table.items():
         if not pattern:
             raise InputError(f"a {kind} in {key} of {where} has no name", hint)
-        rules = _rules(texts, f"{pattern} in {key} of {where}", hint)
+        rules = _parse_rule_list(texts, f"{pattern} in {key} of {where}", hint)
         for rule in rules:
             _refuse_number(rule, known, kind, where)
         yield PartRules(kind=kind, pattern=str(pattern), rules=rules)
@@ -174,7 +174,7 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     """Return the nearest file from the folder upwards that sets budgets, and its table."""
     for file, table in _configurations(folder):
         return file, table
-    if beneath := _beneath(folder):
+    if beneath := _budget_files_beneath(folder):
         raise InputError(
             f"no file here or above sets a budget; beneath {', '.join(beneath)} has some",
             f"go there, or name a model: crossflops check {Path(beneath[0]).parent}/model.onnx",
@@ -187,7 +187,7 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     )
 
 
-def _beneath(folder: Path) -> list[str]:
+def _budget_files_beneath(folder: Path) -> list[str]:
     """Return the configurations of the repository beneath a folder that set budgets."""
     from crossflops.verbs.revisions import files_called
 
@@ -249,11 +249,11 @@ def _from_folder(target: str, start: Path, folder: Path) -> str:
     path, colon, rest = target.partition(":")
     place = start / path
     if not place.exists():
-        return _plain(target)
+        return _normalize_target_path(target)
     return os.path.relpath(os.path.normpath(place), folder) + colon + rest
 
 
-def _plain(target: str) -> str:
+def _normalize_target_path(target: str) -> str:
     """Return a target with its path in one spelling: ./a//m.onnx is a/m.onnx."""
     return os.path.normpath(target)
 
@@ -272,7 +272,7 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
 
     A file that has a table of its own is not taken by a pattern.
     """
-    named = {_plain(name) for name in table}
+    named = {_normalize_target_path(name) for name in table}
     budgets: list[Budget] = []
     origins: dict[str, str] = {}  # of each budget, the table that sets it
     for name, row in table.items():
@@ -284,8 +284,10 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
             raise InputError(
                 f"target of {where} is not the text of a target", 'write target = "model.onnx"'
             )
-        budget = make_budget(_plain(name), _plain(target), given, where, str(file))
-        own = list(_for_each_file(budget, file.parent, named))
+        budget = make_budget(
+            _normalize_target_path(name), _normalize_target_path(target), given, where, str(file)
+        )
+        own = list(_expand_target_pattern(budget, file.parent, named))
         origins |= _origins(own, name, origins, file)
         budgets += own
     return budgets
@@ -313,7 +315,7 @@ def _refuse_bare_dots(name: str, given: Mapping[str, Any], where: str) -> None:
             raise InputError(message, f'write [budgets."{name}.{key}"]')
 
 
-def _for_each_file(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:
+def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:
     if not glob.has_magic(budget.target) or (folder / budget.target).exists():
         yield budget
         return
@@ -361,4 +363,4 @@ def _line_of(file: str, key: str, part: str, rule: str) -> int:
 def _is_heading(text: str, key: str) -> bool:
     name = text.partition("budgets.")[2]
     quoted = re.match(r"\s*[\"']([^\"']*)[\"']|\s*([\w-]+)", name)
-    return quoted is not None and _plain(quoted[1] or quoted[2]) == key
+    return quoted is not None and _normalize_target_path(quoted[1] or quoted[2]) == key

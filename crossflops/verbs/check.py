@@ -48,7 +48,7 @@ _LFS = b"version https://git-lfs"
 
 
 @imports_restored()
-def check(
+def check_budgets(
     targets: Sequence[str],
     update: bool,
     tell: Callable[[str], None],
@@ -106,14 +106,14 @@ def _hold_in(
     below = os.path.relpath(file.parent.resolve(), start)
     is_below = not below.startswith(os.pardir) and below != os.curdir
 
-    def seen_from_start(name: str) -> str:
+    def path_from_start(name: str) -> str:
         return os.path.normpath(os.path.join(below, name)) if is_below and name else name
 
     rows = (
         msgspec.structs.replace(
             row,
-            target=seen_from_start(row.target),
-            moved_from=seen_from_start(row.moved_from),
+            target=path_from_start(row.target),
+            moved_from=path_from_start(row.moved_from),
             file=os.path.relpath(file, start),
         )
         for row in checks.checks
@@ -133,7 +133,7 @@ def hold_budgets(
     `is_whole` says that these are all budgets of the configuration: entries of others are dropped
     from the baseline then, but those of tests.
     """
-    baseline = _read(path, anew=update and is_whole)
+    baseline = _read_baseline(path, anew=update and is_whole)
     counts = _record_all(budgets, tell)
     if update:
         now = {
@@ -145,7 +145,9 @@ def hold_budgets(
     rows = [
         row
         for budget in budgets
-        for row in _rows(budget, counts[budget.name], _in_baseline(budget, counts, baseline))
+        for row in _budget_checks(
+            budget, counts[budget.name], _earlier_in_baseline(budget, counts, baseline)
+        )
     ]
     return Checks(checks=tuple(rows), baseline=path.name if baseline.models else "")
 
@@ -155,36 +157,36 @@ def hold_since(budgets: Sequence[Budget], revision: str, tell: Callable[[str], N
 
     Raises InputError for a revision that is not here.
     """
-    from crossflops.verbs.revisions import checked_out, old_names, refuse_unknown
+    from crossflops.verbs.revisions import checking_out_revision, old_names, refuse_unknown
 
     refuse_unknown(revision)
     counts = _record_all(budgets, tell)
     names = old_names(revision, (budget.target.partition(":")[0] for budget in budgets))
     rows: list[Check] = []
-    with checked_out(revision) as folder:
+    with checking_out_revision(revision) as folder:
         for budget in budgets:
-            old = _replaced_path(budget.target, names)
+            old = _replace_target_path(budget.target, names)
             earlier = Earlier()
             if isinstance(counts[budget.name], RecordedCount):
                 tell(f"counting {old} at {revision}")
-                earlier = _at_revision(budget, old, revision, folder)
-            rows += _rows(budget, counts[budget.name], earlier)
+                earlier = _earlier_at_revision(budget, old, revision, folder)
+            rows += _budget_checks(budget, counts[budget.name], earlier)
     return Checks(checks=tuple(rows), baseline=revision)
 
 
-def _replaced_path(target: str, names: Mapping[str, str]) -> str:
+def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
     path, colon, rest = target.partition(":")
     return names.get(path, path) + colon + rest
 
 
-def _at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
+def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
     """Return what a model was at a revision that is checked out into a folder."""
     from crossflops.verbs.revisions import count_in, place_at, refuse_pointer
 
     then = msgspec.structs.replace(budget, target=old)
     moved_from = old if old != budget.target else ""
     path, colon, rest = old.partition(":")
-    conventions = _conventions(budget)
+    conventions = _budget_conventions(budget)
     remedy = f"give the model the inputs that it has at {revision}"
     try:
         if Path(budget.target.partition(":")[0]).exists():
@@ -197,7 +199,9 @@ def _at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earli
         if then.request().is_file:
             refuse_pointer(then.request(), folder, revision)
             file = str(Path(os.path.normpath(folder / then.target)))
-            record = _record(msgspec.structs.replace(then, target=file), _silent)
+            record = _measure_budget_numbers(
+                msgspec.structs.replace(then, target=file), _ignore_check_progress
+            )
         else:
             report = count_in(then.request(conventions), folder, revision)
             record = record_count(report, budget.options)
@@ -215,7 +219,7 @@ def _at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earli
     )
 
 
-def _silent(_: str) -> None:
+def _ignore_check_progress(_: str) -> None:
     """Show no progress."""
 
 
@@ -225,7 +229,7 @@ def _record_all(
     counts: dict[str, RecordedCount | CrossflopsError] = {}
     for budget in budgets:
         try:
-            counts[budget.name] = _record(budget, tell)
+            counts[budget.name] = _measure_budget_numbers(budget, tell)
         except CrossflopsError as error:
             counts[budget.name] = _with_new_place(budget, error)
     return counts
@@ -246,7 +250,7 @@ def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
     return error
 
 
-def _in_baseline(
+def _earlier_in_baseline(
     budget: Budget,
     counts: Mapping[str, RecordedCount | CrossflopsError],
     baseline: Baseline,
@@ -275,7 +279,7 @@ def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
     return known and entry.modules == now.modules and entry.request == now.request
 
 
-def _rows(
+def _budget_checks(
     budget: Budget, now: RecordedCount | CrossflopsError, earlier: Earlier
 ) -> Iterator[Check]:
     if isinstance(now, RecordedCount):
@@ -298,7 +302,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
     Of all names that are `known`, entries of others are dropped, but those of tests.
     """
     with locked(path):
-        models = dict(_read(path, anew=known is not None).models)
+        models = dict(_read_baseline(path, anew=known is not None).models)
         if known is not None:
             models = {
                 name: row
@@ -311,7 +315,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
     return baseline
 
 
-def _record(budget: Budget, tell: Callable[[str], None]) -> RecordedCount:
+def _measure_budget_numbers(budget: Budget, tell: Callable[[str], None]) -> RecordedCount:
     """Count a model, and measure what its rules name and no count has.
 
     A number that cannot be measured is `missing` with the reason, and the others are there.
@@ -319,7 +323,7 @@ def _record(budget: Budget, tell: Callable[[str], None]) -> RecordedCount:
     tell(f"counting {budget.target}")
     numbers: dict[str, Amount] = {}
     missing: dict[str, tuple[str, str]] = {}
-    report = _report(budget, missing)
+    report = _count_for_budget(budget, missing)
     if FILE_BYTES in budget.numbers:
         with _keeping_error(missing, FILE_BYTES):
             numbers[FILE_BYTES] = _file_bytes(budget)
@@ -342,12 +346,12 @@ def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[N
         missing[name] = f"{name} cannot be measured: {error.message}", error.hint
 
 
-def _report(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
+def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
     """Count by the conventions that rules name, without those that have no number for the model.
 
     Each of these is asked for by itself then, since that alone says why there is none.
     """
-    asked = _conventions(budget)
+    asked = _budget_conventions(budget)
     try:
         report, _ = native_count(budget.request(asked))
     except CrossflopsError:
@@ -389,10 +393,10 @@ def _file_bytes(budget: Budget) -> int:
 def _latency(budget: Budget, tell: Callable[[str], None]) -> float:
     """Return the median time of a run in onnxruntime, as `bench` takes it, in milliseconds."""
     from crossflops.bench.timing import Ran
-    from crossflops.verbs.bench import Conditions, once
+    from crossflops.verbs.bench import Conditions, time_single_run
 
     tell(f"running {budget.target}")
-    timed = once(budget.request(), Conditions())
+    timed = time_single_run(budget.request(), Conditions())
     if not isinstance(timed, Ran) or timed.measurement is None:
         reason = getattr(timed, "message", "it was not timed")
         raise InputError(
@@ -402,15 +406,15 @@ def _latency(budget: Budget, tell: Callable[[str], None]) -> float:
     return float(f"{timed.measurement.p50 * 1e3:.4g}")
 
 
-def _conventions(budget: Budget) -> tuple[str, ...]:
+def _budget_conventions(budget: Budget) -> tuple[str, ...]:
     return tuple(sorted(budget.numbers - {*NATIVE, RESIDUAL, NODES}))
 
 
 def _with_residuals(budget: Budget, report: Report, tell: Callable[[str], None]) -> Report:
     """Return the report with what the tools left unexplained, which runs them."""
-    from crossflops.verbs.compare.compare import Comparison, compare
+    from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
-    compared = compare(budget.request(), Comparison(), tell)
+    compared = compare_with_tools(budget.request(), Comparison(), tell)
     if not compared.reconciliations:
         raise InputError(f"no tool counted {budget.target}", "see `crossflops tools`")
     return msgspec.structs.replace(
@@ -421,7 +425,7 @@ def _with_residuals(budget: Budget, report: Report, tell: Callable[[str], None])
 # The committed file.
 
 
-def _read(path: Path, anew: bool) -> Baseline:
+def _read_baseline(path: Path, anew: bool) -> Baseline:
     """Return the baseline; an empty one where it is not there, or is broken and written `anew`.
 
     Raises InputError for a broken file, and always for one of a newer schema.
@@ -430,7 +434,7 @@ def _read(path: Path, anew: bool) -> Baseline:
         return Baseline()
     try:
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-        schema = _schema(data)
+        schema = _decode_baseline_schema(data)
         if schema != SCHEMA:
             raise InputError(
                 f"{path} has the schema {schema!r}, and this crossflops reads {SCHEMA}",
@@ -441,16 +445,16 @@ def _read(path: Path, anew: bool) -> Baseline:
         if anew and not isinstance(error, OSError):
             return Baseline()
         raise InputError(
-            f"{path} is no baseline: {_reason(path, error)}",
+            f"{path} is no baseline: {_unreadable_baseline_reason(path, error)}",
             "`crossflops check --update` without a target writes it anew",
         ) from error
 
 
-def _schema(data: bytes) -> Any:
+def _decode_baseline_schema(data: bytes) -> Any:
     return msgspec.json.decode(data, type=dict[str, Any]).get("schema", SCHEMA)
 
 
-def _reason(path: Path, error: Exception) -> str:
+def _unreadable_baseline_reason(path: Path, error: Exception) -> str:
     with contextlib.suppress(OSError):
         data = path.read_bytes()
         if _CONFLICT in data:

@@ -38,7 +38,7 @@ from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
 from crossflops.targets.target import function_named, imports_restored
 from crossflops.threads import record_warnings
-from crossflops.verbs.provenance import asked, made_with
+from crossflops.verbs.provenance import build_request_record, framework_versions
 
 if TYPE_CHECKING:
     from crossflops.ir.training import Steps
@@ -68,7 +68,7 @@ _NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
 
-def seen(request: Request) -> tuple[Request, Run]:
+def observe_request(request: Request) -> tuple[Request, Run]:
     """The request with what a run of its file showed, and a note of that run.
 
     The values of its inputs are those of the request's file, where it has one.
@@ -199,14 +199,14 @@ class ModelBuild:
                 f"--weights changes nothing in {request.target}: a count reads no values of it",
                 "leave it out",
             )
-        native = counted(source, setting, views)
+        native = count_source(source, setting, views)
         if request.given is not None or not source.weights:
             return native
         kind = WeightsKind(source.weights, self._reason)
         return msgspec.structs.replace(native, weights=kind)
 
 
-def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
+def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
     """Normalize and count in this setting, and see what the observed ones fuse."""
     return count_recording(record_model(source, setting, observed))
 
@@ -234,7 +234,7 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     save_program(counted.program, path, {})
 
 
-def observed(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
+def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
     """The real runs that some convention needs."""
     return sorted(
         {view for convention in conventions if (view := convention.view(setting))},
@@ -242,7 +242,7 @@ def observed(conventions: Iterable["Convention"], setting: Setting) -> list[View
     )
 
 
-def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
+def build_count_report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
@@ -283,7 +283,9 @@ def _tell_dead_nodes(graph: Graph) -> None:
             if isinstance(counted, Counted) and (amount := getattr(counted.cost, kind))
         }
         if amounts:
-            warnings.warn(_told_of(amounts, unit, "nodes"), CrossflopsWarning, stacklevel=3)
+            warnings.warn(
+                _dead_work_message(amounts, unit, "nodes"), CrossflopsWarning, stacklevel=3
+            )
             break
     unknown = [counted for counted in dead if isinstance(counted, Uncounted)]
     if unknown:
@@ -321,7 +323,7 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     return {path: amount for path, amount in dead.items() if amount}
 
 
-def _of_values(counted: CountedModel) -> str:
+def _node_with_open_sizes(counted: CountedModel) -> str:
     """The first node of ai.onnx whose sizes its operands leave open; "" where none is.
 
     All that is not counted behind it waits for its sizes.
@@ -336,7 +338,9 @@ def _of_values(counted: CountedModel) -> str:
     return ""
 
 
-def _told_of(dead: Mapping[str, int], unit: str = "MACs", places: str = "modules") -> str:
+def _dead_work_message(
+    dead: Mapping[str, int], unit: str = "MACs", places: str = "modules"
+) -> str:
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
     more = f", and more in {len(dead) - _NAMED} other {places}" if len(dead) > _NAMED else ""
@@ -347,10 +351,12 @@ def _told_of(dead: Mapping[str, int], unit: str = "MACs", places: str = "modules
 # A count as a tool's convention folds it into its number, without the tool.
 
 
-def folded(convention: "Convention", counted: CountedModel, setting: Setting) -> Folded:
+def fold_by_convention(
+    convention: "Convention", counted: CountedModel, setting: Setting
+) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
     if convention.sees == "node":
-        return _folded_nodes(convention, counted)
+        return _fold_graph_nodes(convention, counted)
     of_framework = counted.trace.calls or counted.program is not None
     if of_framework and convention.framework != counted.trace.framework:
         raise InputError(
@@ -397,7 +403,7 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
     return predict_nodes(convention, graph, count_whole(graph))
 
 
-def _folded_nodes(convention: "Convention", counted: CountedModel) -> Folded:
+def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> Folded:
     """By node, zeros left out. Of nodes of which no rule can say anything nothing is booked."""
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
@@ -421,7 +427,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
+def collecting_warnings() -> Iterator[list[str]]:
     """The sentences of every CrossflopsWarning of the block, each once, when it ends.
 
     They are heard whatever is filtered, and shown as always, then.
@@ -448,7 +454,9 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
 
 def build_for(request: Request) -> ModelBuild:
     """Return what builds the model of a request, with values where its conventions watch runs."""
-    return ModelBuild(request, is_run=bool(observed(_conventions(request), request.setting)))
+    return ModelBuild(
+        request, is_run=bool(views_to_observe(_request_conventions(request), request.setting))
+    )
 
 
 @imports_restored()
@@ -462,24 +470,24 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     """
     refuse_training(request)
     request.refuse_unused()
-    conventions = _conventions(request)
-    with heard() as sentences:
-        settled, formulas, run = _settled(request)
+    conventions = _request_conventions(request)
+    with collecting_warnings() as sentences:
+        settled, formulas, run = _settle_sizes(request)
         if build is None or settled is not request:
             build = build_for(settled)
         report, native = _count_report(build, settled.setting, conventions)
         if _is_of_pytorch(native.trace) and (dead := _dead(native)):
-            warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
+            warnings.warn(_dead_work_message(dead), CrossflopsWarning, stacklevel=2)
             if request.train and (inside := _dead(native, again=True)):
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
         if request.is_file:
             _tell_dead_nodes(native.graph)
-        if request.is_file and not request.observe and (sizes := _of_values(native)):
+        if request.is_file and not request.observe and (sizes := _node_with_open_sizes(native)):
             warnings.warn(_OBSERVABLE.format(sizes), CrossflopsWarning, stacklevel=2)
         if request.train:
-            towards_loss = towards(native, request, build) if request.loss else native
-            own = own_backwards(towards_loss, settled, build)
+            towards_loss = sever_missed_outputs(native, request, build) if request.loss else native
+            own = own_backwards_in_step(towards_loss, settled, build)
             exact = exact_steps(towards_loss, request.frozen, request.trainable, own)
             report = with_training(report, towards_loss, exact, request.optimizer)
         if request.shapes:
@@ -499,8 +507,8 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         formulas=formulas,
         per_token=PerToken.of(report.model.inputs, report.totals) or UNSET,
         observed=report.observed if run is UNSET else run,
-        request=asked("count", request, report.model, typed),
-        made_with=made_with(request.is_file),
+        request=build_request_record("count", request, report.model, typed),
+        made_with=framework_versions(request.is_file),
         warnings=(*report.warnings, *sentences),
     )
     return report, native
@@ -561,7 +569,9 @@ def exact_steps(
     return exact
 
 
-def own_backwards(native: CountedModel, request: Request, build: ModelBuild) -> OwnBackwards:
+def own_backwards_in_step(
+    native: CountedModel, request: Request, build: ModelBuild
+) -> OwnBackwards:
     """Return what the functions of a model with a backward pass of their own run in its step.
 
     What the loss of the request misses is severed from its graph.
@@ -585,26 +595,31 @@ def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwar
     return require_frontend(source.model).own_backwards(source, setting)
 
 
-def towards(native: CountedModel, request: Request, build: ModelBuild) -> CountedModel:
+def sever_missed_outputs(
+    native: CountedModel, request: Request, build: ModelBuild
+) -> CountedModel:
     """Return the count with what misses the loss of the request severed.
 
     Raises InputError, TargetError.
     """
-    return severed(native, reached(request, build))
+    return sever_outputs(native, outputs_reaching_loss(request, build))
 
 
-def reached(request: Request, build: ModelBuild) -> tuple[bool, ...]:
+def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ...]:
     """Return of each output of the model, flat and in their order, whether the loss depends on it.
 
     Raises InputError, TargetError.
     """
     loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
     return build.ask(
-        lambda source: _reached(source, loss, request.setting), "the loss needs values"
+        lambda source: _source_outputs_in_loss(source, loss, request.setting),
+        "the loss needs values",
     )
 
 
-def _reached(source: Source, loss: Callable[..., Any], setting: Setting) -> tuple[bool, ...]:
+def _source_outputs_in_loss(
+    source: Source, loss: Callable[..., Any], setting: Setting
+) -> tuple[bool, ...]:
     if isinstance(source.model, OnnxFile):
         raise InputError(
             "a loss of your own is for models, and this is a file", "leave --loss out"
@@ -612,7 +627,7 @@ def _reached(source: Source, loss: Callable[..., Any], setting: Setting) -> tupl
     return require_frontend(source.model).reached(source, loss, setting)
 
 
-def severed(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
+def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
     """The count with outputs severed that a loss misses.
 
     Raises InputError where which they are is not known.
@@ -643,7 +658,7 @@ def with_training(
     if native.trace.writes_detached:
         warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)
-    report = _beside_six_n_d(report, native)
+    report = _with_rule_of_thumb(report, native)
     if not optimizer:
         return report
     from crossflops.ledger.optimizer import optimizer_step
@@ -654,7 +669,7 @@ def with_training(
     return msgspec.structs.replace(report, training=training)
 
 
-def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
+def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
     """The report with the rule of thumb by parameters and tokens, where there are tokens."""
     from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
@@ -670,7 +685,7 @@ def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
     return msgspec.structs.replace(report, training=training)
 
 
-def _conventions(request: Request) -> list["Convention"]:
+def _request_conventions(request: Request) -> list["Convention"]:
     if not request.as_:
         return []
     from crossflops.tools.registry import conventions_from_texts
@@ -682,7 +697,7 @@ def _count_report(
     build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
 ) -> tuple[Report, CountedModel]:
     """The report at definite sizes, also as these conventions fold it, and the native count."""
-    watched = observed(conventions, setting)
+    watched = views_to_observe(conventions, setting)
     modes = {}
 
     def mode(training: bool) -> CountedModel:
@@ -695,9 +710,9 @@ def _count_report(
     native = mode(setting.training)
 
     def fold(convention: "Convention") -> Folded:
-        return folded(convention, mode(convention.setting(setting).training), setting)
+        return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
 
-    return report(native, _each_folded(conventions, fold)), native
+    return build_count_report(native, _each_folded(conventions, fold)), native
 
 
 def _each_folded(
@@ -720,15 +735,15 @@ def _each_folded(
     return folds
 
 
-def _settled(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
+def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
     """The request at definite sizes: those of the formulas, or of a run."""
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:
-        from crossflops.verbs.vary import varied
+        from crossflops.verbs.vary import fit_formulas
 
-        formulas = varied(request)
+        formulas = fit_formulas(request)
         request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
     if request.observe:
-        request, run = seen(request)
+        request, run = observe_request(request)
     return request, formulas, run

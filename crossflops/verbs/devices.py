@@ -20,7 +20,9 @@ from crossflops.report.machine import Gpu, Machine
 _CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
 
 
-def known(name: str | None, catalogue: str | Path | None = None) -> tuple[Device, ...]:
+def additional_devices(
+    name: str | None, catalogue: str | Path | None = None
+) -> tuple[Device, ...]:
     """The devices beside those of the catalogue: the user's own, and `measured` where it is meant.
 
     To measure this machine takes some seconds, unless it was measured before. Raises InputError
@@ -32,9 +34,9 @@ def known(name: str | None, catalogue: str | Path | None = None) -> tuple[Device
     return (*additional, load_or_measure_peak().device())
 
 
-def look(name: str, catalogue: str | Path | None = None) -> Device:
+def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
     """The device of that name, of the catalogue or of the user's own. Raises as `find_device` does."""
-    return find_device(name, known(name, catalogue))
+    return find_device(name, additional_devices(name, catalogue))
 
 
 def this_machine(
@@ -62,11 +64,11 @@ def this_machine(
         ways[processor.model] = partial(find_device, processor.model, additional)
     devices = {name: _device(look) for name, look in ways.items()}
     for gpu in graphics:
-        notes += _doubts(gpu, additional)
+        notes += _driver_peak_doubts(gpu, additional)
     return Machine(
         cpu=processor,
         gpus=graphics,
-        known={name: _named(device) for name, device in devices.items()},
+        known={name: _device_display_name(device) for name, device in devices.items()},
         peaks={
             name: device.peaks for name, device in devices.items() if isinstance(device, Device)
         },
@@ -85,13 +87,13 @@ def _device(look: Callable[[], Device]) -> Device | str:
         return "unknown: its name is not there"
 
 
-def _named(device: Device | str) -> str:
+def _device_display_name(device: Device | str) -> str:
     if isinstance(device, str):
         return device
     return ", or ".join((device.label, *device.also))
 
 
-def _doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
+def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
     """Whether the units and the clock of the driver give the peak of the sheet.
 
     2 FLOPs x FP32 units x highest clock, as vendors print it.

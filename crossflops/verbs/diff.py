@@ -14,7 +14,7 @@ from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request, fitted
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
-from crossflops.verbs.revisions import AtRevision, counted_at, revision_of
+from crossflops.verbs.revisions import AtRevision, count_at_revision, revision_of
 
 Side: TypeAlias = tuple[str, Request | Path | AtRevision]  # a name, and what it is the name of
 _HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
@@ -53,11 +53,11 @@ def _side(side: Side, tell: Callable[[str], None]) -> tuple[Report, CountedModel
     if isinstance(source, Request):
         return native_count(source)
     if isinstance(source, AtRevision):
-        return counted_at(source, _read), None
-    return _read(source), None
+        return count_at_revision(source, _read_report_file), None
+    return _read_report_file(source), None
 
 
-def _read(source: Path) -> Report:
+def _read_report_file(source: Path) -> Report:
     try:
         report = Report.from_json(contents(source))
     except OSError as error:
@@ -81,11 +81,11 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
 
 def requests_of(sides: Sequence[Side]) -> list[Request]:
     """Return the requests of those sides that are to be counted."""
-    sources = [_source(side) for side in sides]
+    sources = [_side_source(side) for side in sides]
     return [source for source in sources if isinstance(source, Request)]
 
 
-def fitted_sides(sides: Sequence[Side]) -> list[Side]:
+def fit_side_options(sides: Sequence[Side]) -> list[Side]:
     """Return the sides, each without the options that the other alone has a use for.
 
     Raises InputError for an option that neither has a use for.
@@ -94,13 +94,15 @@ def fitted_sides(sides: Sequence[Side]) -> list[Side]:
     return [
         (
             name,
-            _with_source(of, next(requests)) if isinstance(_source((name, of)), Request) else of,
+            _with_source(of, next(requests))
+            if isinstance(_side_source((name, of)), Request)
+            else of,
         )
         for name, of in sides
     ]
 
 
-def _source(side: Side) -> Request | Path:
+def _side_source(side: Side) -> Request | Path:
     _, of = side
     return of.source if isinstance(of, AtRevision) else of
 

@@ -49,12 +49,12 @@ class Files(list[Path]):
     agreement: Agreement | None = None
 
 
-def export(request: Request, wanted: Exported) -> Files:
+def export_request(request: Request, wanted: Exported) -> Files:
     """Write the model or its counts to a file, and run it beside the model where that is asked.
 
     Returns the files that were written.
     """
-    _check(wanted)
+    _check_export_options(wanted)
     request.refuse_unused()
     source = request.source()
     refuse_mode(source, request.setting)
@@ -64,7 +64,7 @@ def export(request: Request, wanted: Exported) -> Files:
                 "--verify sets a file beside its model, and the copy of a file has none",
                 "give the model that the file was written of",
             )
-        return Files(_from_file(source, request.setting, wanted))
+        return Files(_export_from_file(source, request.setting, wanted))
     if wanted.verify:
         require_runtime()
     ran = (
@@ -88,7 +88,7 @@ def _tell_unloadable(file: Path) -> None:
         warn_about_file(str(file), sentence)
 
 
-def _check(wanted: Exported) -> None:
+def _check_export_options(wanted: Exported) -> None:
     to, file = wanted.to, wanted.file
     if to not in SUFFIXES:
         raise InputError(f"there is no format {to!r}", f"formats are {', '.join(SUFFIXES)}")
@@ -102,13 +102,13 @@ def _check(wanted: Exported) -> None:
         raise InputError("--unit is for viewers: onnx has MACs and FLOPs", "leave it out")
 
 
-def _counts(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]]:
+def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]]:
     """Every node with the counts of itself and all in it, functions that others share included."""
     for node in graph.nodes:
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
 
-def _from_file(
+def _export_from_file(
     source: Source, setting: Setting, wanted: Exported, parameters: "ParameterNotes | None" = None
 ) -> list[Path]:
     from crossflops.export.onnx_file import (
@@ -131,7 +131,7 @@ def _from_file(
     else:
         with mapping_onnx_file(origin) as data:
             nodes = list(nodes_of(data, main_graph_field(data)))
-        notes = notes_of_file(_counts(normalize(source, setting)[0]), nodes, model)
+        notes = notes_of_file(_counts_per_node(normalize(source, setting)[0]), nodes, model)
     if wanted.to == "onnx":
         return copy_model(origin, wanted.file, notes, data_locations(model), parameters)
     write(wanted.file, node_data(notes.values(), wanted.unit))
@@ -168,7 +168,7 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
         noted = note_operations(model, graph)
         return _from_converted(noted, setting, wanted, parameters)
     is_asked = wanted.annotate or wanted.to != "onnx"
-    notes = notes_of_graph(_counts(graph)) if is_asked else {}
+    notes = notes_of_graph(_counts_per_node(graph)) if is_asked else {}
     if wanted.to == "onnx":
         frontend.add_function_bodies(model)
         return save_program(model, wanted.file, notes, parameters)
@@ -184,7 +184,7 @@ def _from_converted(
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
         converted = Source(OnnxFile(path=str(file)), (), {})
-        return _from_file(converted, setting, wanted, parameters)
+        return _export_from_file(converted, setting, wanted, parameters)
 
 
 def _require_weights(model: Any) -> None:

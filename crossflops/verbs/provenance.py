@@ -20,16 +20,16 @@ AWAY = "..."  # stands for the folders of a file that lies elsewhere
 _ROOTS = ("/", "~", "./", "\\\\")  # how a path begins that tells of this machine
 
 
-def made_with(is_file: bool) -> dict[str, str]:
+def framework_versions(is_file: bool) -> dict[str, str]:
     """The versions of crossflops and, of a model that is no file, of the framework."""
     names = ["crossflops"]
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
         names += [name for module, name in known if module in sys.modules]
-    return {name: version for name in names if (version := _version(name))}
+    return {name: version for name in names if (version := _distribution_version(name))}
 
 
-def _version(name: str) -> str:
+def _distribution_version(name: str) -> str:
     """The version of an installed distribution, "" of what is not installed.
 
     The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of
@@ -42,11 +42,11 @@ def _version(name: str) -> str:
                 if folder.endswith((".dist-info", ".egg-info")):
                     whose, _, version = folder.rpartition(".")[0].partition("-")
                     if whose.casefold() == wanted:
-                        return version or _stated(name)
-    return _stated(name)
+                        return version or _metadata_version(name)
+    return _metadata_version(name)
 
 
-def _stated(name: str) -> str:
+def _metadata_version(name: str) -> str:
     """The version that the metadata of a distribution state."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -56,7 +56,7 @@ def _stated(name: str) -> str:
         return ""
 
 
-def changed(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:
+def non_default_options(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:
     """The options of a verb that are not as they are by default; without those named in `but`."""
     usual = asdict(type(options)())
     return {
@@ -66,7 +66,7 @@ def changed(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:
     }
 
 
-def asked(
+def build_request_record(
     verb: str, request: Request, model: ModelInfo, flags: Mapping[str, Any]
 ) -> RequestRecord:
     """The request as a report tells it, without the flags that are None.
@@ -87,22 +87,22 @@ def asked(
     }
     return RequestRecord(
         verb=verb,
-        target=_class(request) if request.target is None else portable(request.target),
+        target=_model_class_name(request) if request.target is None else portable(request.target),
         typed=request.target is not None,
-        arguments=_plain(request.arguments),
+        arguments=_to_json_value(request.arguments),
         inputs=tuple(map(input_option_text, request.specs or model.inputs)),
-        flags=_given({**model_flags, **flags}),
+        flags=_flags_with_values({**model_flags, **flags}),
     )
 
 
-def asked_of(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
+def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
     """The request of a verb around a count: the flags of both. `of` is that of the count, if any.
 
     Without a model the target is "", and the work was given.
     """
     if not isinstance(of, RequestRecord):
-        return RequestRecord(verb=verb, target="", typed=False, flags=_given(flags))
-    return replace(of, verb=verb, flags={**of.flags, **_given(flags)})
+        return RequestRecord(verb=verb, target="", typed=False, flags=_flags_with_values(flags))
+    return replace(of, verb=verb, flags={**of.flags, **_flags_with_values(flags)})
 
 
 def portable(text: str) -> str:
@@ -124,7 +124,7 @@ def _from_here(path: str) -> str:
     return f"{AWAY}/{absolute.name}"
 
 
-def _class(request: Request) -> str:
+def _model_class_name(request: Request) -> str:
     """The class of the model, or the function that it is, by its full name."""
     assert request.given is not None
     return _full_name(request.given.model)
@@ -135,12 +135,12 @@ def _full_name(value: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+def _flags_with_values(flags: Mapping[str, Any]) -> dict[str, Any]:
     given = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
-    return {name: _plain(value) for name, value in given.items()}
+    return {name: _to_json_value(value) for name, value in given.items()}
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """The value as JSON has it; paths without this machine, other objects by their class."""
     match value:
         case None | bool() | int() | float():
@@ -148,7 +148,7 @@ def _plain(value: Any) -> Any:
         case str() | Path():
             return portable(str(value))
         case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}
+            return {str(key): _to_json_value(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [_plain(item) for item in value]
+            return [_to_json_value(item) for item in value]
     return _full_name(value)

@@ -89,10 +89,10 @@ def refuse_unknown(revision: str) -> None:
     is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
     if is_shallow:
         message += ": the clone is shallow"
-    raise InputError(message, _remedy(revision, is_shallow))
+    raise InputError(message, _missing_revision_remedy(revision, is_shallow))
 
 
-def _remedy(revision: str, is_shallow: bool) -> str:
+def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
     """Return how to bring a revision that is not here, or the name that was meant."""
     if both := re.fullmatch(r"(.+?)\.{2,3}(.+)", revision):
         return f"name one commit: `git merge-base {both[1]} {both[2]}` prints where these part"
@@ -186,9 +186,9 @@ def files_called(name: str) -> list[str]:
     return [os.path.relpath(path, here) for path in paths if path.is_file()]
 
 
-def counted_at(side: AtRevision, read: Callable[[Path], Report]) -> Report:
+def count_at_revision(side: AtRevision, read: Callable[[Path], Report]) -> Report:
     """The report of a side; `read` reads one that is a file. Raises what counting raises."""
-    with checked_out(side.revision) as folder:
+    with checking_out_revision(side.revision) as folder:
         if not folder.is_dir():
             raise InputError(f"this folder is not in {side.revision}", "go to one that is")
         if isinstance(side.source, Path):
@@ -197,7 +197,7 @@ def counted_at(side: AtRevision, read: Callable[[Path], Report]) -> Report:
 
 
 @contextmanager
-def checked_out(revision: str) -> Iterator[Path]:
+def checking_out_revision(revision: str) -> Iterator[Path]:
     """The current folder in a temporary worktree of the revision, which may not have it."""
     top = repository()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
@@ -226,7 +226,9 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
     answer = folder / f".crossflops-{os.getpid()}"
     order = pickle.dumps((request, str(repository()), str(answer)))
     package = str(_PACKAGE.parent)
-    path = os.pathsep.join((*_folders_at_revision(sys.path, folder), package, *elsewhere()))
+    path = os.pathsep.join(
+        (*_folders_at_revision(sys.path, folder), package, *paths_outside_repository())
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
         env=os.environ | {"PYTHONPATH": path}, check=False,
@@ -262,18 +264,18 @@ def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
     top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
-    moved = (tree / path.relative_to(top) for path in _inside(paths, top))
+    moved = (tree / path.relative_to(top) for path in _paths_inside_repository(paths, top))
     return [str(path) for path in moved if path.is_dir()]
 
 
-def elsewhere() -> list[str]:
+def paths_outside_repository() -> list[str]:
     """The folders of the reader's PYTHONPATH that do not lie in this repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     top, absolute = repository(), map(os.path.abspath, paths)
     return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
 
 
-def _inside(paths: list[str], top: Path) -> Iterator[Path]:
+def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
     """Return the paths in the repository, apart from Python and from installed packages."""
     parts = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
@@ -321,7 +323,7 @@ def refuse_modules_of(top: Path) -> None:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not os.path.isabs(file):
             continue  # torch.ops has "_ops.py"
-        for path in _inside([file], top):
+        for path in _paths_inside_repository([file], top):
             if not path.is_relative_to(package):
                 raise InputError(
                     f"{name} was imported from {path}, which is not of that revision",

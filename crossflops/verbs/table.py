@@ -17,7 +17,7 @@ from crossflops.workers.series import run_series
 
 
 @imports_restored()
-def table(
+def build_paper_table(
     requests: Sequence[tuple[str, Request]],
     tools: Sequence[str],
     digits: int,
@@ -42,7 +42,7 @@ def table(
         made_with |= counted.made_with
     where = ""
     if latency:
-        rows, where = _timed(rows, [request for _, request in requests], tell)
+        rows, where = _time_paper_rows(rows, [request for _, request in requests], tell)
     named = tuple(dict.fromkeys(tool for row in rows for tool in row.by_tool))
     return PaperTable(
         rows=tuple(rows), tools=named, editions=editions, digits=digits, latency=where,
@@ -96,17 +96,17 @@ _SIDE_BY_SIDE = 2
 _MEMORY_OF_A_MODEL = 4 * 1024**3  # bytes
 
 
-def _timed(
+def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], tell: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
     """The rows with the median time of a run, and where and how they ran."""
-    from crossflops.verbs.bench import Conditions, cpus, once
+    from crossflops.verbs.bench import Conditions, cpus, time_single_run
 
     timed: list[PaperRow] = []
     where: list[str] = []
     for row, request in zip(rows, requests, strict=True):
         tell(f"running {row.target}")
-        ran = once(msgspec.structs.replace(request, observe=True), Conditions())
+        ran = time_single_run(msgspec.structs.replace(request, observe=True), Conditions())
         if isinstance(ran, Unfit):
             note = f"did not run ({ran.stage}): {ran.message}"
             timed.append(msgspec.structs.replace(row, notes=(*row.notes, note)))

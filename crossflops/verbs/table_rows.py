@@ -24,9 +24,9 @@ def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
     """Count a model, also by the conventions of these tools."""
     notes: dict[str, str] = {}
     try:
-        report = _count(request, tools)
+        report = _count_with_tools(request, tools)
     except InputError:
-        report = _count(request, ())
+        report = _count_with_tools(request, ())
     for tool in tools:
         if not any(fold.tool == tool.partition("@")[0] for fold in report.folds):
             notes |= _refusal(request, tool)
@@ -46,14 +46,14 @@ def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
     return CountedRow(row, editions, dict(report.made_with or {}))
 
 
-def _count(request: Request, tools: Sequence[str]) -> Report:
+def _count_with_tools(request: Request, tools: Sequence[str]) -> Report:
     return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
 
 
 def _refusal(request: Request, tool: str) -> dict[str, str]:
     """Return by the tool's name why its convention cannot count the model."""
     try:
-        _count(request, (tool,))
+        _count_with_tools(request, (tool,))
     except InputError as error:
         return {tool.partition("@")[0]: error.message}
     return {}

@@ -86,7 +86,7 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
     return _Point(sums, costs)
 
 
-def varied(request: Request) -> Formulas:
+def fit_formulas(request: Request) -> Formulas:
     """The formulas of what is asked for. Raises InputError unless that is an ONNX file."""
     if request.observe:
         message = "--vary counts at many sizes, and --observe shows one run"
@@ -113,13 +113,17 @@ def formulas(
     counter = _Counter(file, {k: v for k, v in dims.items() if k not in names}, setting)
     rng = random.Random(0)
     base = dict.fromkeys(names, MULTIPLES[-1])
-    lines = [_line(counter, name, base, rng) for name in names]
+    lines = [_fit_dimension_line(counter, name, base, rng) for name in names]
     together = (
-        _whole(counter, lines, rng) if all(line.degree is not None for line in lines) else {}
+        _fit_joint_polynomials(counter, lines, rng)
+        if all(line.degree is not None for line in lines)
+        else {}
     )
     if not together and all(line.degree is not None for line in lines):
         reason = f"none was found in {' and '.join(names)} together"
-        lines = [line._replace(dimension=_without(line.dimension, reason)) for line in lines]
+        lines = [
+            line._replace(dimension=_without_formula(line.dimension, reason)) for line in lines
+        ]
     return Formulas(
         dimensions=tuple(line.dimension for line in lines),
         at={line.dimension.name: dims.get(line.dimension.name, line.sizes[0]) for line in lines},
@@ -128,18 +132,20 @@ def formulas(
     )
 
 
-def _without(dimension: Dimension, reason: str) -> Dimension:
+def _without_formula(dimension: Dimension, reason: str) -> Dimension:
     return msgspec.structs.replace(dimension, multiple_of=None, reason=reason)
 
 
-def _line(counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random) -> _Line:
+def _fit_dimension_line(
+    counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random
+) -> _Line:
     """Return what the totals are along one dimension, with the others at their base sizes."""
     problem: CrossflopsError | None = None
     node = reason = ""
     sizes: tuple[int, ...] = ()
     for step in MULTIPLES:
         for start, far in _STARTS:
-            sizes = _sizes(step, start, far, rng)
+            sizes = _sample_sizes(step, start, far, rng)
             try:
                 highest = _degree(counter, name, base, sizes)
             except CrossflopsError as error:
@@ -152,7 +158,7 @@ def _line(counter: _Counter, name: str, base: Mapping[str, int], rng: random.Ran
                 node = _bent(counter, name, base, sizes)
                 reason = reason or "its cost is no polynomial in the size"
             problem = None
-            if not (far and _ends(counter, name, base, node)):
+            if not (far and _has_saturated_cost(counter, name, base, node)):
                 break
     if problem is not None and not node:
         raise problem
@@ -172,7 +178,7 @@ def _dimension(
     )
 
 
-def _sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
+def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
     """Three neighbours, two far beyond, and random ones between; all multiples of the step."""
     first = -(-start // step)
     beyond = range(first + 3 + _REACH, first + _FAR)
@@ -206,7 +212,7 @@ def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[in
     return ""
 
 
-def _ends(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
+def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
     """Whether a node costs the same at any size far beyond: a table of positions has an end.
 
     Then there may be a polynomial up to that end. A stride bends again and again.
@@ -218,7 +224,9 @@ def _ends(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> b
     return cost is not None and cost == other
 
 
-def _whole(counter: _Counter, lines: Sequence[_Line], rng: random.Random) -> dict[str, Polynomial]:
+def _fit_joint_polynomials(
+    counter: _Counter, lines: Sequence[_Line], rng: random.Random
+) -> dict[str, Polynomial]:
     """The polynomials in all dimensions together; none where they do not hold elsewhere.
 
     Along the lines through the base point a degree may be lower than elsewhere, so it may grow.
@@ -232,12 +240,15 @@ def _whole(counter: _Counter, lines: Sequence[_Line], rng: random.Random) -> dic
             kind: polynomial(names, interpolate(axes, {at: p[i] for at, p in points.items()}))
             for i, kind in enumerate(KINDS)
         }
-        if all(_holds(counter, polynomials, _elsewhere(lines, rng)) for _ in range(_ELSEWHERE)):
+        if all(
+            _has_matching_totals(counter, polynomials, _random_sizes(lines, rng))
+            for _ in range(_ELSEWHERE)
+        ):
             return polynomials
     return {}
 
 
-def _elsewhere(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
+def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
     """A random size of every dimension, among the multiples for which the formulas are made."""
     sizes = {}
     for line in lines:
@@ -247,7 +258,7 @@ def _elsewhere(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
     return sizes
 
 
-def _holds(
+def _has_matching_totals(
     counter: _Counter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
 ) -> bool:
     totals = counter.at(sizes).totals
@@ -268,12 +279,12 @@ def degree(places: Sequence[int], values: Sequence[int], spare: int) -> int | No
     At least `spare` points more than the degree needs must lie on it, so that they are a check:
     Newton's divided differences of every order above the degree are zero.
     """
-    top = _divided(places, [Fraction(value) for value in values])
+    top = _newton_coefficients(places, [Fraction(value) for value in values])
     highest = max((order for order, value in enumerate(top) if value), default=0)
     return highest if highest + 1 + spare <= len(places) else None
 
 
-def _divided(places: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
+def _newton_coefficients(places: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
     """Newton's coefficients: the divided differences that begin at the first point."""
     row, coefficients = list(values), []
     for order in range(len(places)):
@@ -300,7 +311,9 @@ def interpolate(
             (*rest[:place], axis[order], *rest[place:]): value
             for rest in lines
             for order, value in enumerate(
-                _divided(axis, [newton[(*rest[:place], size, *rest[place:])] for size in axis])
+                _newton_coefficients(
+                    axis, [newton[(*rest[:place], size, *rest[place:])] for size in axis]
+                )
             )
         }
     bases = [dict(zip(axis, _basis(axis), strict=True)) for axis in axes]

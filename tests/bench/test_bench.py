@@ -14,7 +14,7 @@ from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.targets.request import Request
-from crossflops.verbs.bench import Conditions, measured
+from crossflops.verbs.bench import Conditions, measure_batches
 from tests.onnx_files import parsed, saved, with_weights
 
 pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed")
@@ -38,7 +38,9 @@ LOOP = (
 
 def ran(target, options=(), **how):
     """What `bench` finds of a target with these options, in few runs and these conditions."""
-    return measured(Request.of(target, observe=True, **dict(options)), replace(QUICK, **how))
+    return measure_batches(
+        Request.of(target, observe=True, **dict(options)), replace(QUICK, **how)
+    )
 
 
 @pytest.fixture

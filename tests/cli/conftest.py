@@ -58,7 +58,7 @@ def answers(line, monkeypatch):
             return answer(request), CountedModel(GRAPH, TRACE, LEDGER)
 
         monkeypatch.setattr(count, "native_count", native)
-        monkeypatch.setattr(compare, "compare", answer)
+        monkeypatch.setattr(compare, "compare_with_tools", answer)
 
     return arrange
 

@@ -7,7 +7,11 @@ import pytest
 from crossflops import Report
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import parse_inputs
-from crossflops.verbs.compare.questions import about_the_second, of_models, refuse
+from crossflops.verbs.compare.questions import (
+    naming_second_model,
+    reject_second_model_options,
+    select_tools_per_model,
+)
 from tests.onnx_files import parsed, saved
 
 
@@ -46,8 +50,8 @@ def test_an_option_without_a_second_model_is_refused(line, answers, report):
 def test_what_is_about_one_model_is_refused(asked):
     """A module, a sentence to cite, another file."""
     with pytest.raises(InputError):
-        refuse(*asked)
-    refuse(None, False, None)
+        reject_second_model_options(*asked)
+    reject_second_model_options(None, False, None)
 
 
 def test_an_error_says_which_model_it_is_about(line, tmp_path):
@@ -62,18 +66,18 @@ def test_an_error_says_which_model_it_is_about(line, tmp_path):
     )
     assert (status, written.exists()) == (2, False)
     assert "the second model: the model has no input 'other'" in err
-    with pytest.raises(InputError) as caught, about_the_second():
+    with pytest.raises(InputError) as caught, naming_second_model():
         raise InputError("they do not fit", "check --input and --dim")
     assert caught.value.hint == "check --against-input and --against-dim"
 
 
 def test_tools_of_each_model():
     """Of two tools set against each other one runs on each model."""
-    assert of_models(None, None, True) == (None, None)
-    assert of_models(["c"], ("a", "b"), True) == (("c", "a"), ("c", "b"))
-    assert of_models(None, ("a", "a"), True) == (("a",), ("a",))
+    assert select_tools_per_model(None, None, True) == (None, None)
+    assert select_tools_per_model(["c"], ("a", "b"), True) == (("c", "a"), ("c", "b"))
+    assert select_tools_per_model(None, ("a", "a"), True) == (("a",), ("a",))
     with pytest.raises(InputError):
-        of_models(None, ("a", "a"), False)
+        select_tools_per_model(None, ("a", "a"), False)
 
 
 def test_two_files_without_a_tool(line, tmp_path):

@@ -10,7 +10,12 @@ from crossflops.ir.measurement import Measurement, StepPhases
 from crossflops.profiling.run import Recipe, time_steps
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.targets.request import Request
-from crossflops.verbs.bench_training import bench_step, doubts, of_step, step_report
+from crossflops.verbs.bench_training import (
+    bench_step,
+    step_report,
+    step_timing_notes,
+    training_step_work,
+)
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="the extra [torch] is not installed")
@@ -76,7 +81,7 @@ def test_an_optimizer_that_runs_the_model():
         step.passes * 2 * BACKWARD,
     ]
     assert (step.phases[2].flops, step.phases[0].share, step.mfu) == (None, None, None)
-    assert list(doubts(report, phases)) == [
+    assert list(step_timing_notes(report, phases)) == [
         "the work of LBFGS is not counted: its equations are not known"
     ]
 
@@ -86,8 +91,10 @@ def test_a_frozen_model_has_a_forward_pass_alone():
     report, phases, timing = timed(net().requires_grad_(False), "sgd")
     step = bench_step(report, phases, timing, None)
     assert [(row.phase, row.macs) for row in step.phases] == [("forward", 2 * FORWARD)]
-    assert of_step(report, phases)[0] == 2 * FORWARD
-    assert list(doubts(report, phases)) == ["no output has a gradient: there was no backward pass"]
+    assert training_step_work(report, phases)[0] == 2 * FORWARD
+    assert list(step_timing_notes(report, phases)) == [
+        "no output has a gradient: there was no backward pass"
+    ]
 
 
 def test_what_a_step_takes_at_its_peaks():
@@ -104,7 +111,7 @@ def test_what_a_step_takes_at_its_peaks():
     step = bench_step(report, phases, timing, peak)
     assert [row.share for row in step.phases] == [64 / 128, 104 / 0.5 / 128, None]
     assert (step.rest_seconds, step.mfu, step.hfu) == (0.25, 168 / 2 / 128, 168 / 2 / 128)
-    assert of_step(report, phases)[2] == {"float32": FORWARD + BACKWARD}
+    assert training_step_work(report, phases)[2] == {"float32": FORWARD + BACKWARD}
     other = BenchPeak(rates={"bfloat16": 128.0}, source="given")
     assert bench_step(report, phases, timing, other).mfu is None
 

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.verbs.compare.questions import chosen, contrasted
+from crossflops.verbs.compare.questions import contrast_tools, select_tools
 
 
 def test_both_tools_reach_the_pipeline(line, answers, report):
@@ -16,11 +16,11 @@ def test_both_tools_reach_the_pipeline(line, answers, report):
 
 def test_they_are_run_and_no_other_is():
     """Unless --tool names more."""
-    assert chosen(None, ("a", "b")) == ("a", "b")
-    assert chosen(["c", "b"], ("a", "b")) == ("c", "b", "a")
-    assert chosen(None, None) is None
+    assert select_tools(None, ("a", "b")) == ("a", "b")
+    assert select_tools(["c", "b"], ("a", "b")) == ("c", "b", "a")
+    assert select_tools(None, None) is None
     with pytest.raises(InputError):
-        chosen(None, ("a", "a"))
+        select_tools(None, ("a", "a"))
 
 
 def test_a_tool_that_failed_is_named(line, answers, report):
@@ -50,6 +50,6 @@ def test_a_file_is_asked(line, report, tmp_path):
 def test_without_a_question_nothing_changes(report):
     """No contrast stands where none was asked for."""
     made = report({"thop": 0, "fvcore": 0})
-    assert contrasted(made, None) is made
+    assert contrast_tools(made, None) is made
     with pytest.raises(UnknownNameError):
-        contrasted(report(), ("thop", "fvcore"))
+        contrast_tools(report(), ("thop", "fvcore"))

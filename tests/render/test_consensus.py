@@ -10,7 +10,7 @@ from crossflops.render.formats import markdown
 from crossflops.render.terminal import terminal
 from crossflops.report.consensus import consensus
 from crossflops.report.report import ModuleRow, UncountedRow
-from crossflops.verbs.compare.questions import answered
+from crossflops.verbs.compare.questions import answer_report_questions
 
 MACS = 4_089_184_256
 
@@ -87,7 +87,9 @@ def test_a_residual_is_no_agreement(found):
     first, *others = found.reconciliations
     wrong = replace(found, reconciliations=(replace(first, theirs=first.theirs + 1), *others))
     assert stands(wrong)["thop"] == "unexplained"
-    assert "+1 of its total is not explained" in terminal(answered(wrong, consensus=True), 120)
+    assert "+1 of its total is not explained" in terminal(
+        answer_report_questions(wrong, consensus=True), 120
+    )
 
 
 def test_uncounted_nodes_are_in_the_sentence(found):
@@ -99,7 +101,9 @@ def test_uncounted_nodes_are_in_the_sentence(found):
     assert (
         "2 nodes could not be counted (Odd), and what is unknown is not zero" in agreement.sentence
     )
-    assert "To publish, with its caveat only" in terminal(answered(some, consensus=True), 80)
+    assert "To publish, with its caveat only" in terminal(
+        answer_report_questions(some, consensus=True), 80
+    )
 
 
 @pytest.mark.parametrize(("grade", "word"), [("bound", "at most"), ("estimate", "about")])
@@ -119,7 +123,9 @@ def test_setting_and_failures_are_told(found):
         profiles=(*found.profiles, failure),
     )
     assert "in training mode, without gradients, contractions only" in consensus(other).sentence
-    assert "torchinfo            failed" in terminal(answered(other, consensus=True), 80)
+    assert "torchinfo            failed" in terminal(
+        answer_report_questions(other, consensus=True), 80
+    )
 
 
 def test_a_module_is_worded_as_one(found):
@@ -140,7 +146,7 @@ def test_without_tools_there_is_a_number(count):
 
 def test_it_is_read_back_as_it_was_written(found):
     """JSON holds the sentence; pages show it with the tools, and no account of each."""
-    report = answered(found, consensus=True)
+    report = answer_report_questions(found, consensus=True)
     assert report.to_dict()["consensus"]["sentence"] == consensus(found).sentence
     assert Report.from_json(report.to_json()) == report
     page = markdown(report)

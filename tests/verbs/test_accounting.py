@@ -9,7 +9,7 @@ from crossflops.ir.measurement import measured
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import ModelInfo
 from crossflops.targets.request import Request
-from crossflops.verbs.bench import accounted, runnable
+from crossflops.verbs.bench import prepare_runnable, with_kernel_account
 from tests.onnx_files import saved, with_weights
 
 NET = "g (float[1,100] x, float[100,50] w) => (y) { a = MatMul (x, w) y = Relu (a) }"
@@ -33,7 +33,7 @@ def account(tmp_path):
         trace = tmp_path / "profile.json"
         whole = {"cat": "Session", "name": "model_run", "ts": 0, "dur": 100}
         trace.write_text(json.dumps([whole, *kernels]))
-        ready = runnable(Request.of(path), str(tmp_path))
+        ready = prepare_runnable(Request.of(path), str(tmp_path))
         ran = Ran(runtime=runtime, device="cpu", inputs={}, graph=str(path),
                   profile=str(trace) if kernels else None)  # fmt: skip
         bench = Bench(
@@ -42,7 +42,9 @@ def account(tmp_path):
             device="cpu", threads=1,
             curve=(measured(1, [alone * MICRO], 0),),
         )  # fmt: skip
-        return accounted(bench, ready, ran, BenchPeak(rates={"float32": peak}, source="told"))
+        return with_kernel_account(
+            bench, ready, ran, BenchPeak(rates={"float32": peak}, source="told")
+        )
 
     return run
 

@@ -7,7 +7,7 @@ from crossflops.errors import UnknownNameError
 from crossflops.hardware.machine import NoCpuError
 from crossflops.report.machine import Cpu, Gpu, MachinePeak
 from crossflops.verbs import devices
-from crossflops.verbs.devices import known, slice_of, this_machine
+from crossflops.verbs.devices import additional_devices, slice_of, this_machine
 
 CPU = Cpu(
     model="AMD EPYC 9654 96-Core Processor", architecture="x86_64", logical=192, cores=96,
@@ -83,5 +83,5 @@ def test_a_machine_without_proc_can_be_measured(here, monkeypatch):
 
 def test_measured_is_a_device_only_where_it_is_asked_for(here):
     """No other name starts a measurement."""
-    assert known("v100") == known(None) == ()
-    assert [device.id for device in known(" Measured ")] == ["measured"]
+    assert additional_devices("v100") == additional_devices(None) == ()
+    assert [device.id for device in additional_devices(" Measured ")] == ["measured"]

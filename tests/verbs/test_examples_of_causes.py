@@ -27,7 +27,7 @@ from crossflops.verbs.compare.accounts import report_answers
 from crossflops.verbs.compare.counts import collect_counts, count_modes
 from crossflops.verbs.compare.predictions import predict_from_counts
 from crossflops.verbs.compare.tool_file import FileOfTools
-from crossflops.verbs.count import counted
+from crossflops.verbs.count import count_source
 
 pytestmark = pytest.mark.torch
 SHOWN = [cause for cause in all_causes() if cause.example is not None and cause.example.tool]
@@ -117,7 +117,7 @@ def test_the_example_shows_the_cause(one):
 
 def layers_of(model, inputs):
     """A model as the alignment of two models sees it."""
-    native = counted(Source(model.eval(), (inputs,), {}), Setting(), ())
+    native = count_source(Source(model.eval(), (inputs,), {}), Setting(), ())
     return read_alignable_model(native.graph, native.trace, native.ledger)
 
 

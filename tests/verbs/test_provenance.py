@@ -15,7 +15,7 @@ from crossflops.facade import ShownBench, ShownEfficiency
 from crossflops.render.formats import markdown
 from crossflops.render.pages.bench import TOP, Benched
 from crossflops.render.terminal import terminal
-from crossflops.verbs.provenance import _plain, portable
+from crossflops.verbs.provenance import _to_json_value, portable
 
 
 def product(path, columns):
@@ -187,7 +187,7 @@ def test_values_of_python_are_told_as_json_has_them(tmp_path):
         "d": object(),
         "e": Path,
     }
-    plain = _plain(values)
+    plain = _to_json_value(values)
     assert plain == {
         "a": [1, 2.5, None, True],
         "b": {"c": [".../x.npz", "plain"]},

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.verbs.revisions import elsewhere, refuse_modules_of, revision_of
+from crossflops.verbs.revisions import paths_outside_repository, refuse_modules_of, revision_of
 from crossflops.verbs.revisions import repository as top
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
@@ -114,7 +114,7 @@ def test_where_modules_come_from(repository, tmp_path, monkeypatch):
     """Folders outside of the repository stay; what lies in it, as it is now, is refused."""
     monkeypatch.chdir(repository)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(repository.parent))))
-    assert elsewhere() == [str(tmp_path)]
+    assert paths_outside_repository() == [str(tmp_path)]
     refuse_modules_of(top())
     (repository.parent / "shared_by_models.py").write_text("")
     monkeypatch.syspath_prepend(repository.parent)

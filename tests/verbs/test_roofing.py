@@ -8,7 +8,7 @@ from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.targets.request import Request
-from crossflops.verbs.count import counted
+from crossflops.verbs.count import count_source
 
 torch = pytest.importorskip("torch")
 
@@ -30,7 +30,7 @@ LAYERS, WIDTH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, VOCAB, BATCH, PAST = (
 def of(model, inputs):
     """A model as it is counted."""
     request = Request.of(model, inputs)
-    return counted(request.source(), Setting(), [])
+    return count_source(request.source(), Setting(), [])
 
 
 def bytes_of(native, model):

@@ -23,7 +23,7 @@ from crossflops.rules.prediction import Prediction
 from crossflops.rules.rule import Convention
 from crossflops.verbs import count
 from crossflops.verbs.compare.counts import ModelCounts
-from crossflops.verbs.compare.failures import attempt
+from crossflops.verbs.compare.failures import catch_tool_failure
 from crossflops.verbs.compare.predictions import Predicted, Unpredicted
 from crossflops.verbs.count import CountedModel
 
@@ -41,7 +41,7 @@ def report_answers(
     for tool, answer in answers.items():
         profile = answer
         if isinstance(answer, Profile):
-            account = _account(counts, predictions[tool], setting, answer)
+            account = _account_for_answer(counts, predictions[tool], setting, answer)
             if isinstance(account, Failure):
                 profile = account
             else:
@@ -50,7 +50,7 @@ def report_answers(
         elif answer.stage == "run":
             profile = _with_foreseen_hint(answer, predictions.get(tool))
         profiles.append(profile)
-    native_report = count.report(native)
+    native_report = count.build_count_report(native)
     if counts.steps:
         trained = counts.steps[setting.training]
         native_report = count.with_training(native_report, trained.forward, trained.exact)
@@ -67,7 +67,7 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
     return msgspec.structs.replace(failure, hint=hint)
 
 
-def _account(
+def _account_for_answer(
     counts: ModelCounts, prediction: Predicted, wanted: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation] | Failure:
     """Return the answer with its account; where either has failed, why, and what was printed."""
@@ -76,7 +76,7 @@ def _account(
         outcome = prediction
     else:
         explain = partial(_explain, counts, prediction, wanted, answer)
-        outcome = attempt(answer.tool, "account", explain)
+        outcome = catch_tool_failure(answer.tool, "account", explain)
     if isinstance(outcome, Failure):
         message = f"it printed {answer.total} {answer.printed_as}: {outcome.message}"
         return msgspec.structs.replace(outcome, tool=answer.tool, message=message)

@@ -16,8 +16,8 @@ from crossflops.targets.target import imports_restored
 from crossflops.targets.weights import refused
 from crossflops.verbs.compare.accounts import report_answers
 from crossflops.verbs.compare.answers import Answers, Progress, answers_to_show
-from crossflops.verbs.compare.counts import ModelCounts, collect_counts, modes
-from crossflops.verbs.compare.groups import native_conventions, readers
+from crossflops.verbs.compare.counts import ModelCounts, collect_counts, settings_with_views
+from crossflops.verbs.compare.groups import file_reading_tools, native_conventions
 from crossflops.verbs.compare.plan import (
     Comparison,
     Plan,
@@ -30,15 +30,28 @@ from crossflops.verbs.compare.predictions import (
     predict_from_calls,
     predict_from_counts,
 )
-from crossflops.verbs.compare.questions import about_model, answered, set_against
+from crossflops.verbs.compare.questions import (
+    answer_report_questions,
+    naming_model_in_errors,
+    set_against,
+)
 from crossflops.verbs.compare.rebuilt import rebuild_for_tools
 from crossflops.verbs.compare.runner import PreparedModel, ToolRunner
-from crossflops.verbs.count import CountedModel, count_recording, flags_of_training, heard
-from crossflops.verbs.provenance import asked, changed, made_with
+from crossflops.verbs.count import (
+    CountedModel,
+    collecting_warnings,
+    count_recording,
+    flags_of_training,
+)
+from crossflops.verbs.provenance import (
+    build_request_record,
+    framework_versions,
+    non_default_options,
+)
 from crossflops.workers.observe import left_out
 from crossflops.workers.pool import Still
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare_with_tools"]
 
 
 class _ComparedModel(msgspec.Struct, frozen=True):
@@ -55,7 +68,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 @imports_restored()
-def compare(
+def compare_with_tools(
     request: Request, comparison: Comparison, tell: Progress, still: Still | None = None
 ) -> Report:
     """Return the report of one model and its tools; with `against` also of a second model.
@@ -81,12 +94,12 @@ def compare(
 
 def _compare_model(model: PreparedModel, runner: ToolRunner, tell: Progress) -> _ComparedModel:
     setting = model.request.setting
-    with about_model(model.number), heard() as sentences:
+    with naming_model_in_errors(model.number), collecting_warnings() as sentences:
         attempt = _attempt_with_values_if_needed(model, runner, tell)
     answers = answers_to_show(attempt.answers, model.choice)
     compared = msgspec.structs.replace(
         report_answers(attempt.counts, attempt.predictions, setting, answers),
-        made_with=made_with(model.request.is_file),
+        made_with=framework_versions(model.request.is_file),
         warnings=tuple(dict.fromkeys((*model.warnings, *sentences))),
     )
     return _ComparedModel(attempt.counts.counted[setting.training], compared)
@@ -101,7 +114,7 @@ def _attempt_with_values_if_needed(
     """
     request, reason = model.request, ""
     try:
-        attempt = _attempt(model, runner, tell)
+        attempt = _count_and_run_tools(model, runner, tell)
     except ValuesNeededError as error:
         if request.weights == FAKE or request.given is not None:
             raise refused(error.message) from error
@@ -110,17 +123,17 @@ def _attempt_with_values_if_needed(
         tell(f"the model is built with its weights: {reason}\n")
         again = msgspec.structs.replace(request, weights=REAL)
         model = runner.restart(model, again)
-        attempt = _attempt(model, runner, tell, reason)
+        attempt = _count_and_run_tools(model, runner, tell, reason)
     runner.finish(model)
     return attempt
 
 
-def _attempt(
+def _count_and_run_tools(
     model: PreparedModel, runner: ToolRunner, tell: Progress, reason: str = ""
 ) -> _Outcome:
     """Count a model, fix what each tool should print, and then let the tools run."""
     setting = model.request.setting
-    counts, conventions, early = _count(model, runner, tell, reason)
+    counts, conventions, early = _count_in_tool_modes(model, runner, tell, reason)
     native = counts.counted[setting.training]
     rebuilt = rebuild_for_tools(model.request, model.choice, native, tell)
     counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
@@ -137,7 +150,7 @@ def _attempt(
     return _Outcome(counts, predictions, {**answers, **failures})
 
 
-def _count(
+def _count_in_tool_modes(
     model: PreparedModel, runner: ToolRunner, tell: Progress, reason: str
 ) -> tuple[ModelCounts, Mapping[str, Convention], dict[str, Predicted]]:
     """Count a model in every mode that a tool needs; tools whose prediction is fixed may run.
@@ -153,7 +166,7 @@ def _count(
     tell("exporting the model to ONNX")
     counts: dict[bool, CountedModel] = {}
     predictions: dict[str, Predicted] = {}
-    for mode, views in modes(setting, conventions):
+    for mode, views in settings_with_views(setting, conventions):
         recording = record_model(source, mode, views, runner.observed_runs(model))
         if runner.can_release_early(model):
             ready = predict_from_calls(recording, setting, conventions)
@@ -173,7 +186,7 @@ def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedM
     group = model.group
     if group.file is None:
         return {}
-    tools = readers(group.choice)
+    tools = file_reading_tools(group.choice)
     if native.weights is not None and native.weights.kind == FAKE:
         return {tool: failure(tool, "build", left_out(tool)) for tool in tools}
     if counts.file is None:
@@ -190,11 +203,11 @@ def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
     comparison, (first, *_) = plan.comparison, plan.models
     flags = {
         **flags_of_training(first.request),
-        **changed(comparison, but=("against_options",)),
+        **non_default_options(comparison, but=("against_options",)),
     }
     report = _with_request(results[0].report, first.request, flags)
     if len(results) == 1:
-        return answered(
+        return answer_report_questions(
             report,
             between=comparison.between,
             module=comparison.module,
@@ -207,5 +220,5 @@ def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
 
 def _with_request(compared: Report, request: Request, flags: Mapping[str, Any]) -> Report:
     """Return the report with the command that makes it."""
-    typed = asked("compare", request, compared.model, flags)
+    typed = build_request_record("compare", request, compared.model, flags)
     return msgspec.structs.replace(compared, request=typed)

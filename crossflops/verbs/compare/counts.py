@@ -14,15 +14,15 @@ from crossflops.ledger.step import with_step
 from crossflops.reconcile.parameters import Stock
 from crossflops.rules.prediction import as_given
 from crossflops.rules.rule import Convention
-from crossflops.verbs.compare.failures import attempt
+from crossflops.verbs.compare.failures import catch_tool_failure
 from crossflops.verbs.compare.tool_file import FileOfTools
 from crossflops.verbs.count import (
     CountedModel,
-    counted,
+    count_source,
     exact_steps,
-    observed,
     own_of,
-    severed,
+    sever_outputs,
+    views_to_observe,
 )
 
 
@@ -42,7 +42,7 @@ class TrainedCounts(msgspec.Struct, frozen=True):
         cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()
     ) -> "TrainedCounts":
         """Return the step of a model that was counted. Raises InputError."""
-        forward = severed(native, step.reached) if step.reached else native
+        forward = sever_outputs(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
         trace, ledger = with_step(native.trace, native.ledger, exact)
         whole = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
@@ -105,14 +105,14 @@ class ModelCounts(msgspec.Struct, frozen=True):
         )
 
 
-def modes(
+def settings_with_views(
     setting: Setting, conventions: Mapping[str, Convention]
 ) -> Iterator[tuple[Setting, list[View]]]:
     """Yield the setting that was asked for and each that a tool forces, with the runs to watch."""
     training = {setting.training} | {
         convention.setting(setting).training for convention in conventions.values()
     }
-    views = observed(conventions.values(), setting)
+    views = views_to_observe(conventions.values(), setting)
     for mode in sorted(training, key=lambda mode: mode != setting.training):
         yield (
             msgspec.structs.replace(setting, training=mode),
@@ -125,7 +125,8 @@ def count_modes(
 ) -> dict[bool, CountedModel]:
     """Count a model in every mode that these tools need, by training mode."""
     return {
-        mode.training: counted(source, mode, views) for mode, views in modes(setting, conventions)
+        mode.training: count_source(source, mode, views)
+        for mode, views in settings_with_views(setting, conventions)
     }
 
 
@@ -167,8 +168,8 @@ def collect_counts(
     in_file = file.counted(by_mode[setting.training], setting)
     inferred: CountedModel | Failure | None = None
     if any(convention.shapes is as_given for convention in conventions.values()):
-        inferred = attempt("", "predict", partial(_infer_shapes, file, in_file))
-    stock = attempt("", "account", partial(file.stock, in_file))
+        inferred = catch_tool_failure("", "predict", partial(_infer_shapes, file, in_file))
+    stock = catch_tool_failure("", "account", partial(file.stock, in_file))
     return ModelCounts(by_mode, in_file, inferred, stock)
 
 

@@ -10,7 +10,9 @@ from crossflops.plugins.failures import Stage, failure
 _Result = TypeVar("_Result")
 
 
-def attempt(tool: str, stage: Stage, compute: Callable[[], _Result]) -> _Result | Failure:
+def catch_tool_failure(
+    tool: str, stage: Stage, compute: Callable[[], _Result]
+) -> _Result | Failure:
     """Return what is computed about one tool, or its Failure where that raises.
 
     That values are needed concerns the whole comparison, which begins again with some: that error

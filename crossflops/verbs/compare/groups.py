@@ -57,7 +57,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
             own_process=needs_own_process(self.choice, tool),
             weights=self._weights,
         )
-        if self.file is not None and tool in readers(self.choice):
+        if self.file is not None and tool in file_reading_tools(self.choice):
             return msgspec.structs.replace(job, onnx_path=str(self.file.path))
         if self.model is not None:
             return job  # the model goes by pickle
@@ -83,7 +83,7 @@ def needs_own_process(choice: Choice, tool: str) -> bool:
     """Whether the tool cannot be forked: its framework has threads, or its adapter says so."""
     declared = getattr(choice.here.get(tool), "own_process", False)
     torch = choice.conventions[tool].framework == "torch"
-    return declared or not torch or tool in choice.elsewhere or tool in readers(choice)
+    return declared or not torch or tool in choice.elsewhere or tool in file_reading_tools(choice)
 
 
 def can_be_forked(request: Request, choice: Choice) -> bool:
@@ -91,10 +91,10 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
     if request.is_file or request.given is not None:
         return False
     shared = any(not needs_own_process(choice, tool) for tool in choice.conventions)
-    return shared and not is_foreign(request, choice)
+    return shared and not is_foreign_to_tools(request, choice)
 
 
-def is_foreign(request: Request, choice: Choice) -> bool:
+def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
     """Return whether the model may be of a framework that not all of its tools have."""
     wanted = {choice.conventions[tool].framework for tool in runners(choice)}
     return len(wanted) > 1 or may_be_of_another(named_in_full(request.target or ""), wanted)
@@ -111,7 +111,7 @@ def group_for_model(
     """Return the tools that are asked about the model itself, and those that get its file."""
     natives = choice
     if request.is_file:
-        natives = choice.only(readers(choice))
+        natives = choice.only(file_reading_tools(choice))
     elif source is not None:
         natives = choice.only(_natives(choice, source))
     return ToolGroup(natives, request, request.given if isolate else source, file, number)
@@ -127,11 +127,13 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
     natives = choice.only(_natives(choice, source))
     if source.weights == FAKE:
         left_out = [tool for tool, value in natives.here.items() if not on_fakes(value)]
-        natives = natives.only(set(natives.conventions) - {*left_out, *readers(natives)})
+        natives = natives.only(
+            set(natives.conventions) - {*left_out, *file_reading_tools(natives)}
+        )
     return natives.conventions
 
 
-def readers(choice: Choice) -> tuple[str, ...]:
+def file_reading_tools(choice: Choice) -> tuple[str, ...]:
     """Return the tools that count a file: those that see its nodes."""
     return tuple(
         tool for tool, convention in choice.conventions.items() if convention.sees == "node"
@@ -140,7 +142,7 @@ def readers(choice: Choice) -> tuple[str, ...]:
 
 def runners(choice: Choice) -> set[str]:
     """Return the other tools: they run a model."""
-    return set(choice.conventions) - set(readers(choice))
+    return set(choice.conventions) - set(file_reading_tools(choice))
 
 
 def _natives(choice: Choice, source: Source) -> set[str]:

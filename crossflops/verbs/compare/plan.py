@@ -19,9 +19,18 @@ from crossflops.plugins.failures import failure
 from crossflops.targets.request import Request, second
 from crossflops.tools.registry import all_conventions as known_conventions
 from crossflops.verbs.compare.answers import FORWARD
-from crossflops.verbs.compare.groups import can_be_forked, readers
-from crossflops.verbs.compare.questions import about_the_second, of_models, refuse
-from crossflops.verbs.count import ModelBuild, heard, reached, refuse_training
+from crossflops.verbs.compare.groups import can_be_forked, file_reading_tools
+from crossflops.verbs.compare.questions import (
+    naming_second_model,
+    reject_second_model_options,
+    select_tools_per_model,
+)
+from crossflops.verbs.count import (
+    ModelBuild,
+    collecting_warnings,
+    outputs_reaching_loss,
+    refuse_training,
+)
 
 _NO_STEP = "it counts no training step"
 
@@ -97,7 +106,7 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
     step = StepSetting(
         frozen=request.frozen,
         trainable=request.trainable,
-        reached=reached(request, ModelBuild(request)) if request.loss else UNSET,
+        reached=outputs_reaching_loss(request, ModelBuild(request)) if request.loss else UNSET,
     )
     return msgspec.structs.replace(
         request, setting=msgspec.structs.replace(request.setting, step=step)
@@ -117,7 +126,7 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
         InputError: for questions that do not go together.
     """
     two = comparison.against is not None
-    of_first, of_second = of_models(comparison.tools, comparison.between, two)
+    of_first, of_second = select_tools_per_model(comparison.tools, comparison.between, two)
     interpreters = elsewhere.chosen(comparison.python)
     choice = choose(of_first, interpreters)
     _refuse_options_of_other_tools(comparison, choice)
@@ -125,8 +134,8 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
     if two:
         same = of_first == of_second
         others = choice if same else choose(of_second, interpreters)
-        refuse(comparison.module, comparison.consensus, comparison.onnx)
-        with about_the_second():
+        reject_second_model_options(comparison.module, comparison.consensus, comparison.onnx)
+        with naming_second_model():
             other = second(comparison.against, comparison.against_options, request)
             models.append(_plan_model(1, other, others, comparison, can_fork))
     return Plan(tuple(models), comparison)
@@ -135,7 +144,7 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
 def _plan_model(
     number: int, request: Request, choice: Choice, comparison: Comparison, can_fork: bool
 ) -> PlannedModel:
-    with heard() as sentences:
+    with collecting_warnings() as sentences:
         choice = _without_distant_tools(choice, comparison.isolate)
         if request.train:
             choice = _trainers(choice)
@@ -165,7 +174,7 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
                 f"--python {tool}=... is of a tool that was not asked for",
                 f"add --tool {tool}, or leave it out",
             )
-    if comparison.onnx is not None and not readers(choice):
+    if comparison.onnx is not None and not file_reading_tools(choice):
         raise InputError(
             "--onnx is for tools that count an ONNX file, and none was asked for",
             "add --tool onnx-tool, or leave it out",

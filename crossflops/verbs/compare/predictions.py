@@ -12,7 +12,7 @@ from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import Prediction, PredictionError, WatchError, predict
 from crossflops.rules.rule import Convention
 from crossflops.verbs.compare.counts import ModelCounts
-from crossflops.verbs.compare.failures import attempt
+from crossflops.verbs.compare.failures import catch_tool_failure
 from crossflops.verbs.count import predict_in_graph
 
 
@@ -87,9 +87,9 @@ def predict_tool(
             obstacle = f"it was predicted to fail: {error.message}"
             return Unpredicted(convention, obstacle, error.message)
 
-    outcome = attempt(tool, "predict", ask)
-    return _of_tool(tool, outcome) if isinstance(outcome, Failure) else outcome
+    outcome = catch_tool_failure(tool, "predict", ask)
+    return _with_tool_name(tool, outcome) if isinstance(outcome, Failure) else outcome
 
 
-def _of_tool(tool: str, problem: Failure) -> Failure:
+def _with_tool_name(tool: str, problem: Failure) -> Failure:
     return msgspec.structs.replace(problem, tool=tool)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crossflops.verbs.count import CountedModel
 
 
-def chosen(
+def select_tools(
     tools: Sequence[str] | None, between: tuple[str, str] | None
 ) -> tuple[str, ...] | str | None:
     """The tools to run: those of `between` are among them, and alone where none is named.
@@ -32,19 +32,19 @@ def chosen(
     return tuple(dict.fromkeys((*more, *between)))
 
 
-def of_models(
+def select_tools_per_model(
     tools: Sequence[str] | None, between: tuple[str, str] | None, two: bool
 ) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
     """The tools to run on the first model and on the second; with `two` one of `between` each."""
     if between is None or not two:
-        both = chosen(tools, between)
+        both = select_tools(tools, between)
         return both, both
     more = [tools] if isinstance(tools, str) else tools or ()
     first, second = (tuple(dict.fromkeys((*more, tool))) for tool in between)
     return first, second
 
 
-def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
+def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
     """The report with the difference between two tools, where both answered.
 
     Raises UnknownNameError for a tool that was not asked.
@@ -52,16 +52,16 @@ def contrasted(report: Report, between: tuple[str, str] | None) -> Report:
     if between is None:
         return report
     if isinstance(report.against, Against):
-        _known(report.profiles or (), between[:1])
-        _known(report.against.profiles, between[1:])
-        return _across(report, between)
-    _known(report.profiles or (), between)
+        _check_tools_in_report(report.profiles or (), between[:1])
+        _check_tools_in_report(report.against.profiles, between[1:])
+        return _contrast_across_models(report, between)
+    _check_tools_in_report(report.profiles or (), between)
     if not report.residuals.keys() >= set(between):
         return report
     return msgspec.structs.replace(report, between=report.contrast(*between))
 
 
-def _known(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
+def _check_tools_in_report(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
     """Whether these tools were asked."""
     tried = {answer.tool for answer in profiles}
     for tool in tools:
@@ -70,7 +70,7 @@ def _known(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
             raise UnknownNameError(f"{tool} is not in this report", f"tools in it: {there}")
 
 
-def answered(
+def answer_report_questions(
     report: Report,
     *,
     between: tuple[str, str] | None = None,
@@ -78,7 +78,7 @@ def answered(
     consensus: bool = False,
 ) -> Report:
     """The report with what was asked of it beside the comparison."""
-    report = contrasted(report if module is None else focus(report, module), between)
+    report = contrast_tools(report if module is None else focus(report, module), between)
     if not consensus:
         return report
     from crossflops.report.consensus import consensus as publishable
@@ -91,7 +91,7 @@ def answered(
 _OPTION = re.compile(r"--(?=(input|inputs|arg|dim|trips|branch)\b)")
 
 
-def refuse(module: str | None, consensus: bool, onnx: str | None) -> None:
+def reject_second_model_options(module: str | None, consensus: bool, onnx: str | None) -> None:
     """Questions about one model alone. Raises InputError."""
     questions = {"--module": module, "--consensus": consensus, "--onnx": onnx}
     flag = next((name for name, value in questions.items() if value), None)
@@ -103,7 +103,7 @@ def refuse(module: str | None, consensus: bool, onnx: str | None) -> None:
 
 
 @contextmanager
-def about_the_second() -> Iterator[None]:
+def naming_second_model() -> Iterator[None]:
     """Errors within say that they are about the second model, and name its options."""
     try:
         yield
@@ -115,9 +115,9 @@ def about_the_second() -> Iterator[None]:
         raise
 
 
-def about_model(number: int) -> AbstractContextManager[None]:
+def naming_model_in_errors(number: int) -> AbstractContextManager[None]:
     """Return a context in which errors say which model they are about, where it is the second."""
-    return about_the_second() if number else nullcontext()
+    return naming_second_model() if number else nullcontext()
 
 
 def set_against(
@@ -144,10 +144,10 @@ def set_against(
     both = msgspec.structs.replace(
         first, against=other, against_modules=second.modules, against_nodes=second.nodes
     )
-    return _across(both, between)
+    return _contrast_across_models(both, between)
 
 
-def _across(report: Report, between: tuple[str, str] | None) -> Report:
+def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> Report:
     """The report with the tools set against each other, the first on the first model.
 
     Unless two are named, these are each tool that answered for both models, and each that answered

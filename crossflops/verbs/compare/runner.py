@@ -21,15 +21,15 @@ from crossflops.targets.request import Request
 from crossflops.verbs.compare.answers import Answers, Progress, collect_answers
 from crossflops.verbs.compare.groups import (
     ToolGroup,
+    file_reading_tools,
     group_for_model,
-    is_foreign,
+    is_foreign_to_tools,
     native_conventions,
-    readers,
 )
 from crossflops.verbs.compare.plan import Limits, PlannedModel
-from crossflops.verbs.compare.questions import about_model
+from crossflops.verbs.compare.questions import naming_model_in_errors
 from crossflops.verbs.compare.tool_file import file_of_tools
-from crossflops.verbs.count import heard, observed
+from crossflops.verbs.count import collecting_warnings, views_to_observe
 from crossflops.workers.observe import run_here
 from crossflops.workers.pool import Still, Workers
 from crossflops.workers.process import Background, can_be_cloned
@@ -91,7 +91,7 @@ class _InProcess(msgspec.Struct, frozen=True):
         group = self.groups[model]
         setting = group.request.setting
         for tool, adapter in group.choice.here.items():
-            if group.file is not None and tool in readers(group.choice):
+            if group.file is not None and tool in file_reading_tools(group.choice):
                 yield tool, run_here(adapter, group.file.path, (), {}, setting)
             elif group.model is not None:
                 source = group.model
@@ -168,7 +168,7 @@ class ToolRunner:
             self._kept.enter_context(one_thread())
         prepared = []
         for model in models:
-            with about_model(model.number):
+            with naming_model_in_errors(model.number):
                 prepared.append(self._prepare(model))
         self._start(prepared, self._kept)
         return prepared
@@ -192,7 +192,7 @@ class ToolRunner:
         It is given away: nothing here holds its weights any longer.
         """
         built = self._sources.pop(model.number) if model.number in self._sources else None
-        source, reason = built or _build(model.request)
+        source, reason = built or _build_counted_source(model.request)
         if source.weights != FAKE and source.stored > _LARGE:
             self._large.add(model.number)
         return source, reason
@@ -245,11 +245,13 @@ class ToolRunner:
         """
         number, request, choice = model.number, model.request, model.choice
         kept = self._of_model[number] = ExitStack()
-        with heard() as sentences:
+        with collecting_warnings() as sentences:
             scratch = kept.enter_context(
                 tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
             )
-            file = file_of_tools(request, model.onnx, scratch) if readers(choice) else None
+            file = (
+                file_of_tools(request, model.onnx, scratch) if file_reading_tools(choice) else None
+            )
             source = self._build_early(model)
             group = group_for_model(number, request, choice, source, file, self._limits.isolate)
             watch = self._watch_runs(group, source) if model.is_shared and source else None
@@ -267,10 +269,10 @@ class ToolRunner:
         if request.is_file:
             return None
         is_here = request.given is not None or not self._limits.isolate
-        if not (is_here or model.is_shared or is_foreign(request, model.choice)):
+        if not (is_here or model.is_shared or is_foreign_to_tools(request, model.choice)):
             return None
         try:
-            built = _build(request)
+            built = _build_counted_source(request)
         except ValuesNeededError as error:  # of a model that the caller gave
             raise weights.refused(error.message) from error
         self._sources[model.number] = built
@@ -284,7 +286,7 @@ class ToolRunner:
         if self._still is None:
             return None
         setting = group.request.setting
-        views = observed(native_conventions(group.choice, source).values(), setting)
+        views = views_to_observe(native_conventions(group.choice, source).values(), setting)
         with self._still():
             if not views or not can_be_cloned():
                 return None
@@ -326,7 +328,7 @@ class ToolRunner:
         )
 
 
-def _build(request: Request) -> tuple[Source, str]:
+def _build_counted_source(request: Request) -> tuple[Source, str]:
     """Return the model that is counted, and why it has values where it should have none.
 
     One that the caller gave without values is one that can be run, as for tools.

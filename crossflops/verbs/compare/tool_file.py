@@ -19,7 +19,7 @@ from crossflops.load import decode_onnx_model, read_onnx_model
 from crossflops.reconcile.parameters import Stock
 from crossflops.targets.request import Request
 from crossflops.threads import filter_warnings
-from crossflops.verbs.count import CountedModel, counted, write_program
+from crossflops.verbs.count import CountedModel, count_source, write_program
 
 NAME = "model.onnx"
 
@@ -39,7 +39,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
         A converted model is its file, but for loops: the count has their runs, where these differ.
         """
         if self.given is not None:
-            return counted(Source(self.given, (), {}), setting, ())
+            return count_source(Source(self.given, (), {}), setting, ())
         program = native.program
         if not isinstance(program, bytes) or not has_control_operator(
             decode_onnx_model(program).graph, "Loop"
@@ -48,7 +48,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
         self.write(native)
         file = OnnxFile(path=str(self.path), inlined=False)
         with filter_warnings("ignore"):  # as the count of the model has said
-            made = counted(Source(file, (), {}), setting, ())
+            made = count_source(Source(file, (), {}), setting, ())
         return msgspec.structs.replace(made, program=program)
 
     def stock(self, mine: CountedModel) -> Stock:
@@ -56,7 +56,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
         model = read_onnx_model(self.given.path) if self.given else mine.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
-        nodes = _as_stored(mine.graph.as_written.nodes, dict(_inputs(model.graph)))
+        nodes = _as_stored(mine.graph.as_written.nodes, dict(_node_and_input_names(model.graph)))
         weights: dict[str, int] = {}
         for weights_of_node in weight_elements_by_node(nodes).values():
             weights |= weights_of_node
@@ -93,7 +93,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
             save_bound(self.given, self.path)
 
 
-def _inputs(graph: Any) -> Iterator[tuple[str, list[str]]]:
+def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
     """Yield each node's name and what it reads, of a GraphProto or of a graph of onnx_ir."""
     if hasattr(graph, "initializers"):
         for node in graph:
@@ -103,13 +103,13 @@ def _inputs(graph: Any) -> Iterator[tuple[str, list[str]]]:
         yield node.name, list(node.input)
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
-                yield from _inputs(body)
+                yield from _node_and_input_names(body)
 
 
 def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
     """Return the nodes with the names that the file has for weights."""
 
-    def stored(node: Node) -> Node:
+    def with_stored_names(node: Node) -> Node:
         names = inputs.get(node.key, [])  # a node without a name has another key
         if len(names) != len(node.inputs):
             return node
@@ -118,12 +118,12 @@ def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tupl
             for spec, name in zip(node.inputs, names, strict=True)
         )
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(map(stored, body.nodes)))
+            msgspec.structs.replace(body, nodes=tuple(map(with_stored_names, body.nodes)))
             for body in node.bodies
         )
         return msgspec.structs.replace(node, inputs=specs, bodies=bodies)
 
-    return tuple(map(stored, nodes))
+    return tuple(map(with_stored_names, nodes))
 
 
 def _initializers(model: Any) -> Iterator[TensorSpec]:

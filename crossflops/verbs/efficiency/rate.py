@@ -21,7 +21,7 @@ from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
 from crossflops.targets.request import OPTION_OF, Request, is_empty
 from crossflops.verbs import count
-from crossflops.verbs.devices import known
+from crossflops.verbs.devices import additional_devices
 from crossflops.verbs.efficiency import roofline
 from crossflops.verbs.efficiency.uses import (
     flag,
@@ -29,8 +29,8 @@ from crossflops.verbs.efficiency.uses import (
     refuse_unused,
     refuse_without_attention,
 )
-from crossflops.verbs.efficiency.work import Progress, Studied, studied
-from crossflops.verbs.provenance import asked_of, made_with
+from crossflops.verbs.efficiency.work import Progress, Studied, study_work
+from crossflops.verbs.provenance import extend_request_record, framework_versions
 
 # What `efficiency` is asked and cannot answer: refused before a model is built.
 
@@ -92,7 +92,9 @@ def _flags(name: str, value: Any) -> Iterator[str]:
         yield OPTION_OF.get(name) or flag(name)
 
 
-def refuse(question: Question, request: Request | None, shown: Collection[str] = ()) -> None:
+def check_efficiency_question(
+    question: Question, request: Request | None, shown: Collection[str] = ()
+) -> None:
     """Raises InputError for what contradicts itself, needs what is not given, or changes nothing.
 
     Fields that are `shown` as they are given, such as a column of a table, need not change more.
@@ -157,14 +159,14 @@ class Rated(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
 
-def answered(
+def answer_efficiency(
     question: Question, request: Request | None, tell: Progress = lambda _: None
 ) -> Rated:
     """Return what was asked: of one run, or of every run of a table."""
-    return (rated if question.speed.runs is None else rated_runs)(question, request, tell)
+    return (rate_work if question.speed.runs is None else rate_run_table)(question, request, tell)
 
 
-def rated(
+def rate_work(
     question: Question,
     request: Request | None,
     tell: Progress,
@@ -175,8 +177,8 @@ def rated(
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
     device (with the required rate) and InputError for what contradicts itself.
     """
-    refuse(question, request, shown=() if memory is None else ("batch",))
-    roofline.refuse(question, request)
+    check_efficiency_question(question, request, shown=() if memory is None else ("batch",))
+    roofline.check_roofline_question(question, request)
     if request is not None and question.training.train and not request.setting.grad:
         raise InputError("a training step has gradients", "leave --no-grad out, or --train")
     if request is not None and question.language.seq != request.sizes.get("seq"):
@@ -187,28 +189,28 @@ def rated(
     question, bench = roofline.with_bench(question)
     world = device_layout(question.parallel)
     wanted = question.against
-    extra = known(wanted.device, wanted.catalogue) if wanted.device else ()
-    peaks = denominators(wanted, precisions(question), extra)
+    extra = additional_devices(wanted.device, wanted.catalogue) if wanted.device else ()
+    peaks = denominators(wanted, peak_precisions(question), extra)
     kept = {} if memory is None else memory
-    work = studied(question, request, tell, only_count=peaks.unknown, memory=kept)
+    work = study_work(question, request, tell, only_count=peaks.unknown, memory=kept)
     pieces = [piece for numerator in work.numerators for piece in numerator.split]
     refuse_without_attention(question, pieces)
-    run = _run(question, work, world)
+    run = _build_rated_run(question, work, world)
     rows = tuple(
-        _efficiency(run, work, numerator, against, bench)
+        _build_efficiency(run, work, numerator, against, bench)
         for numerator, against in product(work.numerators, peaks.against)
     )
     if peaks.trouble is not None and peaks.unknown:
         raise _with_rate(peaks.trouble, rows[0])
     trouble: CrossflopsError | None = peaks.trouble
-    agreed = None if peaks.left_out else _agreed(rows, trouble)
+    agreed = None if peaks.left_out else _merge_equal_answers(rows, trouble)
     if agreed is not None:
         rows, trouble = agreed, None
-    noun = told(EfficiencyReport(efficiency=rows, report=work.report), question)
+    noun = with_request_record(EfficiencyReport(efficiency=rows, report=work.report), question)
     return Rated(noun=noun, trouble=trouble, left_out=peaks.left_out)
 
 
-def _agreed(
+def _merge_equal_answers(
     rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
 ) -> tuple[Efficiency, ...] | None:
     """The answers for the devices that an ambiguous name means as one, where they are equal."""
@@ -220,14 +222,14 @@ def _agreed(
     agreed = []
     for place in range(0, len(rows), size):
         first, *others = rows[place : place + size]
-        if any(_figures(answer) != _figures(first) for answer in others):
+        if any(_without_device_names(answer) != _without_device_names(first) for answer in others):
             return None
         assumed = (note, *first.assumptions)
         agreed.append(replace(first, device=trouble.name, assumptions=assumed))
     return tuple(agreed)
 
 
-def _figures(answer: Efficiency) -> Efficiency:
+def _without_device_names(answer: Efficiency) -> Efficiency:
     """An answer without the name of its device, and without what is said of it."""
     roof = answer.roofline
     if isinstance(roof, Roofline):
@@ -235,7 +237,7 @@ def _figures(answer: Efficiency) -> Efficiency:
     return replace(answer, device=None, roofline=roof, assumptions=(), warnings=())
 
 
-def told(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
+def with_request_record(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
     """The same with what was asked, and with what it was made."""
     usual = Question().flat
     flags = {name: value for name, value in question.flat.items() if value != usual[name]}
@@ -244,12 +246,12 @@ def told(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
     counted = noun.report
     return replace(
         noun,
-        request=asked_of("efficiency", flags, counted.request if counted else None),
-        made_with=counted.made_with if counted else made_with(is_file=True),
+        request=extend_request_record("efficiency", flags, counted.request if counted else None),
+        made_with=counted.made_with if counted else framework_versions(is_file=True),
     )
 
 
-def precisions(question: Question) -> tuple[str, ...]:
+def peak_precisions(question: Question) -> tuple[str, ...]:
     """The precisions that a peak is needed for, as far as they are known before the count."""
     wanted = question.precisions
     base = tuple(terms.parse_precision_mix(wanted.mix)) if wanted.mix else (wanted.precision,)
@@ -257,7 +259,7 @@ def precisions(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(wanted).values())))
 
 
-def _run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
+def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -278,7 +280,7 @@ def _run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
     )
 
 
-def _efficiency(
+def _build_efficiency(
     run: mfu.MeasuredRun,
     work: Studied,
     numerator: Numerator,
@@ -307,7 +309,7 @@ def _efficiency(
     )
     roof = roofline.roof(answer, run, work, numerator, against, bench)
     if isinstance(roof, Roofline):
-        answer = under(answer, roof)
+        answer = with_roofline(answer, roof)
     step = mfu.training_step_phases(split, run, against)
     # one byte model at a time: with a roofline the one that it names
     moved = mfu.pass_memory_traffic(split, run, against) if roof is UNSET else UNSET
@@ -336,10 +338,10 @@ def _efficiency(
         assumed = remarks.whole_run_remarks(compute, answer, run, work.optimizer)
         compute = replace(compute, assumptions=(*answer.assumptions, *assumed))
     answer = replace(answer, run=compute)
-    return answer if question.speed.times is None else _timed(answer, run, work)
+    return answer if question.speed.times is None else _with_module_times(answer, run, work)
 
 
-def _timed(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficiency:
+def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficiency:
     """The same with the modules of a table of times, by their native MACs."""
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
@@ -354,7 +356,7 @@ def _timed(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficienc
     )
 
 
-def under(answer: Efficiency, roof: Roofline) -> Efficiency:
+def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
     """The same with what the roofline of the whole says, and what that assumes."""
     return replace(
         answer,
@@ -378,7 +380,7 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 # A table of measured runs, each set against its own device: the model is counted once.
 
 
-def rated_runs(question: Question, request: Request | None, tell: Progress) -> Rated:
+def rate_run_table(question: Question, request: Request | None, tell: Progress) -> Rated:
     """An efficiency for every run, and for every device that one may mean.
 
     A row that cannot be answered is named by its line in `left_out`, and the trouble is that
@@ -389,13 +391,13 @@ def rated_runs(question: Question, request: Request | None, tell: Progress) -> R
     table = runs.read_run_table(question.speed.runs)
     refuse_replaced(question, runs.fields_of_every_row(table), table.name)
     memory: dict[bool, Studied] = {}
-    rows, lines, errors, report = [], _unused(table), [], None
+    rows, lines, errors, report = [], _surplus_column_notes(table), [], None
     for row in table.rows:
         try:
             if row.trouble is not None:
                 raise row.trouble
             run = runs.question_of_row(question, row.fields)
-            answered = rated(run, request, tell, memory)
+            answered = rate_work(run, request, tell, memory)
         except CrossflopsError as error:
             errors.append((row.line, error))
             continue
@@ -412,11 +414,11 @@ def rated_runs(question: Question, request: Request | None, tell: Progress) -> R
     trouble = _trouble(table, len(errors)) if errors else None
     if not rows:
         raise InputError("; ".join(lines), "correct these rows")
-    noun = told(EfficiencyReport(efficiency=tuple(rows), report=report), question)
+    noun = with_request_record(EfficiencyReport(efficiency=tuple(rows), report=report), question)
     return Rated(noun=noun, trouble=trouble, left_out=tuple(lines))
 
 
-def _unused(table: runs.RunTable) -> list[str]:
+def _surplus_column_notes(table: runs.RunTable) -> list[str]:
     if not table.unused:
         return []
     return [f"{table.name}: columns that are not used: {', '.join(table.unused)}"]

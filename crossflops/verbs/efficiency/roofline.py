@@ -50,7 +50,7 @@ from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel
-from crossflops.verbs.devices import look
+from crossflops.verbs.devices import look_up_device
 from crossflops.verbs.efficiency.uses import flag
 from crossflops.verbs.efficiency.work import Studied
 
@@ -112,7 +112,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
 
     Raises UnknownNameError for a precision that the device does not have.
     """
-    loads_of = _given(roofing) if roofing.given else _counted(model, roofing)
+    loads_of = _whole_model_loads(roofing) if roofing.given else _loads_from_counts(model, roofing)
     base = _base(roofing)
     rows = loads_of(base.model, base.formats, base.run.scale)
     step = step_bound(rows, base.run)
@@ -140,7 +140,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
         else None,
         kinds=kind_bounds(nodes),
         nodes=nodes,
-        kernels=_kernels(roofing, model, base, nodes),
+        kernels=_roofline_kernel_bounds(roofing, model, base, nodes),
         what_if=alternatives(
             roofing.what_if, base, loads_of, fixed=roofing.fixed, look=roofing.look
         ),
@@ -165,13 +165,13 @@ def _base(roofing: Roofing) -> Variant:
     return Variant(run=run, model=roofing.model, formats=formats)
 
 
-def _given(roofing: Roofing) -> Loads:
+def _whole_model_loads(roofing: Roofing) -> Loads:
     """One load of one example for the whole model, all passes in it."""
     macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
-        weights = _restated(roofing.weights, roofing.param_bytes, formats.of_weights())
-        moved = _restated(roofing.moved or 0, roofing.cache_bytes, formats.of_cache())
+        weights = _bytes_in_precision(roofing.weights, roofing.param_bytes, formats.of_weights())
+        moved = _bytes_in_precision(roofing.moved or 0, roofing.cache_bytes, formats.of_cache())
         load = Load(
             node="the model",
             op="",
@@ -188,14 +188,14 @@ def _given(roofing: Roofing) -> Loads:
     return whole
 
 
-def _restated(total: int, per_example: float | None, precision: str) -> int:
+def _bytes_in_precision(total: int, per_example: float | None, precision: str) -> int:
     """Bytes of the same elements in another precision; `per_example` are the bytes of one."""
     if per_example is None or not precision:
         return total
     return round(total * BITS[storage(precision)] / (8 * per_example))
 
 
-def _counted(model: CountedModel | None, roofing: Roofing) -> Loads:
+def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
     if model is None:
         raise ValueError("neither a graph nor bytes are given")
     graph, ledger = model.graph, model.ledger
@@ -216,7 +216,7 @@ def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
     return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
 
 
-def _kernels(
+def _roofline_kernel_bounds(
     roofing: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
 ) -> tuple[KernelBound, ...]:
     if model is None or not roofing.kernels:
@@ -245,7 +245,7 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
         assumptions.append(experts)
     assumptions.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
     if not roofing.given and model is not None:
-        assumptions += _folded(model)
+        assumptions += _constant_folding_notes(model)
     if step.joules is not None:
         assumptions.append(
             f"energy is that of {roofing.ceiling.name} at its whole TDP, {roofing.ceiling.tdp:g}"
@@ -254,25 +254,25 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
     return tuple(assumptions)
 
 
-def _folded(model: CountedModel) -> list[str]:
+def _constant_folding_notes(model: CountedModel) -> list[str]:
     before = [count for count in model.ledger.counted if count.node.constant]
     sentences = []
     if before:
         moved = sum(count.cost.bytes_read + count.cost.bytes_written for count in before)
         sentences.append(
             f"{len(before)} nodes that depend on no input run before the step, and are left out: "
-            f"as counted they move {moved} bytes{_products(before)}"
+            f"as counted they move {moved} bytes{_constant_macs_note(before)}"
         )
     partly = [c for c in model.ledger.counted if not c.node.constant and c.constant_cost != ZERO]
     if partly:
         sentences.append(
             f"the work of {len(partly)} more nodes that depends on no input, as that of the first "
-            f"runs of a loop, is left out, too{_products(partly)}"
+            f"runs of a loop, is left out, too{_constant_macs_note(partly)}"
         )
     return sentences
 
 
-def _products(counts: Iterable[Counted]) -> str:
+def _constant_macs_note(counts: Iterable[Counted]) -> str:
     macs = sum(count.constant_cost.macs for count in counts)
     return f" and do {macs} MACs" if macs else ""
 
@@ -306,7 +306,7 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
     """
     if question.roof.bench is None:
         return question, None
-    bench = _read(Path(question.roof.bench))
+    bench = _read_bench_file(Path(question.roof.bench))
     measurement = bench.measurement
     if measurement is None:
         raise CrossflopsError(f"nothing ran in {question.roof.bench}", "bench a batch that fits")
@@ -328,7 +328,7 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
     return replace(question, speed=speed), bench
 
 
-def _read(path: Path) -> Bench:
+def _read_bench_file(path: Path) -> Bench:
     try:
         return Bench.from_json(contents(path))
     except OSError as error:
@@ -337,7 +337,7 @@ def _read(path: Path) -> Bench:
         raise CrossflopsError(f"{path} is not what `bench` writes: {error}", _HINT) from error
 
 
-def refuse(question: Question, request: Request | None) -> None:
+def check_roofline_question(question: Question, request: Request | None) -> None:
     """Raises InputError where a roofline is asked for that cannot be drawn."""
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.asked:
@@ -404,8 +404,8 @@ def roof(
         passes=Fraction(answer.multiplier).limit_denominator(10**6),
         macs=numerator.macs * run.units,
         what_if=question.roof.what_if,
-        look=partial(look, catalogue=question.against.catalogue),
-        seconds=_seconds(run),
+        look=partial(look_up_device, catalogue=question.against.catalogue),
+        seconds=_device_step_seconds(run),
         kernels=bench.profile.kernels if bench and bench.profile else (),
         precision_of=terms.parse_precision_patterns(question.precisions),
     )
@@ -444,7 +444,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
     return Ceiling(name=name, peaks=peaks, bandwidth=against.bandwidth, tdp=tdp)
 
 
-def _seconds(run: MeasuredRun) -> float | None:
+def _device_step_seconds(run: MeasuredRun) -> float | None:
     """Return what a step of one device took."""
     pace = run.pace
     if pace is None:

@@ -89,7 +89,7 @@ def _always(work: AskedWork) -> bool:
     return True
 
 
-def _in_training(work: AskedWork) -> bool:
+def _is_training_work(work: AskedWork) -> bool:
     return bool(work.fields["train"])
 
 
@@ -98,7 +98,7 @@ _OF_NODES = Use(lambda work: work.has_nodes, f"tells nodes apart, {_UNTOLD}", _N
 _OF_SIZES = Use(
     lambda work: work.by_sizes, "is a size of a transformer that is no TARGET", _SIZES_ALONE
 )
-_OF_TRAINING = Use(_in_training, "is about training", "add --train")
+_OF_TRAINING = Use(_is_training_work, "is about training", "add --train")
 _OF_A_CACHE = Use(
     lambda work: work.decodes,
     "is about the bytes of decoding with a cache of keys and values, by sizes",
@@ -321,7 +321,7 @@ USES: dict[str, tuple[Use, ...]] = {
 _USUAL = Question().flat
 
 
-def given(question: Question) -> dict[str, Any]:
+def non_default_fields(question: Question) -> dict[str, Any]:
     """The fields that are not as they are by default."""
     return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
 
@@ -329,7 +329,7 @@ def given(question: Question) -> dict[str, Any]:
 def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
     """Raises InputError for a field that changes nothing in the answer, and is not `shown`."""
     work = AskedWork(question.flat, question, has_model)
-    for name in (name for name in given(question) if name not in shown):
+    for name in (name for name in non_default_fields(question) if name not in shown):
         for use in USES[name]:
             if not use.changes(work):
                 raise InputError(f"{flag(name)} {use.what}", use.remedy)
@@ -376,7 +376,7 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
     A device goes over a peak that is given for all precisions alike.
     """
     alike = any("=" not in peak for peak in question.against.peak_tflops)
-    for name in given(question):
+    for name in non_default_fields(question):
         replaced = name == "peak_tflops" and alike and "device" in by_every_row
         if name in by_every_row or replaced:
             raise InputError(

@@ -59,7 +59,7 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def studied(
+def study_work(
     question: Question,
     request: Request | None,
     tell: Progress,
@@ -75,18 +75,20 @@ def studied(
     if request is None:
         return _without_model(question, params)
     if only_count not in memory:
-        memory[only_count] = _of_model(question, request, tell, only_count)
-    return _by_example(question, memory[only_count], params)
+        memory[only_count] = _study_model(question, request, tell, only_count)
+    return _to_single_example(question, memory[only_count], params)
 
 
-def _of_model(question: Question, request: Request, tell: Progress, only_count: bool) -> Studied:
+def _study_model(
+    question: Question, request: Request, tell: Progress, only_count: bool
+) -> Studied:
     """Return what the model comes to, by itself or by tools, for the pass that its inputs say."""
     work = question.work
     if work.compare and not only_count:
         from crossflops.verbs.compare import compare
 
         comparison = compare.Comparison(tools=work.tools or None)
-        report = compare.compare(request, comparison, tell)
+        report = compare.compare_with_tools(request, comparison, tell)
         return Studied(numerators=numerators_by_tool(report), report=report)
     as_counted = replace(request, as_=work.as_ or ())
     build = count.build_for(as_counted)
@@ -95,15 +97,15 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
     if (training := question.training).train:
         patterns = {"frozen": training.frozen, "trainable": training.trainable}
         request = replace(request, loss=training.loss or "", **patterns)
-        counted = count.towards(counted, request, build) if training.loss else counted
-        own = count.own_backwards(counted, request, build)
+        counted = count.sever_missed_outputs(counted, request, build) if training.loss else counted
+        own = count.own_backwards_in_step(counted, request, build)
     numerators = (convention_numerator(report) if work.as_ else native(report),)
     if work.as_:
-        report = explained(report, counted, request.setting)
+        report = explain_conventions(report, counted, request.setting)
     return Studied(numerators=numerators, report=report, counted=counted, own=own)
 
 
-def explained(report: Report, counted: CountedModel, setting: Setting) -> Report:
+def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
     """The report with every reason why each convention differs from the native count.
 
     Left out of nodes, and where the convention is about another mode than was counted.
@@ -128,10 +130,10 @@ def _without_model(question: Question, params: int | None) -> Studied:
             params=params,
             transfer=numerators.transfer(question.language),
         )
-    return Studied(numerators=(_given(question),), params=params)
+    return Studied(numerators=(_numerator_from_options(question),), params=params)
 
 
-def _given(question: Question) -> Numerator:
+def _numerator_from_options(question: Question) -> Numerator:
     """MACs from elsewhere: of an example, or of a pass over a batch."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
@@ -151,7 +153,7 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
     return loads(graph, count_whole(graph), "fused-ideal", formats, scale)
 
 
-def _by_example(question: Question, studied_pass: Studied, params: int | None) -> Studied:
+def _to_single_example(question: Question, studied_pass: Studied, params: int | None) -> Studied:
     """The same for one example, where the pass that was counted had a batch of them."""
     report = studied_pass.report
     assert report is not None
@@ -159,13 +161,13 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     studied_pass = replace(
         studied_pass,
         examples=examples,
-        tokens=_tokens(report),
+        tokens=_sequence_length(report),
         params=report.params if params is None else params,
     )
     if question.work.macs is not None or question.work.pass_macs is not None:
-        return replace(studied_pass, numerators=(_given(question),))
+        return replace(studied_pass, numerators=(_numerator_from_options(question),))
     numerators = tuple(
-        _divided(numerator, examples, question) for numerator in studied_pass.numerators
+        _divide_by_examples(numerator, examples, question) for numerator in studied_pass.numerators
     )
     counted = studied_pass.counted
     if counted is None:
@@ -186,11 +188,13 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
             replace(numerator, pieces=split or numerator.split) for numerator in numerators
         )
         studied_pass = replace(studied_pass, warnings=left)
-    step = _optimizer(question.length.optimizer, counted, exact)
+    step = _run_optimizer_step(question.length.optimizer, counted, exact)
     return replace(studied_pass, numerators=numerators, transfer=transfer, optimizer=step)
 
 
-def _optimizer(name: str, counted: CountedModel, exact: Steps | None) -> OptimizerStep | None:
+def _run_optimizer_step(
+    name: str, counted: CountedModel, exact: Steps | None
+) -> OptimizerStep | None:
     """The step of the optimizer of a whole run, where one is named."""
     if not name:
         return None
@@ -230,7 +234,7 @@ def _without_backward(exact: Steps) -> tuple[str, ...]:
     )
 
 
-def _divided(numerator: Numerator, examples: int, question: Question) -> Numerator:
+def _divide_by_examples(numerator: Numerator, examples: int, question: Question) -> Numerator:
     if question.speed.batch is None:
         return numerator
     per_example = Fraction(numerator.macs, examples)
@@ -251,7 +255,7 @@ def _examples(question: Question, report: Report) -> int:
     return first
 
 
-def _tokens(report: Report) -> int | None:
+def _sequence_length(report: Report) -> int | None:
     """Tokens of one example: the second dimension of the first input of integers [B, T]."""
     for spec in report.model.inputs:
         if spec.dtype.startswith("int") and len(spec.shape) == 2:

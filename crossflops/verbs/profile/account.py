@@ -30,8 +30,8 @@ from crossflops.targets.request import Request
 from crossflops.tools.registry import find_convention as convention_named
 from crossflops.verbs.bench import own_peak
 from crossflops.verbs.count import native_count
-from crossflops.verbs.devices import known, look
-from crossflops.verbs.efficiency.work import explained
+from crossflops.verbs.devices import additional_devices, look_up_device
+from crossflops.verbs.efficiency.work import explain_conventions
 
 # The count: of every call of the model in the step, added up.
 
@@ -57,7 +57,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
         if self.finished is None:
             return single.forward_macs, single.forward_flops
         within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
-        own = [work for name, work in _own(self.report).items() if name in within]
+        own = [work for name, work in _own_work_by_module(self.report).items() if name in within]
         return sum(macs for macs, _, _ in own), sum(flops for _, flops, _ in own)
 
 
@@ -91,10 +91,10 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     def calls(self) -> int:
         """How often the model was called; of its parts, the one that was called most."""
         first = [part for part in self.parts if not part.is_again]
-        return max(_by_path(first, lambda part: part.times).values())
+        return max(_sum_by_path(first, lambda part: part.times).values())
 
 
-def _by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
+def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
     """A sum for each module that the loop called."""
     sums: dict[str, int] = {}
     for part in parts:
@@ -102,20 +102,20 @@ def _by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> 
     return sums
 
 
-def counted(request: Request) -> Report:
+def count_profile_step(request: Request) -> Report:
     """The count of a training step, with its explanation where a convention is asked for."""
     report, native = native_count(msgspec.structs.replace(request, train=True))
-    return explained(report, native, request.setting)
+    return explain_conventions(report, native, request.setting)
 
 
 _SUMMED = Training.__struct_fields__
 
 
-def _times(work: Training, times: int) -> Training:
+def _scale_training_work(work: Training, times: int) -> Training:
     return Training(**{name: times * getattr(work, name) for name in _SUMMED})
 
 
-def _sum(works: Iterable[Training]) -> Training:
+def _sum_training_work(works: Iterable[Training]) -> Training:
     sums = dict.fromkeys(_SUMMED, 0)
     for work in works:
         for name in _SUMMED:
@@ -123,10 +123,10 @@ def _sum(works: Iterable[Training]) -> Training:
     return Training(**sums)
 
 
-def _work(part: CountPart, single: Training, path: str = "") -> Training:
+def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training:
     """The work of all calls of a part, or of a module in it, of that of a single one."""
     if not part.is_again:
-        return _times(single, part.times)
+        return _scale_training_work(single, part.times)
     macs, flops = part.again(path, single)
     work = msgspec.structs.replace(
         single,
@@ -135,12 +135,14 @@ def _work(part: CountPart, single: Training, path: str = "") -> Training:
         recomputed_macs=single.recomputed_macs + macs,
         recomputed_flops=single.recomputed_flops + flops,
     )
-    return _times(work, part.times)
+    return _scale_training_work(work, part.times)
 
 
 def work_of(count: Count) -> Training:
     """All of the step."""
-    return _sum(_work(part, part.report.training) for part in count.parts if part.report.training)
+    return _sum_training_work(
+        _work_of_part(part, part.report.training) for part in count.parts if part.report.training
+    )
 
 
 class _PartTable(NamedTuple):
@@ -154,7 +156,7 @@ class _PartTable(NamedTuple):
     def of(cls, part: CountPart) -> "_PartTable":
         """The tables of a part."""
         rows = {row.path: row for row in part.report.modules}
-        return cls(part, rows, _own(part.report))
+        return cls(part, rows, _own_work_by_module(part.report))
 
     def within(self, path: str) -> str | None:
         """Where a module of the model stands in the part; "" for one around it."""
@@ -170,7 +172,7 @@ class _PartTable(NamedTuple):
         return len(path) < len(self.part.path)
 
 
-def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
+def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
     """Every module with its work and its time, in the order of the model."""
     tables = [_PartTable.of(part) for part in count.parts]
     depths: dict[str, int] = {}
@@ -182,7 +184,7 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
             row = table.rows.get(place) if place is not None else None
             if place is None or row is None:
                 continue
-            works += [_work(table.part, row.training, place)] if row.training else []
+            works += [_work_of_part(table.part, row.training, place)] if row.training else []
             if table.part.is_again:
                 continue
             nbytes += often * table.own[place][2]
@@ -195,11 +197,11 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
                 class_=class_,
                 depth=depths[path],
                 params=params,
-                training=_sum(works),
+                training=_sum_training_work(works),
                 own_macs=own[0],
                 own_flops=own[1],
                 bytes=nbytes,
-                **_seconds(path, times),
+                **_module_seconds(path, times),
             )
         )
     return tuple(rows)
@@ -219,7 +221,7 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
     return dict(sorted(rows.items(), key=lambda item: places.get(item[0], last)))
 
 
-def _own(report: Report) -> dict[str, tuple[int, int, int]]:
+def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
     """By module: MACs and FLOPs of its own nodes, and bytes of all that is in it."""
     work: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     known_paths = {row.path for row in report.modules}
@@ -247,7 +249,7 @@ def _depth(path: str, depths: Mapping[str, int]) -> int:
     return 0
 
 
-def _seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
+def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
     """Return what was seen of a module. One that is only a list has the times of what is in it."""
     if not times:
         return {}
@@ -322,7 +324,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
                 f"write --peak-tflops {self.precision}=X, or leave it out",
             )
         if self.device is not None:
-            device = look(self.device)
+            device = look_up_device(self.device)
             if self.precision is not None and not self.peak_tflops:
                 attainable(device, self.precision)
 
@@ -346,12 +348,12 @@ def peak_of(
             )
         return ProfilePeak(rate=rate, precision=precision, source="given"), ()
     if rated.device is None and device == "cpu":
-        return _of_this_machine(precision, stored, threads)
+        return _this_machine_peak(precision, stored, threads)
     name = rated.device or device
     if not name:
         return None, ("no MFU: it is not known what ran; give --device or --peak-tflops",)
     try:
-        known_device = find_device(name, known(name))
+        known_device = find_device(name, additional_devices(name))
         rate = attainable(known_device, precision)
     except UnknownNameError as error:
         if rated.device is not None:
@@ -361,7 +363,7 @@ def peak_of(
     return ProfilePeak(rate=rate, precision=precision, source=source), ()
 
 
-def _of_this_machine(
+def _this_machine_peak(
     precision: str, stored: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
     try:
@@ -405,9 +407,9 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     """The profile: see `crossflops.report.profile`."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
-    rows = modules(count, times)
+    rows = module_profiles(count, times)
     report = count.report
-    stored = timing.autocast or _stored(report)
+    stored = timing.autocast or _main_product_dtype(report)
     peak, doubts = peak_of(against, stored, timing.device, timing.threads)
     if peak is not None and timing.sharing > 1:
         source = f"{timing.sharing} x {peak.source}, which share the batch"
@@ -419,7 +421,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         notes.append(f"peak: {peak.source}")
     above, left = module_profile_remarks(rows, peak.rate if peak is not None else None, unseen)
     warnings = [*report.warnings, *count.warnings, *doubts, *timing.warnings, *left]
-    warnings += [_hidden(path) for path in unseen]
+    warnings += [_opaque_module_warning(path) for path in unseen]
     work = work_of(count)
     more = least_again(count, times) - work.recomputed_macs
     if more > 0:
@@ -433,7 +435,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     ]
     if len(count.parts) > 1 and report.folds:
         warnings.append("the step had inputs of several kinds: no convention is shown beside it")
-    uncounted = _uncounted_rows(count)
+    uncounted = _rows_without_count(count)
     if uncounted:
         warnings.append(
             f"{len({row.node for row in uncounted})} nodes have no count "
@@ -445,7 +447,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         for row in beside
         if row.reason
     ]
-    notes += _share(work, beside, timing)
+    notes += _coverage_share_notes(work, beside, timing)
     return TrainingProfile(
         model=_model_of(count),
         runtime=timing.runtime,
@@ -455,7 +457,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         params=_params_of(count),
         work=work,
         latencies=timing.latencies,
-        watched=_watched(watched),
+        watched=_to_latencies(watched),
         iterations=timing.iterations,
         world_size=timing.world_size,
         peak=peak,
@@ -467,7 +469,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
             how=timing.memory_how,
         ),
         modules=rows,
-        conventions=tuple(_conventions(count)),
+        conventions=tuple(_convention_profiles(count)),
         uncounted=uncounted,
         beside=beside,
         assumptions=tuple(notes),
@@ -478,12 +480,12 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     )
 
 
-def _hidden(path: str) -> str:
+def _opaque_module_warning(path: str) -> str:
     name = path or "the model"
     return f"torch.compile hides what is in {name}: its modules have work and no time"
 
 
-def _watched(times: StepTimes | None) -> Latencies | None:
+def _to_latencies(times: StepTimes | None) -> Latencies | None:
     if times is None:
         return None
     return Latencies(
@@ -495,7 +497,7 @@ def _watched(times: StepTimes | None) -> Latencies | None:
     )
 
 
-def _stored(report: Report) -> str:
+def _main_product_dtype(report: Report) -> str:
     """The type of most products."""
     kinds = report.macs_by_precision
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
@@ -519,7 +521,7 @@ def _param_bytes(count: Count) -> int:
     return sum(memory.param_bytes for memory in parts.values() if memory)
 
 
-def _uncounted_rows(count: Count) -> tuple[UncountedRow, ...]:
+def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
     """Return the nodes without a count in any call."""
     rows: dict[UncountedRow, None] = {}
     for part in count.parts:
@@ -540,7 +542,9 @@ def _add_times(
     )
 
 
-def _share(work: Training, beside: Iterable[BesideProfile], timing: Timing) -> Iterable[str]:
+def _coverage_share_notes(
+    work: Training, beside: Iterable[BesideProfile], timing: Timing
+) -> Iterable[str]:
     """Of a step that was watched, how much of its time the work has that is counted."""
     times, rows = timing.latencies, tuple(beside)
     if timing.watched is None or not times.iteration or times.forward is None:
@@ -569,7 +573,7 @@ def _examples(count: Count) -> int | None:
         return None
     sizes = {id(part): first[0] for part, first in zip(trained, firsts, strict=True)}
     return max(
-        _by_path(trained, lambda part: part.times // part.repeats * sizes[id(part)]).values()
+        _sum_by_path(trained, lambda part: part.times // part.repeats * sizes[id(part)]).values()
     )
 
 
@@ -578,13 +582,13 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
         return ()
-    device = look(against.device)
+    device = look_up_device(against.device)
     if not device.bandwidth:
         return ()
     return short_step(seconds, report.params, device.bandwidth)
 
 
-def _conventions(count: Count) -> Iterable[ConventionProfile]:
+def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
     """Each convention that was asked for, with the way there from the native count."""
     accounts: Sequence[Any] = count.report.reconciliations or ()
     if len(count.parts) > 1:

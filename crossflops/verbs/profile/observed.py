@@ -25,8 +25,8 @@ from crossflops.report import tables
 from crossflops.report.profile import BesideProfile
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.verbs.count import CountedModel, native_count, own_of, severed
-from crossflops.verbs.efficiency.work import explained
+from crossflops.verbs.count import CountedModel, native_count, own_of, sever_outputs
+from crossflops.verbs.efficiency.work import explain_conventions
 from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,11 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
         beside=beside,
         outer=_outer(inner, [part.path for part in parts]),
         order=tuple(path for path, _ in inner.named_modules()),
-        warnings=(*counter.doubts, *_describe_unfollowed(watch.calls), *_outside(watch.products)),
+        warnings=(
+            *counter.doubts,
+            *_describe_unfollowed(watch.calls),
+            *_stray_product_warnings(watch.products),
+        ),
     )
 
 
@@ -101,7 +105,7 @@ def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
         yield f"{name}: {why}{times}: not counted"
 
 
-def _outside(products: Iterable[tuple[str, int]]) -> Iterator[str]:
+def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str]:
     """The products behind a loss that are of no call in the step."""
     named = ", ".join(f"{number} x {name}" for name, number in products)
     if named:
@@ -127,7 +131,7 @@ class _CallCounter:
     def part(self, kind: CallKind) -> CountPart:
         """The count of calls alike."""
         call = kind.call
-        with _trained_as(call.module, call.trained):
+        with _setting_trainable_parameters(call.module, call.trained):
             report, native, request = self._native(call)
             exact = self._exact(call, native, request)
         return CountPart(
@@ -157,7 +161,7 @@ class _CallCounter:
             as_ = self._as if call.path == "" else ()
             request = Request.of(call.module, given, setting=setting, as_=as_ or None, train=True)
             report, native = native_count(request)
-            self._known[key] = explained(report, native, setting), native, request
+            self._known[key] = explain_conventions(report, native, setting), native, request
         return self._known[key]
 
     def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
@@ -197,7 +201,7 @@ class _CallCounter:
             return native, StepSetting()
         reached = tuple(place not in backward.missed for place in range(call.outputs))
         try:
-            return severed(native, reached), StepSetting(reached=reached)
+            return sever_outputs(native, reached), StepSetting(reached=reached)
         except InputError:
             self.doubts[_OUTPUTS.format(_name_of(call))] = None
             return native, StepSetting()
@@ -216,7 +220,7 @@ class _CallCounter:
 
 
 @contextmanager
-def _trained_as(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
+def _setting_trainable_parameters(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
     """The module with its parameters trained or frozen as they were in a call."""
     changed = [
         (weight, was)

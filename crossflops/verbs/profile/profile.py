@@ -22,16 +22,16 @@ from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.bench import cpus
-from crossflops.verbs.compare.compare import Comparison, compare
+from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 from crossflops.verbs.profile.account import (
     Count,
     CountPart,
     RatedAgainst,
     Timing,
-    counted,
+    count_profile_step,
     profile_of,
 )
-from crossflops.verbs.provenance import asked, made_with
+from crossflops.verbs.provenance import build_request_record, framework_versions
 
 Progress = Callable[[str], None]
 
@@ -77,15 +77,15 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @imports_restored()
-def profile(request: Request, how: ProfileConditions, tell: Progress) -> TrainingProfile:
+def profile_training(request: Request, how: ProfileConditions, tell: Progress) -> TrainingProfile:
     """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
     given = how.given.are_there
     how.against.check()
     if not given:
-        _refuse(request)
-    compared = of_tools(request, how.tools, tell) if how.tools else None
+        _check_trainable_request(request)
+    compared = compare_forward_pass(request, how.tools, tell) if how.tools else None
     tell("counting")
-    report = counted(request)
+    report = count_profile_step(request)
     passes = 1
     if given:
         device = how.against.device or ""
@@ -100,7 +100,7 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
     count = Count(parts=(CountPart(report=report, times=passes, repeats=passes),))
     profile = profile_of(count, timing, how.against)
     if compared is not None:
-        profile = beside(profile, compared)
+        profile = with_tool_rows(profile, compared)
     flags = {
         "as_": request.as_ or None,
         "device": how.against.device,
@@ -114,12 +114,12 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
     }
     return msgspec.structs.replace(
         profile,
-        request=asked("profile", request, report.model, flags),
-        made_with=made_with(request.is_file),
+        request=build_request_record("profile", request, report.model, flags),
+        made_with=framework_versions(request.is_file),
     )
 
 
-def _refuse(request: Request) -> None:
+def _check_trainable_request(request: Request) -> None:
     if request.is_file:
         raise InputError(
             "a file is not trained", "give a model of PyTorch; or times, --fwd-ms; or use bench"
@@ -195,22 +195,22 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
 # What tools print for the model: a comparison beside the profile.
 
 
-def of_tools(request: Request, tools: tuple[str, ...], tell: Progress) -> Report:
+def compare_forward_pass(request: Request, tools: tuple[str, ...], tell: Progress) -> Report:
     """The comparison of one forward pass. Raises UnknownNameError for what is no tool."""
     forward = msgspec.structs.replace(request, train=False, as_=(), frozen=(), trainable=())
-    return compare(forward, Comparison(tools=tools), tell)
+    return compare_with_tools(forward, Comparison(tools=tools), tell)
 
 
-def beside(profile: TrainingProfile, compared: Report) -> TrainingProfile:
+def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfile:
     """The profile with what each tool printed; of one that shows no number, why."""
     return msgspec.structs.replace(
         profile,
-        conventions=(*profile.conventions, *_rows(compared)),
+        conventions=(*profile.conventions, *_tool_convention_rows(compared)),
         warnings=(*profile.warnings, *_without_rows(compared)),
     )
 
 
-def _rows(compared: Report) -> Iterable[ConventionProfile]:
+def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
     answers = [answer for answer in compared.profiles or () if not isinstance(answer, Failure)]
     versions = {answer.tool: answer.version for answer in answers}
     for account in compared.reconciliations or ():

@@ -16,7 +16,7 @@ from crossflops.ir.trace import Setting
 from crossflops.reconcile.parameters import reconcile_stored
 from crossflops.tools.registry import parse_convention
 from crossflops.verbs.compare.tool_file import FileOfTools
-from crossflops.verbs.count import counted
+from crossflops.verbs.count import count_source
 from tests.onnx_files import saved, with_weights
 
 # A product with a matrix of 6, and 4 numbers that are made up.
@@ -61,7 +61,7 @@ def test_parameters_are_those_that_are_noted(tmp_path):
 def test_a_tool_of_files_counts_what_is_stored(tmp_path):
     """8 numbers for 12: the export left 6 out, and the 2 of a constant are a weight natively."""
     file = OnnxFile(path=saved(tmp_path, noted()), inlined=False)
-    mine = counted(Source(file, (), {}), Setting(), ())
+    mine = count_source(Source(file, (), {}), Setting(), ())
     stock = FileOfTools(file, tmp_path / "model.onnx").stock(mine)
     account = reconcile_stored(parse_convention("onnx-tool").parameters, mine.graph.params, stock)
     assert (account.ours, account.predicted) == (12, 8)
