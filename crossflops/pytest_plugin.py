@@ -107,13 +107,13 @@ def _checked(
     options: dict[str, Any],
 ) -> "Checks":
     """Hold the rules. Raises what `check` raises."""
-    from crossflops.plugins.elsewhere import settings
+    from crossflops.plugins.elsewhere import find_config_table
     from crossflops.verbs import check
 
     folder, update = request.config.rootpath, bool(request.config.getoption(_UPDATE))
     if not rules and not options and isinstance(model, str):
         return check.check_budgets([model], update, _silent, folder)
-    file, _ = settings("budgets", folder)
+    file, _ = find_config_table("budgets", folder)
     budget = _budget(model, rules, name, options)
     _refuse_second(request, budget.name, call, file.parent / check.BASELINE)
     return check.hold_budgets([budget], file.parent / check.BASELINE, update, _silent)

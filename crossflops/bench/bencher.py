@@ -28,7 +28,7 @@ from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import Ready, Source, frontend_of, runtime_frontend
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
-from crossflops.plugins.failures import described, shortened, speaks_of_memory
+from crossflops.plugins.failures import exception_text, shorten_line, speaks_of_memory
 from crossflops.workers.conversation import Wait, hear
 
 _TRACED = 10  # runs under the profiler, where they are not short
@@ -65,10 +65,10 @@ def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
         return Unfit(batch=batch, stage="memory", message=_OUT_OF_MEMORY)
     except Exception as error:  # whatever the runtime raises is its word on the model
         print_traceback(error)
-        message = described(error)
+        message = exception_text(error)
         if speaks_of_memory(message):
             return Unfit(batch=batch, stage="memory", message=_OUT_OF_MEMORY)
-        return Unfit(batch=batch, stage="run", message=shortened(message, _SAID))
+        return Unfit(batch=batch, stage="run", message=shorten_line(message, _SAID))
 
 
 def run_file(order: FileOrder) -> Ran:
@@ -131,7 +131,7 @@ def build_ordered_model(order: ModelOrder) -> Source:
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
     runtime_frontend(order.runtime).bound(order.threads)
-    return targets.load(
+    return targets.load_target_source(
         order.target,
         order.arguments,
         order.specs,

@@ -11,8 +11,8 @@ from crossflops.bench.timing import Answer, Order, Ran, Refusal
 from crossflops.errors import NormalizeError
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, Unfit
-from crossflops.plugins.failures import shortened, speaks_of_memory
-from crossflops.workers.process import Ended, alone
+from crossflops.plugins.failures import shorten_line, speaks_of_memory
+from crossflops.workers.process import Ended, run_single_process
 
 SECONDS = 300.0  # a run that is watched may take so long,
 MEMORY = 16 << 30  # and so many bytes
@@ -35,7 +35,7 @@ def run_bench_order(
     """
     with tempfile.TemporaryDirectory(dir=folder) as place:
         order = msgspec.structs.replace(order, result=str(Path(place, "answer.json")))
-        ended = alone(worker, order, Path(place), seconds)
+        ended = run_single_process(worker, order, Path(place), seconds)
         if ended.overdue:
             return Unfit(batch=order.batch, stage="time", message=f"stopped after {seconds:g} s")
         if not Path(order.result).is_file():
@@ -54,7 +54,7 @@ def _explain_missing_answer(batch: int, ended: Ended) -> Unfit:
         message = "was killed: often the system ran out of memory"
         return Unfit(batch=batch, stage="memory", message=message)
     message = f"the process ended {ended.how}: {' '.join(ended.output.split())[-_QUOTED:]}"
-    return Unfit(batch=batch, stage="crash", message=shortened(message, 2 * _QUOTED))
+    return Unfit(batch=batch, stage="crash", message=shorten_line(message, 2 * _QUOTED))
 
 
 def observe_file_run(
@@ -79,7 +79,7 @@ def observe_file_run(
             memory=memory,
             result=str(Path(folder, "answer.json")),
         )
-        ended = alone("crossflops.bench.runner", order, Path(folder), seconds)
+        ended = run_single_process("crossflops.bench.runner", order, Path(folder), seconds)
         if ended.overdue:
             message = f"the run takes longer than {seconds:g} s"
             raise NormalizeError(message, "give smaller inputs, or the sizes without a run")

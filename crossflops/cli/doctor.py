@@ -13,8 +13,14 @@ from crossflops.cli.options import OUTPUT, PYTHON, command_options, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
 from crossflops.patches.installed import targets
-from crossflops.plugins.discovery import extra, installed, installed_version, load, to_install
-from crossflops.plugins.elsewhere import Offer, chosen, offers
+from crossflops.plugins.discovery import (
+    extra,
+    find_distribution_version,
+    load_plugin_adapter,
+    plugin_entry_points,
+    to_install,
+)
+from crossflops.plugins.elsewhere import Offer, interpreters_by_tool, offers
 from crossflops.render.pages.inventory import (
     Component,
     Health,
@@ -34,7 +40,7 @@ def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
     known: dict[str, list[Convention]] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, []).append(convention)
-    plugins = installed()
+    plugins = plugin_entry_points()
     far = offers(interpreters)
     names = dict.fromkeys([*known, *plugins, *interpreters])
     return tuple(
@@ -105,7 +111,7 @@ def _all_verified_versions(editions: Iterable[Convention]) -> tuple[str, ...]:
 
 def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
     try:
-        adapter = load(tool)
+        adapter = load_plugin_adapter(tool)
         if isinstance(adapter, Failure):
             return None, "broken", adapter.message
         version = adapter.version()
@@ -133,7 +139,7 @@ EXTRAS = {
 @command_options(PYTHON, *OUTPUT)
 def doctor(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
-    interpreters = chosen(python)
+    interpreters = interpreters_by_tool(python)
     with progress("looking around"):
         noun = Health(_components(), toolbox(interpreters), _patches())
     deliver(noun, **fields)
@@ -144,7 +150,7 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
 @command_options(PYTHON, *OUTPUT)
 def tools(python: dict[str, str], **fields: Any) -> int:
     """List the tools that are known, and which of them are installed."""
-    interpreters = chosen(python)
+    interpreters = interpreters_by_tool(python)
     with progress("looking at the tools"):
         noun = ToolList(toolbox(interpreters))
     deliver(noun, **fields)
@@ -178,7 +184,7 @@ def _components() -> tuple[Component, ...]:
 
 
 def _package_component(name: str, install: str = "") -> Component:
-    version = installed_version(name)
+    version = find_distribution_version(name)
     if version is None:
         return Component(name=name, version=None, state="missing", install=install)
     return Component(name=name, version=version, state="ok")
@@ -186,7 +192,7 @@ def _package_component(name: str, install: str = "") -> Component:
 
 def _torchvision() -> Component:
     """Whether torchvision is of the torch beside it. Nothing is imported: that takes seconds."""
-    version, torch = installed_version("torchvision"), installed_version("torch")
+    version, torch = find_distribution_version("torchvision"), find_distribution_version("torch")
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
         return Component(name="torchvision", version=None, state="missing", install=install)

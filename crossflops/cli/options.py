@@ -442,9 +442,9 @@ STRICT = click.option(
 def _interpreters(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    from crossflops.plugins.elsewhere import parsed
+    from crossflops.plugins.elsewhere import parse_interpreters
 
-    return parsed(texts)
+    return parse_interpreters(texts)
 
 
 PYTHON = click.option(

@@ -50,11 +50,11 @@ def table(
 
     For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
     """
-    from crossflops.targets.request import Request, fitted
+    from crossflops.targets.request import Request, fit_requests
     from crossflops.verbs import table as verb
 
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
-    requests = fitted([Request.of(target, **shared) for target in targets])
+    requests = fit_requests([Request.of(target, **shared) for target in targets])
     if not latency:
         refuse_timeout(*requests)
     if jobs is None:

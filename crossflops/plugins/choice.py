@@ -8,7 +8,7 @@ from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.elsewhere import offers
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import convention_for_version, predicting
 
@@ -56,9 +56,13 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
     that has neither a plugin here nor an interpreter.
     """
     chosen = [tools] if isinstance(tools, str) else tools
-    wanted = dict.fromkeys([*discovery.installed(), *interpreters] if chosen is None else chosen)
+    wanted = dict.fromkeys(
+        [*discovery.plugin_entry_points(), *interpreters] if chosen is None else chosen
+    )
     elsewhere = {tool: interpreters[tool] for tool in wanted if tool in interpreters}
-    adapters, failures = discovery.ready([tool for tool in wanted if tool not in elsewhere])
+    adapters, failures = discovery.adapters_and_failures(
+        [tool for tool in wanted if tool not in elsewhere]
+    )
     conventions: dict[str, Convention] = {
         tool: predicting(value.convention, value.version()) for tool, value in adapters.items()
     }
@@ -69,7 +73,7 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
         try:
             conventions[tool] = convention_for_version(offer.convention, offer.version)
         except Exception as problem:  # a plugin whose convention is not known here
-            failures[tool] = failure(tool, "load", problem)
+            failures[tool] = tool_failure(tool, "load", problem)
     return Choice(
         here=adapters,
         named=chosen is not None,

@@ -27,7 +27,7 @@ from pathlib import Path
 from crossflops.errors import MissingExtraError, UnknownNameError, nearest
 from crossflops.ir.profile import Failure
 from crossflops.plugins.adapter import Adapter
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.tools.registry import GROUP, predicting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ _PLUGIN_OF = {"tensorflow": "crossflops-tensorflow"}  # the extra of its id is t
 _PIP = re.compile(r"(?<!-m )\bpip (?=(un)?install )")
 
 
-def installed_version(distribution: str) -> str | None:
+def find_distribution_version(distribution: str) -> str | None:
     """The version of a distribution, or None when it is not installed."""
     try:
         return version(distribution)
@@ -62,7 +62,7 @@ def to_install(
     names = ["tools"] if tools is None else sorted(wanted)
     plugins = [_PLUGIN_OF[name] for name in names if extras and name in _PLUGIN_OF]
     names = [name for name in names if name in extras and name not in _PLUGIN_OF]
-    own = [f"crossflops[{','.join(names)}]{_same(python)}"] if names else []
+    own = [f"crossflops[{','.join(names)}]{_version_requirement(python)}"] if names else []
     return _pip([*own, *plugins], python) if own or plugins else ""
 
 
@@ -77,16 +77,16 @@ def itself(python: str, root: Path = ROOT) -> str:
     """The command that installs this very crossflops into another interpreter."""
     if (root / "pyproject.toml").is_file():
         return _pip(["-e", str(root)], python)
-    return _pip([f"crossflops{_same(python)}"], python)
+    return _pip([f"crossflops{_version_requirement(python)}"], python)
 
 
-def into(python: str, hint: str) -> str:
+def with_pip_interpreter(python: str, hint: str) -> str:
     """A hint with its `pip install` and `pip uninstall` as lines that work on an interpreter."""
     return _PIP.sub(lambda match: f"{shlex.quote(python)} -m {match[0]}", hint)
 
 
-def _same(python: str | None) -> str:
-    version = installed_version("crossflops")
+def _version_requirement(python: str | None) -> str:
+    version = find_distribution_version("crossflops")
     return f"=={version}" if python is not None and version else ""
 
 
@@ -114,7 +114,7 @@ def _pip(arguments: list[str], python: str | None = None) -> str:
 _MEMBERS = ("name", "convention", "distribution", "version", "load", "accepts", "profile")
 
 
-def installed() -> dict[str, EntryPoint]:
+def plugin_entry_points() -> dict[str, EntryPoint]:
     """Entry point by tool id, in alphabetical order. Nothing is imported.
 
     Raises UnknownNameError when two plugins bear one name, naming both distributions.
@@ -122,30 +122,34 @@ def installed() -> dict[str, EntryPoint]:
     by_name: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
         other = by_name.setdefault(point.name, point)
-        if other.value != point.value or _source(other) != _source(point):
+        if other.value != point.value or _entry_point_distribution(
+            other
+        ) != _entry_point_distribution(point):
             raise UnknownNameError(
-                f"two plugins bear the name {point.name!r}: {_source(other)} ({other.value})"
-                f" and {_source(point)} ({point.value})",
+                f"two plugins bear the name {point.name!r}: {_entry_point_distribution(other)} ({other.value})"
+                f" and {_entry_point_distribution(point)} ({point.value})",
                 "uninstall one of them",
             )
     return dict(sorted(by_name.items()))
 
 
-def load(tool: str) -> Adapter | Failure:
+def load_plugin_adapter(tool: str) -> Adapter | Failure:
     """The adapter of a tool; a plugin that cannot be loaded is a Failure.
 
     Raises UnknownNameError when no plugin bears that name.
     """
-    return _loaded(tool, installed())
+    return _load_entry_point(tool, plugin_entry_points())
 
 
-def _loaded(tool: str, points: dict[str, EntryPoint]) -> Adapter | Failure:
+def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Failure:
     if tool not in points:
-        raise unknown(tool, points)
+        raise unknown_tool_error(tool, points)
     return load_point(tool, points[tool])
 
 
-def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Failure]]:
+def adapters_and_failures(
+    tools: Sequence[str] | None,
+) -> tuple[dict[str, Adapter], dict[str, Failure]]:
     """The adapters of the tools (None: all that are installed), and the failures of the others.
 
     A plugin whose convention is not known is such a failure: nothing could be predicted. Raises
@@ -154,16 +158,16 @@ def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Fa
     adapters: dict[str, Adapter] = {}
     failures: dict[str, Failure] = {}
     chosen = [tools] if isinstance(tools, str) else tools
-    points = installed()  # once: that reads the metadata of all that is installed
+    points = plugin_entry_points()  # once: that reads the metadata of all that is installed
     for tool in chosen if chosen is not None else points:
-        adapter = _loaded(tool, points)
+        adapter = _load_entry_point(tool, points)
         if isinstance(adapter, Failure):
             failures[tool] = adapter
             continue
         try:
             predicting(adapter.convention, adapter.version())
         except Exception as problem:  # a plugin may do anything, and the others go on
-            failures[tool] = failure(tool, "load", problem)
+            failures[tool] = tool_failure(tool, "load", problem)
         else:
             adapters[tool] = adapter
     return adapters, failures
@@ -179,16 +183,16 @@ def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
     try:
         adapter = point.load()()
     except Exception as problem:
-        return failure(tool, "load", problem)
+        return tool_failure(tool, "load", problem)
     missing = [member for member in _MEMBERS if not hasattr(adapter, member)]
     if missing:
-        return failure(tool, "load", f"{point.value} is no adapter: it lacks {missing[0]}")
+        return tool_failure(tool, "load", f"{point.value} is no adapter: it lacks {missing[0]}")
     if adapter.name != tool:
-        return failure(tool, "load", f"{point.value} is the adapter of {adapter.name}")
+        return tool_failure(tool, "load", f"{point.value} is the adapter of {adapter.name}")
     return adapter  # type: ignore[no-any-return]  # its members were looked at one by one
 
 
-def unknown(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
+def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
     """The error for a tool that no plugin offers, with the command that installs it."""
     plugins = _plugins()
     known = ", ".join(points) or "none"
@@ -205,7 +209,7 @@ def unknown(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
     )
 
 
-def _source(point: EntryPoint) -> str:
+def _entry_point_distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
@@ -239,7 +243,9 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
     wanted = candidates[0]
     folder = _folder(package)
     distributions = [
-        distribution for distribution in map(_installed, candidates) if distribution is not None
+        distribution
+        for distribution in map(_find_distribution, candidates)
+        if distribution is not None
     ]
     if folder is None or not distributions:
         raise MissingExtraError(f"{wanted} is not installed", f"pip install {wanted}")
@@ -262,7 +268,7 @@ def _folder(package: str) -> Path | None:
     return Path(spec.origin).resolve().parent
 
 
-def _installed(name: str) -> Distribution | None:
+def _find_distribution(name: str) -> Distribution | None:
     try:
         return distribution(name)
     except PackageNotFoundError:

@@ -23,8 +23,13 @@ import msgspec
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
-from crossflops.plugins.discovery import installed_version, into, itself, to_install
-from crossflops.plugins.failures import failure, shortened
+from crossflops.plugins.discovery import (
+    find_distribution_version,
+    itself,
+    to_install,
+    with_pip_interpreter,
+)
+from crossflops.plugins.failures import shorten_line, tool_failure
 from crossflops.tools.registry import conventions_of_adapter
 
 # What a user sets for a folder and all beneath it: tables of `crossflops.toml`.
@@ -36,7 +41,7 @@ PROJECT = "pyproject.toml"
 _TABLES = ("python", "devices", "budgets")
 
 
-def settings(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:
+def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:
     """A table of the nearest file upwards of `folder` (the current one), and that file.
 
     The table is empty where nothing is set. Raises InputError on a file that cannot be understood.
@@ -45,8 +50,8 @@ def settings(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str,
     for place in (here, *here.parents):
         for name in (NAME, PROJECT):
             file = place / name
-            if file.is_file() and (content := _content(file)) is not None:
-                return file, _table(content, table, file)
+            if file.is_file() and (content := _config_file_content(file)) is not None:
+                return file, _config_table_rows(content, table, file)
     return here / NAME, {}
 
 
@@ -58,12 +63,12 @@ def text_of(file: Path) -> str:
     return file.read_text(encoding="utf-8-sig")
 
 
-def title(table: str, file: Path) -> str:
+def config_table_heading(table: str, file: Path) -> str:
     """The heading of the table in that file."""
     return f"[{table}]" if file.name == NAME else f"[tool.crossflops.{table}]"
 
 
-def _content(file: Path) -> Any:
+def _config_file_content(file: Path) -> Any:
     """Return what a file sets for crossflops; None where it is about other things."""
     try:
         content = tomllib.loads(text_of(file))
@@ -80,15 +85,17 @@ def _content(file: Path) -> Any:
     return tools.get("crossflops") if isinstance(tools, dict) else None
 
 
-def _table(content: Any, table: str, file: Path) -> Mapping[str, Any]:
+def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any]:
     strays = sorted(set(content) - set(_TABLES)) if isinstance(content, dict) else ["a value"]
     if strays:
-        known = " and ".join(title(name, file) for name in _TABLES)
+        known = " and ".join(config_table_heading(name, file) for name in _TABLES)
         raise InputError(f"{file} sets {strays[0]}, which means nothing", f"it may set {known}")
     rows = content.get(table, {})
     if not isinstance(rows, dict):
         complaint = f"{table} in {file} is no table"
-        raise InputError(complaint, f"write {title(table, file)}, and a line for each")
+        raise InputError(
+            complaint, f"write {config_table_heading(table, file)}, and a line for each"
+        )
     return rows
 
 
@@ -96,7 +103,7 @@ _IN_VENV = ("bin/python", "Scripts/python.exe")
 _EXAMPLE = 'write for example thop = "/venvs/thop/bin/python"'
 
 
-def chosen(
+def interpreters_by_tool(
     given: Mapping[str, str | Path] | None = None, folder: Path | None = None
 ) -> dict[str, str]:
     """Interpreter by tool: what the table upwards of `folder` says, and what is given over it.
@@ -105,11 +112,11 @@ def chosen(
     understood.
     """
     here = Path.cwd()
-    over = {tool: _absolute(str(python), here) for tool, python in (given or {}).items()}
-    return {**_configured(folder or here), **over}
+    over = {tool: _interpreter_path(str(python), here) for tool, python in (given or {}).items()}
+    return {**_interpreters_from_config(folder or here), **over}
 
 
-def parsed(texts: Iterable[str]) -> dict[str, str]:
+def parse_interpreters(texts: Iterable[str]) -> dict[str, str]:
     """Interpreter by tool, from texts TOOL=INTERPRETER. Raises InputError."""
     by_tool: dict[str, str] = {}
     for text in texts:
@@ -125,16 +132,16 @@ def parsed(texts: Iterable[str]) -> dict[str, str]:
     return by_tool
 
 
-def _configured(folder: Path) -> dict[str, str]:
-    file, table = settings("python", folder)
+def _interpreters_from_config(folder: Path) -> dict[str, str]:
+    file, table = find_config_table("python", folder)
     for tool, python in table.items():
         if not isinstance(python, str) or not python:
-            named = f"{tool} in {title('python', file)} of {file}"
+            named = f"{tool} in {config_table_heading('python', file)} of {file}"
             raise InputError(f"{named} is no path", _EXAMPLE)
-    return {tool: _absolute(python, file.parent) for tool, python in table.items()}
+    return {tool: _interpreter_path(python, file.parent) for tool, python in table.items()}
 
 
-def _absolute(python: str, folder: Path) -> str:
+def _interpreter_path(python: str, folder: Path) -> str:
     """The interpreter: of a venv where a folder is named, on PATH where a bare name is.
 
     Links are not followed: a venv is told by the path of the link. What is not there stays as
@@ -176,28 +183,31 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 def inventory(tools: Sequence[str]) -> Inventory:
     """Return what is here of these tools. A tool without a plugin has no answer."""
     try:
-        plugins = tuple(discovery.installed())
+        plugins = tuple(discovery.plugin_entry_points())
     except CrossflopsError as problem:  # two plugins of one name
         answers: dict[str, Offer | Failure] = {
-            name: failure(name, "load", problem) for name in tools
+            name: tool_failure(name, "load", problem) for name in tools
         }
         plugins = ()
     else:
         answers = {name: _offer(name) for name in tools if name in plugins}
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return Inventory(
-        version=installed_version("crossflops"), home=home, plugins=plugins, answers=answers
+        version=find_distribution_version("crossflops"),
+        home=home,
+        plugins=plugins,
+        answers=answers,
     )
 
 
 def _offer(tool: str) -> Offer | Failure:
-    adapter = discovery.load(tool)
+    adapter = discovery.load_plugin_adapter(tool)
     if isinstance(adapter, Failure):
         return adapter
     try:
         version = adapter.version()
     except Exception as problem:  # a plugin may do anything
-        return failure(tool, "load", problem)
+        return tool_failure(tool, "load", problem)
     # a plugin from outside brings its editions along: they are of one tool
     brought = conventions_of_adapter(adapter)
     return Offer(
@@ -280,14 +290,16 @@ class _Question:
             self._process.communicate()
             return self._all(f"{self._python} did not answer within {LIMIT:g} s", "try it alone")
         lines = [line for line in output.splitlines() if line.strip()]
-        release = _read(lines[0]) if lines else None
+        release = _parse_json_line(lines[0]) if lines else None
         if not isinstance(release, list) or (self._process.returncode and len(lines) < 2):
-            quoted = _last(complaint) or f"it ended with status {self._process.returncode}"
+            quoted = (
+                _last_text_line(complaint) or f"it ended with status {self._process.returncode}"
+            )
             return self._all(f"{self._python} is no Python that works: {quoted}", _NO_PYTHON)
         if tuple(release) < _OLDEST:
             what = ".".join(map(str, release))
             return self._all(f"{self._python} is Python {what}", "crossflops needs 3.11 or newer")
-        return self._sorted(_read(lines[1]), lines[-1], complaint)
+        return self._sorted(_parse_json_line(lines[1]), lines[-1], complaint)
 
     def _sorted(self, obstacle: Any, answer: str, complaint: str) -> dict[str, Offer | Failure]:
         if isinstance(obstacle, str):
@@ -295,7 +307,7 @@ class _Question:
         try:
             there = msgspec.json.decode(answer, type=Inventory)
         except msgspec.DecodeError:
-            quoted = _last(complaint) or "another version answers"
+            quoted = _last_text_line(complaint) or "another version answers"
             return self._lacking(f"crossflops in {self._python} is not this one: {quoted}")
         here = inventory(())
         if there.home != here.home and (there.version is None or there.version != here.version):
@@ -310,7 +322,9 @@ class _Question:
     def _answer(self, tool: str, there: Inventory) -> Offer | Failure:
         offer = there.answers.get(tool)
         if isinstance(offer, Failure):
-            return msgspec.structs.replace(offer, hint=into(self._python, offer.hint))
+            return msgspec.structs.replace(
+                offer, hint=with_pip_interpreter(self._python, offer.hint)
+            )
         if offer is not None:
             return offer
         known = ", ".join(there.plugins) or "none"
@@ -333,19 +347,19 @@ class _Question:
         return {tool: self._failure(tool, message, hint) for tool in self._tools}
 
     def _failure(self, tool: str, message: str, hint: str) -> Failure:
-        return failure(tool, "load", message, hint)
+        return tool_failure(tool, "load", message, hint)
 
 
 _NO_PYTHON = "give the path of a Python interpreter, or the folder of a virtual environment"
 
 
-def _read(line: str) -> Any:
+def _parse_json_line(line: str) -> Any:
     try:
         return json.loads(line)
     except ValueError:
         return None
 
 
-def _last(text: str) -> str:
+def _last_text_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return shortened(lines[-1], _QUOTED) if lines else ""
+    return shorten_line(lines[-1], _QUOTED) if lines else ""

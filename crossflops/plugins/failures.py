@@ -29,7 +29,7 @@ _SIGNS_OF_MEMORY = (
 )
 
 
-def failure(tool: str, stage: Stage, problem: BaseException | str, hint: str = "") -> Failure:
+def tool_failure(tool: str, stage: Stage, problem: BaseException | str, hint: str = "") -> Failure:
     """A failure in one line of what and one line of what to do.
 
     An exception that says that memory ran out belongs to the stage "memory" wherever it was
@@ -38,16 +38,16 @@ def failure(tool: str, stage: Stage, problem: BaseException | str, hint: str = "
     if isinstance(problem, CrossflopsError):
         return Failure(tool=tool, stage=stage, message=problem.message, hint=problem.hint)
     if isinstance(problem, BaseException):
-        message = described(problem)
+        message = exception_text(problem)
         stage = "memory" if speaks_of_memory(message) else stage
         hint = "" if stage == "memory" else hint
     else:
         message = problem
-    message = shortened(message, _LENGTH)
+    message = shorten_line(message, _LENGTH)
     return Failure(tool=tool, stage=stage, message=message, hint=hint or HINTS[stage])
 
 
-def described(problem: BaseException) -> str:
+def exception_text(problem: BaseException) -> str:
     """The class of an exception and what it says."""
     return f"{type(problem).__name__}: {problem}".removesuffix(": ")
 
@@ -57,7 +57,7 @@ def speaks_of_memory(text: str) -> bool:
     return any(sign in text for sign in _SIGNS_OF_MEMORY)
 
 
-def shortened(text: str, length: int) -> str:
+def shorten_line(text: str, length: int) -> str:
     """One line of at most `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"

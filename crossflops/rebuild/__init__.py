@@ -16,7 +16,7 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import load_bound_model, model_inputs
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.rebuild.nodes import READ_IT
-from crossflops.targets import of_model
+from crossflops.targets import model_source
 from crossflops.threads import filter_warnings
 
 
@@ -50,7 +50,7 @@ def _rebuilt(model: Any, name: str) -> Source:
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
         message = f"no torch module can be rebuilt from {name}: {type(error).__name__}: {error}"
         raise NormalizeError(message, READ_IT) from error
-    return of_model(module, Given(specs=_positional_input_specs(model.graph)))
+    return model_source(module, Given(specs=_positional_input_specs(model.graph)))
 
 
 # What a model of another framework, or a file, is rebuilt as for the tools of a framework.

@@ -22,10 +22,10 @@ from crossflops.frontends.inputs import OF_TARGET, Given, input_option_text
 from crossflops.frontends.named import SIZES, Named
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Control, TensorSpec
-from crossflops.targets.target import build, refuse_url
+from crossflops.targets.target import build_target, refuse_url
 
 
-def load(
+def load_target_source(
     target: str,
     arguments: Mapping[str, object],
     specs: Sequence[TensorSpec],
@@ -66,20 +66,20 @@ def load(
         return Source(file, (), {})
     if dims:
         raise InputError("--dim is for ONNX files", "give --input for other targets")
-    model, values = build(target, arguments, allow_pickle, sizes, values)
+    model, values = build_target(target, arguments, allow_pickle, sizes, values)
     if values is None and not specs and inputs_file is None:
         values = usual_input(model)
     known: Mapping[str, Any] = {}
     if isinstance(values, Named):
         known = {} if specs or inputs_file is not None else values.values
-        specs, values = _usual(target, values, specs, inputs_file), None
+        specs, values = _choose_input_specs(target, values, specs, inputs_file), None
     given = Given(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
     )
     return with_control(require_frontend(model).source(model, given, owned=True), control)
 
 
-def _usual(
+def _choose_input_specs(
     target: str, named: Named, specs: Sequence[TensorSpec], file: str | None
 ) -> Sequence[TensorSpec]:
     """The inputs that were given, else the usual ones of the model, and a word on them.
@@ -110,10 +110,10 @@ def is_file(target: str) -> bool:
 
 def from_object(model: Any, inputs: Any) -> Source:
     """A model object with inputs as Python callers give them."""
-    return of_model(model, Given(values=inputs))
+    return model_source(model, Given(values=inputs))
 
 
-def of_model(model: Any, given: Given) -> Source:
+def model_source(model: Any, given: Given) -> Source:
     """A model object with these inputs; with its own where it has some and none are given."""
     model, example = unwrap_model_value(model, given.values)
     values = given.values

@@ -92,7 +92,7 @@ _OTHERS = re.compile(r"(?: and|,) (?:by )?--(?!update)[a-z][a-z-]*")  # no budge
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
-def in_keys(hint: str) -> str:
+def with_config_keys(hint: str) -> str:
     """Return a hint about options of the command line as one about keys of a configuration.
 
     >>> in_keys("bind dimensions with --dim N=SIZE, or give --input x=1x3")

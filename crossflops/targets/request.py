@@ -12,8 +12,8 @@ from crossflops.frontends.inputs import Given, parse_inputs
 from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
-from crossflops.targets import from_object, is_file, load, of_model
-from crossflops.targets.target import build, may_be_pickled
+from crossflops.targets import from_object, is_file, load_target_source, model_source
+from crossflops.targets.target import build_target, may_be_pickled
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +67,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
             for name in formed:
                 refuse_form(name, options[name], name)
-        request = cls(target=target if isinstance(target, str) else None, **_owned(options))
+        request = cls(
+            target=target if isinstance(target, str) else None, **_copy_option_values(options)
+        )
         if request.target is None and (request.arguments or request.dims):
             raise InputError("arguments and dims are for a target", "this is a model already")
-        if request.sizes and (request.target is None or not is_empty(inputs)):
+        if request.sizes and (request.target is None or not is_empty_input(inputs)):
             sized = SIZES[next(iter(request.sizes))]
             raise InputError(
                 f"{sized}: sizes change the usual input of a model by name",
@@ -80,7 +82,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(
                 "--weights is for targets of PyTorch", "leave it out: this model is what it is"
             )
-        if request.inputs_file is not None and not is_empty(inputs):
+        if request.inputs_file is not None and not is_empty_input(inputs):
             raise InputError(
                 "--inputs: inputs and a file of inputs contradict each other", "give one of them"
             )
@@ -93,11 +95,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 given = Given(specs=parse_inputs(texts))
             else:
                 given = Given(values=inputs)
-            return request._on(of_model(target, given))
+            return request._on(model_source(target, given))
         if written:
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
         if not request.is_file:
-            model, _ = build(request.target, request.arguments, request.allow_pickle)
+            model, _ = build_target(request.target, request.arguments, request.allow_pickle)
             return request._on(from_object(model, inputs))
         raise InputError(
             "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
@@ -111,7 +113,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if self.given is not None:
             return self.given
         assert self.target is not None
-        return load(
+        return load_target_source(
             self.target,
             self.arguments,
             self.specs,
@@ -186,7 +188,7 @@ _WITHOUT = {
 }
 
 
-def fitted(requests: Sequence[Request]) -> list[Request]:
+def fit_requests(requests: Sequence[Request]) -> list[Request]:
     """Return the requests, each without the options that it has no use for and another has.
 
     Raises InputError for an option that none of them has a use for.
@@ -197,7 +199,7 @@ def fitted(requests: Sequence[Request]) -> list[Request]:
     return [request.without_unused() for request in requests]
 
 
-def _owned(options: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are given, in values that the caller no longer holds."""
     return {
         name: dict(value)
@@ -212,7 +214,7 @@ def _owned(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def is_empty(inputs: Any) -> bool:
+def is_empty_input(inputs: Any) -> bool:
     """Whether nothing was given: None, or a list, a table or a text without anything in it."""
     return inputs is None or (isinstance(inputs, list | tuple | dict | str) and not inputs)
 
@@ -241,11 +243,11 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
             f"there is no option {unknown[0]!r} of the second model",
             f"there are {', '.join(OPTIONS)}",
         )
-    own = {name: value for name, value in own_options.items() if not is_empty(value)}
+    own = {name: value for name, value in own_options.items() if not is_empty_input(value)}
     given = "inputs" in own or "inputs_file" in own
     if not isinstance(target, str) and not given:
-        return _given_model(target, first)
-    options = {"arguments": _arguments(target, first), **own}
+        return _request_of_object(target, first)
+    options = {"arguments": _first_model_arguments(target, first), **own}
     base = Request.of(
         target,
         options.pop("inputs", ()),
@@ -255,20 +257,22 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
         **options,
     )
     if not given:
-        return _taken_over(base, own, first)
-    from crossflops.targets.weights import built  # a count of one model needs none of it
+        return _with_first_inputs(base, own, first)
+    from crossflops.targets.weights import (
+        build_weighted_source,
+    )  # a count of one model needs none of it
 
-    built(base.source, base.weights)  # what cannot be built is told at once
-    return _sized(base, first, own)
+    build_weighted_source(base.source, base.weights)  # what cannot be built is told at once
+    return _with_file_options(base, first, own)
 
 
-def _arguments(target: Any, first: Request) -> Mapping[str, object]:
+def _first_model_arguments(target: Any, first: Request) -> Mapping[str, object]:
     """Those of the first model, where the second is called too."""
     called = isinstance(target, str) and ":" in target and not is_file(target)
     return first.arguments if called and first.given is None else {}
 
 
-def _sized(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
+def _with_file_options(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
     """Return what the first says of files, where both are files and the second says nothing."""
     if not request.is_file:
         return request
@@ -276,10 +280,10 @@ def _sized(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
     return msgspec.structs.replace(request, **more) if first.is_file else request
 
 
-def _taken_over(base: Request, own: Mapping[str, Any], first: Request) -> Request:
+def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) -> Request:
     """A target on the inputs of the first model."""
-    specs = first.specs if first.given is None else _specs(first.given)
-    whole = _sized(base, first, own)
+    specs = first.specs if first.given is None else _source_input_specs(first.given)
+    whole = _with_file_options(base, first, own)
     requests = [msgspec.structs.replace(whole, specs=way) for way in layouts(specs)]
     if first.given is None and first.inputs_file is not None and not base.is_file:
         requests = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
@@ -287,27 +291,27 @@ def _taken_over(base: Request, own: Mapping[str, Any], first: Request) -> Reques
         requests += [msgspec.structs.replace(whole, specs=()), base]
     if len(requests) == 1:
         return requests[0]
-    return next((request for request in requests if _fits(request)), requests[0])
+    return next((request for request in requests if _can_take_inputs(request)), requests[0])
 
 
-def _given_model(model: Any, first: Request) -> Request:
+def _request_of_object(model: Any, first: Request) -> Request:
     if first.given is not None:
         pair = (first.given.args, first.given.kwargs)
         return Request.of(model, pair, setting=first.setting)
     if not first.specs:
         raise InputError("it is not said which inputs the models take", "give inputs")
-    ways = ([_text(spec) for spec in way] for way in layouts(first.specs))
+    ways = ([_input_spec_text(spec) for spec in way] for way in layouts(first.specs))
     requests = [Request.of(model, texts, setting=first.setting) for texts in ways]
-    return next((request for request in requests if _fits(request)), requests[0])
+    return next((request for request in requests if _can_take_inputs(request)), requests[0])
 
 
-def _text(spec: TensorSpec) -> str:
+def _input_spec_text(spec: TensorSpec) -> str:
     shape = "x".join(map(str, spec.shape or ())) or "scalar"
     name = "" if spec.name.isdecimal() else f"{spec.name}="
     return f"{name}{shape}:{spec.dtype}"
 
 
-def _specs(given: Source) -> tuple[TensorSpec, ...]:
+def _source_input_specs(given: Source) -> tuple[TensorSpec, ...]:
     """The shapes of tensors."""
     named = [
         *((str(place), tensor) for place, tensor in enumerate(given.args)),
@@ -329,13 +333,13 @@ def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
     ways: list[tuple[TensorSpec, ...]] = []
     for named in (True, False):
         for move in (None, "last", "first"):
-            way = tuple(_moved(spec, move, named or len(specs) > 1) for spec in specs)
+            way = tuple(_with_axis_layout(spec, move, named or len(specs) > 1) for spec in specs)
             if way not in ways:
                 ways.append(way)
     yield from ways
 
 
-def _moved(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
+def _with_axis_layout(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
     shape, name = spec.shape or (), spec.name if named else "0"
     image = len(shape) in _LAYOUTS and spec.dtype.startswith(("float", "bfloat"))
     if image and move == "last":
@@ -345,12 +349,12 @@ def _moved(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
     return msgspec.structs.replace(spec, shape=shape, name=name)
 
 
-def _fits(request: Request) -> bool:
+def _can_take_inputs(request: Request) -> bool:
     """Whether the model takes the inputs: it is traced or run on them once, a file is read."""
-    from crossflops.targets.weights import built
+    from crossflops.targets.weights import build_weighted_source
 
     try:
-        source, _ = built(request.source, request.weights)
+        source, _ = build_weighted_source(request.source, request.weights)
         require_frontend(source.model).fits(source, request.setting)
     except (InputError, NormalizeError):
         return False

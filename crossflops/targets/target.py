@@ -50,7 +50,7 @@ _PREFERRED = "CROSSFLOPS_LIBRARY"
 _TEXTS: dict[str, bytes] = {}  # of files that were run, by the names of their modules
 
 
-def build(
+def build_target(
     target: str,
     arguments: Mapping[str, object],
     allow_pickle: bool = False,
@@ -64,12 +64,12 @@ def build(
     do so builds it without numbers. Raises TargetError or MissingExtraError, and without values
     ValuesNeededError.
     """
-    with building(), _drawn_alike():
-        return _built(target, arguments, allow_pickle, sizes, values)
+    with building(), _seeding_weights():
+        return _resolve_and_build(target, arguments, allow_pickle, sizes, values)
 
 
 @contextmanager
-def _drawn_alike() -> Iterator[None]:
+def _seeding_weights() -> Iterator[None]:
     """Weights that are drawn within this block are the same ones in every process.
 
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
@@ -89,7 +89,7 @@ def _drawn_alike() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-def _built(
+def _resolve_and_build(
     target: str,
     arguments: Mapping[str, object],
     allow_pickle: bool,
@@ -98,7 +98,7 @@ def _built(
 ) -> tuple[Any, Any]:
     refuse_url(target)
     _find_modules_of_the_caller()
-    target = named_in_full(target)
+    target = full_target_name(target)
     library = library_of(target)
     if library is not None:
         with nullcontext() if values else building_without_values((library.package,)):
@@ -108,19 +108,19 @@ def _built(
         raise _without_usual_input(target, SIZES[next(iter(sizes))])
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
-        return _with_inputs(unpickled(Path(target), allow_pickle), None)
+        return _with_inputs(load_pickle_file(Path(target), allow_pickle), None)
     reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
     if reader is not None:
         return load_with_retry(lambda: reader.read(target, arguments, allow_pickle)), None
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise _unreadable(target)
-    value = _attribute(_module(place), name, target)
+    value = _target_attribute(_import_target_module(place), name, target)
     whole = _is_model(value, arguments)
     if whole:
         _refuse_arguments(arguments, target)
     with nullcontext() if values or whole else building_without_values(_imports(value)):
-        model = value if whole else _call(value, arguments, target)
+        model = value if whole else _call_target(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
     return _with_inputs(model, None)
@@ -140,14 +140,14 @@ def function_named(target: str) -> Callable[..., Any]:
     if not place:
         raise TargetError(f"{target!r} names no callable", "write file.py:callable")
     _find_modules_of_the_caller()
-    value = _attribute(_module(place), name, target)
+    value = _target_attribute(_import_target_module(place), name, target)
     if not callable(value):
         raise TargetError(f"{target} is a {type(value).__name__}, not a callable", _HINT)
     function: Callable[..., Any] = value
     return function
 
 
-def named_in_full(target: str) -> str:
+def full_target_name(target: str) -> str:
     """`timm:resnet50` for `resnet50`, where one installed library has such a model.
 
     CROSSFLOPS_LIBRARY names the libraries to prefer, in their order: "torchvision,timm". Any other
@@ -191,7 +191,7 @@ def _unreadable(target: str) -> TargetError:
     if target and path.is_dir():
         return TargetError(f"{target} is a folder without a SavedModel", _HINT)
     if path.suffix == ".py" and path.is_file():
-        names = offered(path)
+        names = public_names_of_file(path)
         named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
         return TargetError(
             f"{target} has to be followed by a colon and a callable",
@@ -209,17 +209,19 @@ def _unreadable(target: str) -> TargetError:
         beside = [str(file) for file in path.parent.glob("*") if file.suffix in readable]
         return TargetError(f"there is no file {path}", nearest(str(path), beside, _HINT))
     near = names_like(target) if re.fullmatch(_BARE, target) else ""
-    return TargetError(f"cannot tell what the target {target!r} is", near or _by_name(target))
+    return TargetError(
+        f"cannot tell what the target {target!r} is", near or _library_install_hint(target)
+    )
 
 
-def _by_name(target: str) -> str:
+def _library_install_hint(target: str) -> str:
     """A hint for what may be the name of a model, where a library of such is not installed."""
     missing = absent_libraries() if re.fullmatch(_BARE, target) else ()
     installs = " or ".join(f"`pip install {package}`" for package in missing)
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 
 
-def _module(place: str) -> ModuleType:
+def _import_target_module(place: str) -> ModuleType:
     if place.endswith(".py"):
         return run_file(Path(place), _HINT)
     try:
@@ -264,7 +266,7 @@ def _targets_of(holder: Any, name: str, target: str) -> str:
     return nearest(name, own, nearest(name, imported, otherwise))
 
 
-def _attribute(module: ModuleType, name: str, target: str) -> Any:
+def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
@@ -281,7 +283,7 @@ def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
     if inspect.isclass(value) or arguments or not callable(value):
         return False
     functions = any(frontend.is_function(value) for frontend in FRONTENDS)
-    return functions and bool(_needed(value, arguments))
+    return functions and bool(_mandatory_parameters(value, arguments))
 
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
@@ -289,10 +291,12 @@ def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
         raise TargetError(f"{target} is a model already", "leave --arg out")
 
 
-def _call(function: Callable[..., Any], arguments: Mapping[str, object], target: str) -> Any:
+def _call_target(
+    function: Callable[..., Any], arguments: Mapping[str, object], target: str
+) -> Any:
     if not callable(function):
         raise TargetError(f"{target} is a {type(function).__name__}, not a callable", _HINT)
-    _check(function, arguments, target)
+    _check_target_arguments(function, arguments, target)
     try:
         return load_with_retry(lambda: function(**arguments))
     except CrossflopsError:
@@ -307,7 +311,9 @@ def _call(function: Callable[..., Any], arguments: Mapping[str, object], target:
         ) from error
 
 
-def _check(function: Callable[..., Any], arguments: Mapping[str, object], target: str) -> None:
+def _check_target_arguments(
+    function: Callable[..., Any], arguments: Mapping[str, object], target: str
+) -> None:
     """Whether the arguments fit, told before the call: what it raises itself is another matter."""
     try:
         parameters = inspect.signature(function).parameters
@@ -324,17 +330,19 @@ def _check(function: Callable[..., Any], arguments: Mapping[str, object], target
         parameter.kind is kinds.VAR_KEYWORD for parameter in parameters.values()
     ):
         raise TargetError(
-            f"{target} takes no {_listed('argument', strays)}",
+            f"{target} takes no {_quote_names('argument', strays)}",
             f"it takes {', '.join(named)}" if named else "it takes none: leave --arg out",
         )
-    if needed := _needed(function, arguments):
+    if needed := _mandatory_parameters(function, arguments):
         raise TargetError(
-            f"{target} needs {_listed('argument', needed)}",
+            f"{target} needs {_quote_names('argument', needed)}",
             f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, each VALUE in JSON",
         )
 
 
-def _needed(function: Callable[..., Any], arguments: Mapping[str, object]) -> list[str]:
+def _mandatory_parameters(
+    function: Callable[..., Any], arguments: Mapping[str, object]
+) -> list[str]:
     """The parameters without a default that no argument is given for."""
     kinds = inspect.Parameter
     try:
@@ -350,7 +358,7 @@ def _needed(function: Callable[..., Any], arguments: Mapping[str, object]) -> li
     ]
 
 
-def _listed(word: str, names: list[str]) -> str:
+def _quote_names(word: str, names: list[str]) -> str:
     return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
@@ -458,7 +466,7 @@ def _run_in_its_package(path: Path) -> ModuleType:
     return module
 
 
-def offered(path: Path) -> list[str]:
+def public_names_of_file(path: Path) -> list[str]:
     """The public names that a file defines at its top, without running it; [] if it is broken."""
     try:
         body = ast.parse(path.read_bytes()).body
@@ -492,7 +500,7 @@ _LONGEST = 300
 _PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
 
 
-def unpickled(path: Path, allowed: bool) -> Any:
+def load_pickle_file(path: Path, allowed: bool) -> Any:
     """The object in a file with one of the suffixes in PICKLES. Raises TargetError."""
     if not path.is_file():
         raise TargetError(f"there is no file {path}", _PICKLE_HINT)
@@ -503,7 +511,7 @@ def unpickled(path: Path, allowed: bool) -> Any:
             f"if you trust it, --allow-pickle; better: {_PICKLE_HINT}",
         )
     try:
-        return load_with_retry(lambda: _read(path))
+        return load_with_retry(lambda: _read_pickle(path))
     except ModuleNotFoundError as error:
         raise missing_extra(error.name or "") or TargetError(
             f"{path} needs {error.name}", f"pip install {error.name}"
@@ -515,7 +523,7 @@ def unpickled(path: Path, allowed: bool) -> Any:
         ) from error
 
 
-def _read(path: Path) -> Any:
+def _read_pickle(path: Path) -> Any:
     if path.suffix in _PLAIN:
         import pickle
 

@@ -9,7 +9,9 @@ from crossflops.ir.provenance import FAKE, META, REAL
 LARGE = 2**30  # bytes of weights above which a model that is run by tools is built without them
 
 
-def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, str]:
+def build_weighted_source(
+    load: Callable[[bool], Source], weights: str | None
+) -> tuple[Source, str]:
     """Return what `load(values)` gives, and why it has values where it should have none.
 
     By default it has none where its weights are larger than `LARGE` or on the meta device: whoever
@@ -19,7 +21,7 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
     if weights == REAL:
         return load(True), ""
     try:
-        source = built_without(load, weights)
+        source = build_without_values(load, weights)
         source = require_frontend(source.model).hollowed(
             source
         )  # where it asked for the meta device
@@ -31,12 +33,12 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
         real = load(True)
         return (source if real.weights == META else real), ""
     if weights == FAKE:
-        raise refused(reason)
+        raise real_weights_error(reason)
     source = load(True)
     return source, reason if source.stored > LARGE else ""
 
 
-def built_without(load: Callable[[bool], Source], weights: str | None) -> Source:
+def build_without_values(load: Callable[[bool], Source], weights: str | None) -> Source:
     """Return what `load` builds where it is told to build without values.
 
     Raises ValuesNeededError where it has values all the same, and "fake" was asked for.
@@ -47,6 +49,6 @@ def built_without(load: Callable[[bool], Source], weights: str | None) -> Source
     return source
 
 
-def refused(reason: str) -> InputError:
+def real_weights_error(reason: str) -> InputError:
     """Return what is wrong where "fake" was asked for, and values are needed."""
     return InputError(f"the model needs its weights: {reason}", ValuesNeededError("").hint)

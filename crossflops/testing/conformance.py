@@ -30,7 +30,7 @@ from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.plugins.adapter import Adapter, on_fakes
-from crossflops.plugins.discovery import installed
+from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, WatchError, predict, predict_nodes
 from crossflops.rules.rule import Convention, OfCost, Rule
@@ -275,7 +275,7 @@ class Conformance(ToolConformance):
 
     def _installed(self) -> tuple[Convention, ...]:
         """The conventions of all tools of PyTorch here: one run of a probe serves their kits."""
-        tools = installed()
+        tools = plugin_entry_points()
         shared = (
             convention
             for convention in all_conventions()

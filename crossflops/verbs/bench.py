@@ -59,7 +59,7 @@ from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.bench_errors import batches_above_peak, kernel_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored, named_in_full
+from crossflops.targets.target import full_target_name, imports_restored
 from crossflops.verbs.bench_training import (
     bench_step,
     refuse_unless_trainable,
@@ -105,7 +105,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 def _is_named(request: Request) -> bool:
     """Whether a library knows the model by its name, and so an input of any size."""
-    return request.target is not None and library_of(named_in_full(request.target)) is not None
+    return request.target is not None and library_of(full_target_name(request.target)) is not None
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:

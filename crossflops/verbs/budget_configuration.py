@@ -31,7 +31,13 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError, nearest
-from crossflops.plugins.elsewhere import NAME, PROJECT, settings, text_of, title
+from crossflops.plugins.elsewhere import (
+    NAME,
+    PROJECT,
+    config_table_heading,
+    find_config_table,
+    text_of,
+)
 from crossflops.report.budgets import BudgetRule, PartRules
 from crossflops.report.recorded import NATIVE, OF_MODULES, OF_OPERATORS, RESIDUAL
 from crossflops.targets.option_forms import FORMS, refuse_form
@@ -179,10 +185,10 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
             f"no file here or above sets a budget; beneath {', '.join(beneath)} has some",
             f"go there, or name a model: crossflops check {Path(beneath[0]).parent}/model.onnx",
         )
-    file, _ = settings(_TABLE, folder)
+    file, _ = find_config_table(_TABLE, folder)
     raise InputError(
         "no file here or above sets a budget",
-        f'write {title(_TABLE, file)[:-1]}."model.onnx"] with rules = ["macs <= 4.2G"] into'
+        f'write {config_table_heading(_TABLE, file)[:-1]}."model.onnx"] with rules = ["macs <= 4.2G"] into'
         f" {file.name}",
     )
 
@@ -194,7 +200,7 @@ def _budget_files_beneath(folder: Path) -> list[str]:
     with contextlib.chdir(folder):
         files = [file for name in (NAME, PROJECT) for file in files_called(name)]
     inside = (file for file in files if not file.startswith(os.pardir))
-    return sorted(file for file in inside if settings(_TABLE, (folder / file).parent)[1])
+    return sorted(file for file in inside if find_config_table(_TABLE, (folder / file).parent)[1])
 
 
 def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
@@ -238,7 +244,7 @@ def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Return every file from the folder upwards that sets budgets, the nearest first."""
     seen: set[Path] = set()
     for place in (folder, *folder.parents):
-        file, table = settings(_TABLE, place)
+        file, table = find_config_table(_TABLE, place)
         if table and file not in seen:
             seen.add(file)
             yield file, table

@@ -30,7 +30,7 @@ from crossflops.report.recorded import (
 )
 from crossflops.report.report import SCHEMA, Report
 from crossflops.targets import is_file
-from crossflops.targets.option_forms import in_keys
+from crossflops.targets.option_forms import with_config_keys
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.budget_configuration import (
     Budget,
@@ -293,7 +293,9 @@ def _with_keys(row: Check, budget: Budget) -> Check:
     """Return a row whose error names keys of the configuration that the budget is of."""
     if not budget.file:
         return row
-    return msgspec.structs.replace(row, error=in_keys(row.error), hint=in_keys(row.hint))
+    return msgspec.structs.replace(
+        row, error=with_config_keys(row.error), hint=with_config_keys(row.hint)
+    )
 
 
 def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None) -> Baseline:

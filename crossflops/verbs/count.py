@@ -186,9 +186,9 @@ class ModelBuild:
             if self._has_values:
                 self._source = self._request.source()
             else:
-                from crossflops.targets.weights import built_without  # of no file
+                from crossflops.targets.weights import build_without_values  # of no file
 
-                self._source = built_without(self._request.source, self._request.weights)
+                self._source = build_without_values(self._request.source, self._request.weights)
         return self._source
 
     def _count(self, source: Source, setting: Setting, views: Sequence[Setting]) -> CountedModel:

@@ -11,7 +11,7 @@ from crossflops.errors import InputError
 from crossflops.files import contents
 from crossflops.report.difference import Difference, report_difference
 from crossflops.report.report import SCHEMA, Report
-from crossflops.targets.request import Request, fitted
+from crossflops.targets.request import Request, fit_requests
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
 from crossflops.verbs.revisions import AtRevision, count_at_revision, revision_of
@@ -90,7 +90,7 @@ def fit_side_options(sides: Sequence[Side]) -> list[Side]:
 
     Raises InputError for an option that neither has a use for.
     """
-    requests = iter(fitted(requests_of(sides)))
+    requests = iter(fit_requests(requests_of(sides)))
     return [
         (
             name,

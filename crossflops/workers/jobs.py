@@ -102,10 +102,10 @@ def unpack(path: Path) -> Contents:
 
     The classes in it are imported on the way, torchvision's with what it needs.
     """
-    return load_with_retry(lambda: _read(path))
+    return load_with_retry(lambda: _read_job_contents(path))
 
 
-def _read(path: Path) -> Contents:
+def _read_job_contents(path: Path) -> Contents:
     contents: Contents
     with path.open("rb") as file:
         # what PyTorch writes is a zip; a model of Keras is a pickle that ends with one

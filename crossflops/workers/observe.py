@@ -13,11 +13,11 @@ from crossflops.frontends.pytorch.load.tool_replacements import restoring_torch_
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import Adapter, on_fakes
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.threads import silence_streams
 
 
-def observe(
+def observe_tool(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
     """Return what the tool says about the model, with the seconds that it took.
@@ -27,13 +27,13 @@ def observe(
     not declare that it prints the same, and ValuesNeededError where it turns out to need them.
     """
     if not setting.fake:
-        return _timed(adapter, model, args, kwargs, setting)
+        return _time_tool(adapter, model, args, kwargs, setting)
     if not on_fakes(adapter):
-        raise left_out(adapter.name)
+        raise fake_weights_error(adapter.name)
     frontend = frontend_of(model)
     with frontend.watching_values(model) if frontend else contextlib.nullcontext(str) as needed:
         try:
-            answer = _timed(adapter, model, args, kwargs, setting)
+            answer = _time_tool(adapter, model, args, kwargs, setting)
         except Exception as problem:
             if needed():
                 raise ValuesNeededError(needed()) from problem
@@ -43,7 +43,7 @@ def observe(
     return answer
 
 
-def left_out(tool: str) -> InputError:
+def fake_weights_error(tool: str) -> InputError:
     """Return what is said of a tool that is not run on a model without values."""
     return InputError(
         f"{tool} is left out where weights have no values: it looks at more than shapes",
@@ -51,7 +51,7 @@ def left_out(tool: str) -> InputError:
     )
 
 
-def _timed(
+def _time_tool(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
     frontend = frontend_of(model)
@@ -77,24 +77,26 @@ def run_here(
     `crossflops.workers.pool` instead wherever the model can be built or pickled.
     """
     try:
-        model, args, kwargs = _copied(model, args, kwargs)
+        model, args, kwargs = _copy_model_and_inputs(model, args, kwargs)
     except Exception as problem:
         print_traceback(problem)
-        return failure(adapter.name, "build", problem, "give a target string: no copy is needed")
+        return tool_failure(
+            adapter.name, "build", problem, "give a target string: no copy is needed"
+        )
     try:
         if not adapter.accepts(model):
-            return rejected(adapter, model)
+            return model_kind_failure(adapter, model)
         with (
             restoring_torch_functions(),
             silence_streams(),
         ):
-            return observe(adapter, model, args, kwargs, setting)
+            return observe_tool(adapter, model, args, kwargs, setting)
     except (Exception, SystemExit) as problem:
         print_traceback(problem)
-        return failure(adapter.name, "run", problem)
+        return tool_failure(adapter.name, "run", problem)
 
 
-def _copied(
+def _copy_model_and_inputs(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """What shares nothing with the caller's that a tool could change: see `Frontend.copied`."""
@@ -104,7 +106,7 @@ def _copied(
     return frontend.copied(model, args, kwargs)
 
 
-def rejected(adapter: Adapter, model: object) -> Failure:
+def model_kind_failure(adapter: Adapter, model: object) -> Failure:
     """The failure of a tool that cannot be asked about a model of this kind."""
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    return failure(adapter.name, "accept", f"{adapter.name} does not take a {kind}")
+    return tool_failure(adapter.name, "accept", f"{adapter.name} does not take a {kind}")

@@ -35,7 +35,7 @@ from crossflops.frontends.pytorch.load.tool_replacements import replaceable_func
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import address_space, end_with, limit_memory, threads
 from crossflops.plugins.adapter import Adapter
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.workers import worker
 from crossflops.workers.conversation import Say, serve, speaker, take_streams
 from crossflops.workers.jobs import Job, Order
@@ -67,32 +67,32 @@ def hold(sources: Mapping[int, Source]) -> NoReturn:
     limit_memory(_beyond(first.memory) if sources else first.memory, may_be_raised=True)
     worker.extend_path(first.paths)
     say("importing")
-    with worker.uncollected():
+    with worker.pausing_garbage_collection():
         _import_framework(first.job.framework)
-        ready = _loaded(orders, say)
+        ready = _load_order_adapters(orders, say)
     if not ready:
         _leave(0)
     say("building")
     limit_memory(_beyond(first.memory), may_be_raised=True)
-    built, ready = _built(ready, sources, say)
+    built, ready = _build_order_models(ready, sources, say)
     if not ready:
         _leave(0)
     _fit_to_fork()
-    numbers = _forked(ready, built, {requests.fileno(), replies, *links}, say)
+    numbers = _fork_workers(ready, built, {requests.fileno(), replies, *links}, say)
     for end in links:
         os.close(end)
-    _attend(numbers, say)
+    _reap_workers(numbers, say)
     _leave(0)
 
 
-def _loaded(orders: list[Order], say: Say) -> Ready:
+def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
     """The tools that can be loaded here without a trace in what is shared, one after the other."""
     ready: Ready = []
-    before = _shared()
+    before = _global_state()
     for number, order in enumerate(orders):
         say(f"loading {number}")
         adapter = _adapter(order.job)
-        if _changed(before):
+        if _has_global_state_changed(before):
             sys.stderr.write(f"loading {order.job.tool} changes what every tool shares\n")
             _leave(UNFIT)
         _fit_to_fork()
@@ -103,7 +103,7 @@ def _loaded(orders: list[Order], say: Say) -> Ready:
     return ready
 
 
-def _built(
+def _build_order_models(
     ready: Ready, sources: Mapping[int, Source], say: Say
 ) -> tuple[dict[int, Source], Ready]:
     """The models, and the orders that have theirs; of the others the failure is written."""
@@ -112,16 +112,16 @@ def _built(
         if job.model in built:
             continue
         try:
-            built[job.model] = worker.built(job)
+            built[job.model] = worker.build_job_source(job)
         except BaseException as problem:  # a model may well call sys.exit
             print_traceback(problem)
-            _refuse([row for row in ready if row[1].job.model == job.model], problem, say)
+            _refuse_orders([row for row in ready if row[1].job.model == job.model], problem, say)
     return built, [row for row in ready if row[1].job.model in built]
 
 
-def _refuse(ready: Ready, problem: BaseException, say: Say) -> None:
+def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
     for number, order, _ in ready:
-        refusal = failure(order.job.tool, "build", problem, worker.hint_of(order.job))
+        refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
         write(Path(order.result), msgspec.json.encode(refusal))
         say(f"{REFUSED} {number}")
 
@@ -153,26 +153,26 @@ def _set_threads(number: int) -> None:
         torch.set_num_threads(number)
 
 
-def _shared() -> tuple[Any, ...]:
+def _global_state() -> tuple[Any, ...]:
     """Return what a tool could change under the others, besides their model and functions."""
     torch = sys.modules.get("torch")
     dtype = None if torch is None else torch.get_default_dtype()
     return os.getcwd(), dtype, replaceable_functions()
 
 
-def _changed(before: tuple[Any, ...]) -> bool:
+def _has_global_state_changed(before: tuple[Any, ...]) -> bool:
     """Whether the current folder, the default precision or functions of PyTorch are others now."""
     *settings, known = before
-    *settings_now, known_now = _shared()
+    *settings_now, known_now = _global_state()
     if settings != settings_now:
         return True
     return any(
-        known_now.get(key) is not function and not _of_pytorch(known_now.get(key))
+        known_now.get(key) is not function and not _is_pytorch_function(known_now.get(key))
         for key, function in known.items()
     )
 
 
-def _of_pytorch(function: Any) -> bool:
+def _is_pytorch_function(function: Any) -> bool:
     """Whether PyTorch's own code stands there: it wraps some functions on the import of others."""
     torch = sys.modules["torch"]
     code = getattr(function, "__code__", None)
@@ -189,7 +189,7 @@ def _fit_to_fork() -> None:
         time.sleep(0.01)
 
 
-def _forked(
+def _fork_workers(
     ready: Ready, sources: Mapping[int, Source], ours: set[int], say: Say
 ) -> dict[int, int]:
     """The number of each order by the process that works on it.
@@ -208,7 +208,9 @@ def _forked(
             os.close(to_gate)
             os.read(gate, 1)  # which ends when nobody holds the other end
             source = sources[order.job.model]
-            _work(order, {*ours, gate}, partial(worker.ask, adapter=adapter, source=source))
+            _run_forked_worker(
+                order, {*ours, gate}, partial(worker.ask, adapter=adapter, source=source)
+            )
         numbers[process] = number
         say(f"forked {number} {process}")
     os.close(gate)
@@ -216,7 +218,7 @@ def _forked(
     return numbers
 
 
-def _work(
+def _run_forked_worker(
     order: Order, ours: set[int], answered: Callable[[Job, Callable[[], None]], Profile | Failure]
 ) -> NoReturn:
     """The life of a worker, in a group of its own and without the conversations of others."""
@@ -245,7 +247,7 @@ def _work(
         _leave(1)
 
 
-def _attend(numbers: dict[int, int], say: Say) -> None:
+def _reap_workers(numbers: dict[int, int], say: Say) -> None:
     """Tell the end of every worker, and end what it started and left in its group."""
     while numbers:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)

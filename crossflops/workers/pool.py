@@ -16,7 +16,7 @@ import msgspec
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import TIMEOUT, physical_memory, usable_cpus
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.parent import UNFIT
@@ -162,7 +162,7 @@ class Workers:
         workers = []
         for number, job in enumerate(self._jobs):
             if job.needs_contents and job.model in obstacles:
-                refused = failure(job.tool, "build", obstacles[job.model], jobs.HINT)
+                refused = tool_failure(job.tool, "build", obstacles[job.model], jobs.HINT)
                 self._answered.append((job.model, (job.tool, refused)))
             else:
                 workers.append(self._worker(number, job))
@@ -284,7 +284,7 @@ class Workers:
         order = Order(
             job=job,
             result=str(self._folder / f"{number}.json"),
-            paths=_paths(python, job),
+            paths=_worker_import_paths(python, job),
             memory=self._memory,
         )
         log = self._folder / f"{number}.log"
@@ -327,7 +327,7 @@ def _file_size(worker: Worker) -> int:
     return os.path.getsize(path) if path and os.path.exists(path) else 0
 
 
-def _paths(python: str, job: Job) -> tuple[str, ...]:
+def _worker_import_paths(python: str, job: Job) -> tuple[str, ...]:
     """Where the worker shall look for modules after everything of its own.
 
     Another interpreter gets nothing of this one's installation, only what the user added.

@@ -18,7 +18,7 @@ import msgspec
 from crossflops.errors import relay
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import end_with, threads
-from crossflops.plugins.failures import failure, shortened, speaks_of_memory
+from crossflops.plugins.failures import shorten_line, speaks_of_memory, tool_failure
 from crossflops.workers.conversation import Ordered
 from crossflops.workers.jobs import Order
 
@@ -165,7 +165,7 @@ class Background:
     """A fork of this process, which computes while this one goes on: see `can_be_cloned`."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:
-        self._process = Cloned(partial(_answer, compute), Path(os.devnull), ())
+        self._process = Cloned(partial(_write_fork_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
         """Return what `compute()` gave, once it has ended; None where it raised, or crashed."""
@@ -183,7 +183,7 @@ class Background:
         self._process.release()
 
 
-def _answer(compute: Callable[[], Any]) -> NoReturn:
+def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
     """Write what it gives to the conversation; nobody looks at what it prints."""
     with os.fdopen(os.dup(1), "wb") as replies:
         end_with(0, partial(os._exit, 1))
@@ -322,7 +322,7 @@ class Attended:
     def last_line(self) -> str:
         """Return what it wrote to stderr last, in one short line."""
         lines = [line for line in self.tail().splitlines() if line.strip()]
-        return shortened(lines[-1], _QUOTED) if lines else ""
+        return shorten_line(lines[-1], _QUOTED) if lines else ""
 
     def tail(self) -> str:
         """The end of what it wrote to stderr."""
@@ -383,7 +383,7 @@ class _Alone(Attended):
         """Take what it says: that it is there."""
 
 
-def alone(module: str, order: Ordered, folder: Path, seconds: float) -> Ended:
+def run_single_process(module: str, order: Ordered, folder: Path, seconds: float) -> Ended:
     """Give a process its order, and wait until it has answered, or ended otherwise.
 
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
@@ -432,7 +432,7 @@ class Worker(Attended):
 
     def cannot_start(self, problem: OSError) -> Failure:
         """The failure of a tool whose interpreter is not there."""
-        return failure(
+        return tool_failure(
             self.tool,
             "load",
             f"cannot start {self.python}: {problem.strerror}",
@@ -478,31 +478,31 @@ class Worker(Attended):
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as problem:
-            return failure(self.tool, "crash", f"its answer cannot be read: {problem}")
+            return tool_failure(self.tool, "crash", f"its answer cannot be read: {problem}")
         if answer.tool != self.tool:
-            return failure(self.tool, "crash", f"the answer is that of {answer.tool}")
+            return tool_failure(self.tool, "crash", f"the answer is that of {answer.tool}")
         return answer
 
     def _fate(self, status: int | None) -> Failure:
         """Why a process ended without an answer."""
         doing = "running" if self.running else "building the model"
         if self.overdue:
-            return failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")
+            return tool_failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")
         if not self.said:
-            return failure(
+            return tool_failure(
                 self.tool,
                 "load",
                 f"{self.python} could not start the worker",
                 f"install crossflops and the plugin of {self.tool} into that interpreter",
             )
         if speaks_of_memory(self.tail()):
-            return failure(self.tool, "memory", f"ran out of memory while {doing}")
+            return tool_failure(self.tool, "memory", f"ran out of memory while {doing}")
         if status == -signal.SIGKILL:
             hint = "often the system ran out of memory: give a smaller input, or run fewer tools"
-            return failure(self.tool, "crash", f"was killed while {doing}", hint)
+            return tool_failure(self.tool, "crash", f"was killed while {doing}", hint)
         if status is None:
-            return failure(self.tool, "crash", f"its process ended while {doing}")
-        return failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
+            return tool_failure(self.tool, "crash", f"its process ended while {doing}")
+        return tool_failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
 
     def _quoted(self) -> str:
         line = self.last_line()

@@ -46,12 +46,12 @@ def run_series(
     """
     context = multiprocessing.get_context("spawn")  # a fork has half of what a framework started
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, context, initializer=_begin)
+    pool = ProcessPoolExecutor(jobs, context, initializer=_initialize_series_process)
     futures: list[Future[_Answer]] = []
     try:
-        futures += [pool.submit(_answer, function, given) for given in arguments]
+        futures += [pool.submit(_call_with_warnings, function, given) for given in arguments]
         for name, future in zip(names, futures, strict=True):
-            yield _result(name, future)
+            yield _series_result(name, future)
     finally:
         if not all(future.done() for future in futures):
             for process in set(multiprocessing.active_children()) - others:
@@ -59,7 +59,7 @@ def run_series(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _result(name: str, future: "Future[_Answer]") -> Any:
+def _series_result(name: str, future: "Future[_Answer]") -> Any:
     try:
         answer = future.result()
     except BrokenProcessPool as error:
@@ -75,7 +75,7 @@ def _result(name: str, future: "Future[_Answer]") -> Any:
 # In a process of its own.
 
 
-def _begin() -> None:
+def _initialize_series_process() -> None:
     """Leave stdout to the results of the command, interrupts to it, and end when it ends."""
     os.dup2(_STDERR, _STDOUT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -85,7 +85,7 @@ def _begin() -> None:
         end_with(parent.sentinel, lambda: os._exit(1))
 
 
-def _answer(function: Callable[..., Any], given: tuple[Any, ...]) -> _Answer:
+def _call_with_warnings(function: Callable[..., Any], given: tuple[Any, ...]) -> _Answer:
     with threads.record_warnings(CrossflopsWarning) as seen:
         result = function(*given)
     texts = tuple((str(item.message), item.filename, item.lineno) for item in seen)

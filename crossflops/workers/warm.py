@@ -75,18 +75,18 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def beside(compute: Callable[[], Any]) -> Background:
+def fork_background(compute: Callable[[], Any]) -> Background:
     """A fork of this process that is at `compute()`, with PyTorch on half the CPUs.
 
     This process must have imported PyTorch for itself: see `can_be_cloned`.
     """
 
-    def computed() -> Any:
+    def compute_in_background() -> Any:
         forget_listeners()
         importlib.import_module("torch").set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         return compute()
 
-    return Background(computed)
+    return Background(compute_in_background)
 
 
 def _hold(sources: Mapping[int, Source]) -> NoReturn:

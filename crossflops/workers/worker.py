@@ -23,26 +23,26 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, META, REAL, WeightsKind
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
-from crossflops.plugins.failures import Stage, failure
+from crossflops.plugins.failures import Stage, tool_failure
 from crossflops.workers import jobs
 from crossflops.workers.conversation import Wait, hear
 from crossflops.workers.jobs import Job, Order
-from crossflops.workers.observe import observe, rejected
+from crossflops.workers.observe import model_kind_failure, observe_tool
 
 _TRY_VALUES = "it ran on fake tensors: --weights real gives it values, where they fit in memory"
 
 
 def main() -> None:
     """Hold the conversation about one order."""
-    hear(Order, _answered)
+    hear(Order, _answer_order)
 
 
-def _answered(order: Order, wait: Wait) -> Profile | Failure:
+def _answer_order(order: Order, wait: Wait) -> Profile | Failure:
     extend_path(order.paths)
-    return answer(order.job, wait)
+    return answer_job(order.job, wait)
 
 
-def answer(job: Job, wait: Wait) -> Profile | Failure:
+def answer_job(job: Job, wait: Wait) -> Profile | Failure:
     """Do the job: load, build, call `wait`, then run the tool."""
     stage: Stage = "load"
     hint = ""
@@ -50,13 +50,13 @@ def answer(job: Job, wait: Wait) -> Profile | Failure:
         adapter = adapter_of(job)
         if isinstance(adapter, Failure):
             return adapter
-        with uncollected():
+        with pausing_garbage_collection():
             adapter.load()
         stage, hint = "build", hint_of(job)
-        source = built(job)
+        source = build_job_source(job)
     except BaseException as problem:  # a tool may well call sys.exit
         print_traceback(problem)
-        return failure(job.tool, stage, problem, hint)
+        return tool_failure(job.tool, stage, problem, hint)
     return ask(job, wait, adapter, source)
 
 
@@ -69,43 +69,43 @@ def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Fai
     hint = hint_of(job)
     try:
         if not adapter.accepts(source.model):
-            return rejected(adapter, source.model)
+            return model_kind_failure(adapter, source.model)
         wait()
         stage, hint = "run", _TRY_VALUES if source.weights == FAKE else ""
         try:
-            return _observed(job, adapter, source)
+            return _observe_job(job, adapter, source)
         except ValuesNeededError as error:
             if job.target is None or job.weights is not None:
                 raise
             reason = error.message
         stage, hint = "build", hint_of(job)
-        source = built(msgspec.structs.replace(job, weights=REAL))
+        source = build_job_source(msgspec.structs.replace(job, weights=REAL))
         stage, hint = "run", ""
-        again = _observed(job, adapter, source)
+        again = _observe_job(job, adapter, source)
         return msgspec.structs.replace(again, weights=WeightsKind(REAL, reason))
     except BaseException as problem:  # a tool may well call sys.exit
         print_traceback(problem)
-        return failure(job.tool, stage, problem, hint)
+        return tool_failure(job.tool, stage, problem, hint)
 
 
-def _observed(job: Job, adapter: Adapter, source: Source) -> Profile:
+def _observe_job(job: Job, adapter: Adapter, source: Source) -> Profile:
     setting = msgspec.structs.replace(job.setting, fake=source.weights == FAKE or UNSET)
-    return observe(adapter, source.model, source.args, source.kwargs, setting)
+    return observe_tool(adapter, source.model, source.args, source.kwargs, setting)
 
 
-def built(job: Job) -> Source:
+def build_job_source(job: Job) -> Source:
     """The model of a job with its positional and keyword inputs."""
     if job.onnx_path is not None:
         return Source(Path(job.onnx_path), (), {})
     if job.pickle_path is not None:
-        return _unpacked(job)
+        return _unpack_job_source(job)
     if job.target is None:
         raise ValueError("the job names neither a target nor a pickle")
     from crossflops import targets
     from crossflops.targets import weights
 
     def load(values: bool) -> Source:
-        return targets.load(
+        return targets.load_target_source(
             job.target or "",
             job.arguments,
             job.inputs,
@@ -115,10 +115,10 @@ def built(job: Job) -> Source:
             values=values,
         )
 
-    return weights.built(load, job.weights)[0]
+    return weights.build_weighted_source(load, job.weights)[0]
 
 
-def _unpacked(job: Job) -> Source:
+def _unpack_job_source(job: Job) -> Source:
     """The model that the caller gave; where it has no values, as a tool can run it."""
     source = Source(*jobs.unpack(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
@@ -135,12 +135,12 @@ def hint_of(job: Job) -> str:
 def adapter_of(job: Job) -> Adapter | Failure:
     """The adapter that the job names, or that its tool has in this environment."""
     if job.adapter is None:
-        return discovery.load(job.tool)
+        return discovery.load_plugin_adapter(job.tool)
     return discovery.load_value(job.tool, job.adapter)
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
+def pausing_garbage_collection() -> Iterator[None]:
     """In this context modules are imported: what they make stays, and none of it is garbage.
 
     Looking for some after every 700 objects takes a third of the time. A fork, too, shares only

@@ -60,8 +60,8 @@ def world(monkeypatch):
         convention("torn", "1", "1"),
         convention("sunk", "1", "1"),
     )
-    monkeypatch.setattr(doctor, "installed", lambda: dict.fromkeys(adapters))
-    monkeypatch.setattr(doctor, "load", adapters.__getitem__)
+    monkeypatch.setattr(doctor, "plugin_entry_points", lambda: dict.fromkeys(adapters))
+    monkeypatch.setattr(doctor, "load_plugin_adapter", adapters.__getitem__)
     monkeypatch.setattr(doctor, "all_conventions", lambda: known)
     monkeypatch.setattr(doctor, "to_install", lambda tools: f"pip install {tools[0]}")
     monkeypatch.setattr(explain, "all_conventions", lambda: known)
@@ -114,7 +114,9 @@ def test_doctor_knows_the_torchvision_trap(line, monkeypatch, torch, pinned, bui
     """A torchvision of another build needs the shim; one for another torch is broken."""
     versions = {"torch": torch, "torchvision": "0.28.0"}
     builds = {"torch": torch, "torchvision": built}
-    monkeypatch.setattr(doctor, "installed_version", lambda name: versions.get(name, "1.2.3"))
+    monkeypatch.setattr(
+        doctor, "find_distribution_version", lambda name: versions.get(name, "1.2.3")
+    )
     monkeypatch.setattr(doctor, "requires", lambda name: ["numpy", f"torch (=={pinned})"])
     monkeypatch.setattr(doctor, "_package_build_version", builds.__getitem__)
     parts = {row["name"]: row for row in json.loads(line("doctor", "--json")[1])["components"]}
@@ -148,7 +150,7 @@ def test_doctor_imports_no_framework():
 @pytest.mark.usefixtures("world")
 def test_doctor_says_how_to_install_what_is_missing(line, monkeypatch):
     """A part that is not there comes with the command that brings it, told once for all."""
-    monkeypatch.setattr(doctor, "installed_version", lambda name: None)
+    monkeypatch.setattr(doctor, "find_distribution_version", lambda name: None)
     parts = {row["name"]: row for row in json.loads(line("doctor", "--json")[1])["components"]}
     assert parts["torch"]["state"] == "missing"
     assert "pip install" in parts["torch"]["install"]

@@ -70,7 +70,7 @@ def test_tools_of_pytorch_count_models_of_other_frameworks(target, arguments, sh
 
 def test_tools_of_both_frameworks_stand_in_one_report():
     """The profiler of TensorFlow counts the model itself, the others what was rebuilt from it."""
-    if "tensorflow" not in discovery.installed():
+    if "tensorflow" not in discovery.plugin_entry_points():
         pytest.skip("the plugin for TensorFlow's profiler is not installed")
     tools = (*TOOLS, "tensorflow")
     report = api.compare(f"{TARGETS}:separable", ["1x12x12x3"], tools=tools)

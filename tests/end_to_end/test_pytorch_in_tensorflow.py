@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 from crossflops.plugins import discovery  # noqa: E402
 from crossflops.verbs import api  # noqa: E402
 
-if "tensorflow" not in discovery.installed():
+if "tensorflow" not in discovery.plugin_entry_points():
     pytest.skip("the plugin for TensorFlow's profiler is not installed", allow_module_level=True)
 
 pytestmark = pytest.mark.frameworks

@@ -11,10 +11,10 @@ from torch import nn
 
 import crossflops
 from crossflops.ir.profile import Profile
-from crossflops.plugins.discovery import installed, ready
+from crossflops.plugins.discovery import adapters_and_failures, plugin_entry_points
 
 ELSEWHERE = {"tensorflow", "ultralytics-thop", "xla-lowered", "xla-compiled"}
-TOOLS = sorted(set(installed()) - ELSEWHERE)
+TOOLS = sorted(set(plugin_entry_points()) - ELSEWHERE)
 WITNESS = "torch-flop-counter"
 pytestmark = [
     pytest.mark.tools,
@@ -73,7 +73,7 @@ def functions():
 @pytest.fixture(scope="module")
 def here(request):
     """The tools that can run here: all, in the environment that is to have them all."""
-    adapters, failures = ready(TOOLS)
+    adapters, failures = adapters_and_failures(TOOLS)
     assert not failures or not request.config.option.all_installed, failures
     return list(adapters)
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from crossflops.errors import TRACEBACK, TargetError
-from crossflops.targets.target import build, imports_restored
+from crossflops.targets.target import build_target, imports_restored
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def file(tmp_path):
 def refused(target, arguments=None):
     """The message and the hint of the error for a target, the folders of paths left out."""
     with pytest.raises(TargetError) as caught:
-        build(target, arguments or {})
+        build_target(target, arguments or {})
     bare = re.sub(r"^[^(]*?/\S*/|(?<=\()/\S*/", "", caught.value.message)
     return bare, caught.value.hint
 
@@ -68,7 +68,7 @@ def test_two_missing_arguments_are_both_named(file):
 def test_any_argument_may_be_taken(file):
     """A callable with **options takes what it is given."""
     path = file("def make(**options): return options")
-    assert build(f"{path}:make", {"width": 3}) == ({"width": 3}, None)
+    assert build_target(f"{path}:make", {"width": 3}) == ({"width": 3}, None)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_a_file_without_any_says_what_to_write(file, code):
 def test_what_is_no_file_is_told(target, message):
     """A URL is not fetched, a folder is not searched."""
     with pytest.raises(TargetError) as caught:
-        build(target, {})
+        build_target(target, {})
     assert caught.value.message == message
 
 
 def test_two_files_of_one_name_are_two_modules(file):
     """Classes of both stay what they are."""
-    first = build(f"{file('class Net: size = 1', 'a/models.py')}:Net", {})[0]
-    second = build(f"{file('class Net: size = 2', 'b/models.py')}:Net", {})[0]
+    first = build_target(f"{file('class Net: size = 1', 'a/models.py')}:Net", {})[0]
+    second = build_target(f"{file('class Net: size = 2', 'b/models.py')}:Net", {})[0]
     assert (first.size, second.size) == (1, 2)
     assert sys.modules[type(first).__module__].Net is type(first)
     assert sys.modules[type(second).__module__].Net is type(second)
@@ -140,7 +140,7 @@ def test_a_file_may_import_by_dots(file):
     file("SIZE = 3", "kit/sizes.py")
     file("", "kit/nets/__init__.py")
     path = file("from ..sizes import SIZE\ndef make(): return SIZE", "kit/nets/small.py")
-    assert build(f"{path}:make", {}) == (3, None)
+    assert build_target(f"{path}:make", {}) == (3, None)
 
 
 def test_another_package_of_that_name_is_not_mistaken_for_it(file):
@@ -161,7 +161,7 @@ def test_the_search_path_is_restored(file):
     )
     before = list(sys.path)
     with imports_restored():
-        assert build(f"{path}:make", {})[0]() == 3
+        assert build_target(f"{path}:make", {})[0]() == 3
     assert sys.path == before
 
 

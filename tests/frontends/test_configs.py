@@ -6,7 +6,7 @@ import pytest
 
 import crossflops
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
-from crossflops.targets import load
+from crossflops.targets import load_target_source
 from tests.executed import Executed
 from tests.models import torch
 
@@ -59,7 +59,7 @@ def target(tmp_path):
 
 def built(name):
     """The model and its inputs."""
-    return load(name, {}, (), sizes={"seq": TOKENS})
+    return load_target_source(name, {}, (), sizes={"seq": TOKENS})
 
 
 def counted(name, **arguments):
@@ -90,7 +90,7 @@ def test_weights_have_the_type_that_is_named(target, more, arguments, expected, 
     """By the config in both spellings, by an argument before it; the origin is said."""
     name = target(LLAMA, **more)
     with pytest.warns(CrossflopsWarning, match=origin):
-        source = load(name, arguments, ())
+        source = load_target_source(name, arguments, ())
     assert types(source.model) == {expected}
     assert source.kwargs["input_ids"].dtype == torch.int64
 
@@ -111,11 +111,11 @@ def test_bytes_and_precision_follow_the_type(target):
 def test_a_type_that_no_layer_computes_in_is_refused(target, dtype):
     """In a config and as an argument, with one that can be given."""
     with pytest.raises(TargetError) as caught:
-        load(target(LLAMA, torch_dtype=dtype), {}, ())
+        load_target_source(target(LLAMA, torch_dtype=dtype), {}, ())
     assert repr(dtype) in caught.value.message
     assert "float" in caught.value.hint
     with pytest.raises(TargetError, match="--arg dtype"):
-        load(target(LLAMA), {"dtype": dtype}, ())
+        load_target_source(target(LLAMA), {"dtype": dtype}, ())
 
 
 @pytest.mark.parametrize("more", [{"torch_dtype": "float16"}, {}], ids=["named", "unnamed"])
@@ -124,7 +124,7 @@ def test_stored_weights_that_are_quantized_are_said(target, more):
     expected = more.get("torch_dtype", "bfloat16")
     name = target(LLAMA, quantization_config={"quant_method": "fp8"}, **more)
     with pytest.warns(CrossflopsWarning, match=rf"quantized weights \(fp8\).*as {expected}"):
-        source = load(name, {}, ())
+        source = load_target_source(name, {}, ())
     assert types(source.model) == {expected}
 
 
@@ -146,7 +146,7 @@ def test_weights_that_transformers_keeps_wide(target):
 def test_a_name_takes_a_type_too(name):
     """Its weights, its statistics and its usual input are in it."""
     with pytest.warns(CrossflopsWarning, match="bfloat16"):
-        source = load(name, {"dtype": "bfloat16"}, (), sizes={"image_size": 32})
+        source = load_target_source(name, {"dtype": "bfloat16"}, (), sizes={"image_size": 32})
     assert types(source.model) == {"bfloat16"}
     assert source.args[0].dtype == torch.bfloat16
 
@@ -220,7 +220,7 @@ def test_an_image_has_its_tokens_in_the_text(target):
     assert source.kwargs["pixel_values"].dtype == torch.bfloat16
     assert types(source.model) == {"bfloat16"}
     with pytest.raises(InputError, match="4 tokens"):
-        load(target(LLAVA), {}, (), sizes={"seq": 4})
+        load_target_source(target(LLAVA), {}, (), sizes={"seq": 4})
 
 
 def test_images_and_text_are_counted_as_a_run_executes_them(target):
@@ -232,7 +232,7 @@ def test_images_and_text_are_counted_as_a_run_executes_them(target):
     text = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_hidden_layers": 1}
     name = target(LLAVA, text_config={**text, "torch_dtype": "float32"})
     report = crossflops.count(name)
-    source = load(name, {}, ())
+    source = load_target_source(name, {}, ())
     math = torch.nn.attention.SDPBackend.MATH
     with Executed() as executed, torch.no_grad(), torch.nn.attention.sdpa_kernel(math):
         source.model(**source.kwargs)
@@ -374,7 +374,7 @@ KIMI = {
 def test_images_that_come_as_patches_of_two_axes(target):
     """Of Kimi: 4 x 4 patches of 3 x 14 x 14, of which a kernel of 2 x 2 becomes a token each."""
     name = target(KIMI)
-    source = load(name, {}, (), sizes={"image_size": 56, "seq": 8})
+    source = load_target_source(name, {}, (), sizes={"image_size": 56, "seq": 8})
     assert source.kwargs["pixel_values"].shape == (16, 3, 14, 14)
     assert source.kwargs["input_ids"].tolist() == [[99] * 4 + [0] * 4]
     plain = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
@@ -402,7 +402,7 @@ def test_a_model_that_reads_images_its_own_way_is_counted_on_text(target):
     """Where no image can be made, the report says so."""
     broken = {**LLAVA["vision_config"], "num_channels": 0}
     with pytest.warns(CrossflopsWarning, match="on text alone"):
-        source = load(target(LLAVA, vision_config=broken), {}, ())
+        source = load_target_source(target(LLAVA, vision_config=broken), {}, ())
     assert list(source.kwargs) == ["input_ids"]
 
 

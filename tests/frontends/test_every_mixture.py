@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 import crossflops
-from crossflops.targets import load
+from crossflops.targets import load_target_source
 from tests.executed import Executed
 from tests.models import torch
 
@@ -128,7 +128,7 @@ def dispatched(name):
     """The MACs that a run of the same model executes, and its parameters by their names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        source = load(name, {}, (), sizes={"seq": TOKENS})
+        source = load_target_source(name, {}, (), sizes={"seq": TOKENS})
     plain = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with (
         Executed() as executed,

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import crossflops
-from crossflops.targets import load
+from crossflops.targets import load_target_source
 from tests.models import torch
 
 pytestmark = [
@@ -63,7 +63,9 @@ def test_the_grouped_products_give_what_the_loop_gives(tmp_path):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = load(config(tmp_path, 1, 64, 8, 48), {}, (), sizes={"seq": TOKENS}).model
+        model = load_target_source(
+            config(tmp_path, 1, 64, 8, 48), {}, (), sizes={"seq": TOKENS}
+        ).model
     assert not group_loops(model)
     (experts,) = (m for m in model.modules() if type(m).__name__ == "DbrxExperts")
     torch.manual_seed(0)

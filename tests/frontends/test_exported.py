@@ -8,7 +8,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -53,10 +53,10 @@ def counted(source):
 
 def test_a_file_counts_as_its_source(file):
     """36 places x 8 x 27 taps and 8 x 4, twice; on its own inputs, and on others that fit."""
-    graph, _, ledger = counted(load(str(file), {}, (), allow_pickle=True))
+    graph, _, ledger = counted(load_target_source(str(file), {}, (), allow_pickle=True))
     assert ledger.total.macs == 2 * (36 * 8 * 27 + 8 * 4)
     assert graph.params == (8 * 27 + 8) + 2 * 8 + (8 * 4 + 4)
-    more = load(str(file), {}, parse_inputs(["6x3x8x8"]), allow_pickle=True)
+    more = load_target_source(str(file), {}, parse_inputs(["6x3x8x8"]), allow_pickle=True)
     assert counted(more)[2].total.macs == 3 * ledger.total.macs
     source = counted(from_object(Net().eval(), (X,)))[2]
     assert ledger.total == source.total
@@ -84,13 +84,13 @@ def test_nodes_are_in_the_modules_of_the_source(program):
 def test_inputs_that_the_program_does_not_take_are_refused(file):
     """What was exported holds sizes."""
     with pytest.raises(InputError, match="the model raised on these inputs"):
-        counted(load(str(file), {}, parse_inputs(["2x3x9x9"]), allow_pickle=True))
+        counted(load_target_source(str(file), {}, parse_inputs(["2x3x9x9"]), allow_pickle=True))
 
 
 def test_a_file_is_read_on_demand_only(file):
     """torch.export.load unpickles."""
     with pytest.raises(TargetError, match="runs code when it is read") as caught:
-        load(str(file), {}, ())
+        load_target_source(str(file), {}, ())
     assert "--allow-pickle" in caught.value.hint
 
 
@@ -100,7 +100,7 @@ def test_damaged_files_are_refused(file, share, capfd):
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(CrossflopsError, match="cannot be unpickled"):
-        load(str(file), {}, (), allow_pickle=True)
+        load_target_source(str(file), {}, (), allow_pickle=True)
     assert capfd.readouterr() == ("", "")
 
 

@@ -8,7 +8,7 @@ from crossflops.cli import main
 from crossflops.commands import standing_here
 from crossflops.errors import MissingExtraError
 from crossflops.frontends.inputs import parse_inputs
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 
 # Package -> extra, and a target in that package.
 PACKAGES = {
@@ -58,7 +58,7 @@ def test_a_file_that_needs_one_says_so(package, text, without, tmp_path):
     path.write_text(text.format(package))
     without(package)
     with pytest.raises(MissingExtraError) as caught:
-        load(f"{path}:make", {}, parse_inputs(["1x4"]))
+        load_target_source(f"{path}:make", {}, parse_inputs(["1x4"]))
     assert caught.value.message == f"{package} is not installed"
     assert caught.value.hint == f"pip install 'crossflops[{PACKAGES[package][0]}]'"
 
@@ -79,7 +79,7 @@ def test_files_of_a_framework_need_it(name, package, extra, without, tmp_path):
     path.write_bytes(b"anything")
     without(package)
     with pytest.raises(MissingExtraError, match=package) as caught:
-        load(str(path), {}, parse_inputs(["1x4"]), allow_pickle=True)
+        load_target_source(str(path), {}, parse_inputs(["1x4"]), allow_pickle=True)
     assert caught.value.hint == f"pip install 'crossflops[{extra}]'"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.errors import TargetError
 from crossflops.frontends import load_with_retry
-from crossflops.targets.target import build
+from crossflops.targets.target import build_target
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.torch
@@ -34,7 +34,7 @@ def test_a_torchvision_model_is_built():
     """`torchvision.models:NAME` works with whatever wheel is installed."""
     pytest.importorskip("PIL", reason="torchvision needs pillow")
     try:
-        model, own = build("torchvision.models:squeezenet1_1", {"weights": None})
+        model, own = build_target("torchvision.models:squeezenet1_1", {"weights": None})
     except TargetError as error:
         if "there is no module torchvision" in error.message:
             pytest.skip("torchvision is not installed")

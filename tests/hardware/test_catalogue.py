@@ -11,7 +11,7 @@ from crossflops.hardware.devices.catalogue import (
     dense_peak_rate,
     find_device,
 )
-from crossflops.plugins.elsewhere import settings
+from crossflops.plugins.elsewhere import find_config_table
 
 
 def test_the_catalogue_is_whole():
@@ -129,7 +129,7 @@ def test_the_configuration_adds_devices(file, tmp_path, name, text):
 def test_both_tables_may_stand_in_one_file(file, tmp_path):
     """Interpreters beside devices."""
     file(CARD + '[python]\nthop = "x"\n', "crossflops.toml")
-    assert settings("python", tmp_path)[1] == {"thop": "x"}
+    assert find_config_table("python", tmp_path)[1] == {"thop": "x"}
     assert len(additions(None, tmp_path)) == 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crossflops.workers.process import alone
+from crossflops.workers.process import run_single_process
 from tests.plugins.fake_runs import RunAsked
 
 
@@ -20,7 +20,7 @@ def run(tmp_path, monkeypatch):
 
     def asked(what, seconds=60.0, memory=None):
         order = RunAsked(what, str(tmp_path / "answer.json"), memory)
-        ended = alone("fake_runs", order, tmp_path, seconds)
+        ended = run_single_process("fake_runs", order, tmp_path, seconds)
         file = Path(order.result)
         return ended, msgspec.json.decode(file.read_bytes()) if file.is_file() else None
 

@@ -41,9 +41,9 @@ def test_nothing_is_imported_to_list_the_tools(plugins, tmp_path, monkeypatch):
     (tmp_path / "lazy_plugin.py").write_text("from fake_tools import Honest\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     plugins(point("fake", "lazy_plugin:Honest"), point("another", "lazy_plugin:Other"))
-    assert list(discovery.installed()) == ["another", "fake"]
+    assert list(discovery.plugin_entry_points()) == ["another", "fake"]
     assert "lazy_plugin" not in sys.modules
-    assert discovery.load("fake").name == "fake"
+    assert discovery.load_plugin_adapter("fake").name == "fake"
     assert "lazy_plugin" in sys.modules
 
 
@@ -51,20 +51,20 @@ def test_two_plugins_of_one_name_are_refused(plugins):
     """The message names both distributions."""
     plugins(point("fake", "a:A", "crossflops-a"), point("fake", "b:B", "crossflops-b"))
     with pytest.raises(UnknownNameError, match=r"crossflops-a \(a:A\) and crossflops-b \(b:B\)"):
-        discovery.installed()
+        discovery.plugin_entry_points()
 
 
 def test_two_distributions_with_the_same_code_are_refused(plugins):
     """Which of the two would be upgraded or removed is not clear either."""
     plugins(point("fake", "a:A", "crossflops-a"), point("fake", "a:A", "crossflops-fork"))
     with pytest.raises(UnknownNameError, match=r"crossflops-a .* and crossflops-fork"):
-        discovery.load("fake")
+        discovery.load_plugin_adapter("fake")
 
 
 def test_one_plugin_that_is_listed_twice_is_one(plugins):
     """The same entry point seen through two folders of sys.path is no clash."""
     plugins(point("fake", "a:A", "crossflops-a"), point("fake", "a:A", "crossflops-a"))
-    assert list(discovery.installed()) == ["fake"]
+    assert list(discovery.plugin_entry_points()) == ["fake"]
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_a_broken_plugin_is_a_failure(plugins, tmp_path, monkeypatch, source, me
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "broken_plugin", raising=False)
     plugins(point("fake", "broken_plugin:Adapter"), point("other", "fake_tools:Other"))
-    failure = discovery.load("fake")
+    failure = discovery.load_plugin_adapter("fake")
     assert isinstance(failure, Failure)
     assert failure.stage == "load"
     assert failure.message.startswith(message)
-    assert discovery.load("other").name == "other"
+    assert discovery.load_plugin_adapter("other").name == "other"
 
 
 REQUIRES = [
@@ -113,7 +113,7 @@ def test_an_unknown_tool_lists_the_known_ones(plugins, monkeypatch, tool, messag
     monkeypatch.setattr(discovery, "requires", lambda name: REQUIRES)
     plugins(point("fvcore", "a:A"), point("fake", "b:B"))
     with pytest.raises(UnknownNameError) as caught:
-        discovery.load(tool)
+        discovery.load_plugin_adapter(tool)
     assert message in caught.value.message
     assert "(installed: fake, fvcore)" in caught.value.message
     assert hint in caught.value.hint
@@ -128,7 +128,7 @@ def test_a_source_tree_has_no_extras(plugins, monkeypatch):
     monkeypatch.setattr(discovery, "requires", missing)
     plugins()
     with pytest.raises(UnknownNameError, match=r"installed: none") as caught:
-        discovery.load("thop")
+        discovery.load_plugin_adapter("thop")
     assert "pip install 'crossflops[tools]'" in caught.value.hint
 
 
@@ -168,7 +168,7 @@ def test_the_tool_tensorflow_is_its_plugin_alone(plugins, tmp_path, monkeypatch)
     monkeypatch.setattr(discovery, "requires", lambda name: REQUIRES)
     plugins(point("fake", "a:A"))
     with pytest.raises(UnknownNameError) as caught:
-        discovery.load("tensorflow")
+        discovery.load_plugin_adapter("tensorflow")
     assert caught.value.hint == "pip install crossflops-tensorflow"
 
 

@@ -7,7 +7,7 @@ import pytest
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins import elsewhere
-from crossflops.plugins.discovery import into
+from crossflops.plugins.discovery import with_pip_interpreter
 from crossflops.plugins.elsewhere import Offer, offers
 from crossflops.workers.jobs import Job
 from crossflops.workers.pool import Workers
@@ -165,8 +165,8 @@ def test_a_plugin_without_its_tool_says_what_to_install_there(venv):
 def test_hints_are_made_for_an_interpreter():
     """Every pip of a hint, and only pip."""
     hint = "pip uninstall a, then pip install --force-reinstall b"
-    assert into("/v p", hint) == (
+    assert with_pip_interpreter("/v p", hint) == (
         "'/v p' -m pip uninstall a, then '/v p' -m pip install --force-reinstall b"
     )
-    assert into("/v", "/w -m pip install a") == "/w -m pip install a"
-    assert into("/v", "take another") == "take another"
+    assert with_pip_interpreter("/v", "/w -m pip install a") == "/w -m pip install a"
+    assert with_pip_interpreter("/v", "take another") == "take another"

@@ -10,7 +10,7 @@ from crossflops.errors import InputError
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import is_module, under
-from crossflops.targets.target import build
+from crossflops.targets.target import build_target
 from crossflops.workers.jobs import pack, unpack
 from crossflops.workers.observe import run_here
 
@@ -86,7 +86,7 @@ def test_a_parcel_keeps_what_is_shared(tmp_path):
 @pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed")
 def test_a_torchvision_model_is_unpacked_where_nothing_was_imported(tmp_path):
     """Also beside a CPU build of PyTorch, on which torchvision does not import by itself."""
-    resnet = build("torchvision.models:resnet18", {})[0]
+    resnet = build_target("torchvision.models:resnet18", {})[0]
     pack(tmp_path / "model", (resnet, (), {}))
     code = "import sys, pathlib; from crossflops.workers.jobs import unpack; "
     code += "print(type(unpack(pathlib.Path(sys.argv[1]))[0]).__name__)"

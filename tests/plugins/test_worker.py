@@ -30,7 +30,7 @@ def asked(monkeypatch):
             raise TargetError("broken:model raised", "mend it")
         return Source("the model", ("made",), {"mask": 1})
 
-    monkeypatch.setattr(targets, "load", load)
+    monkeypatch.setattr(targets, "load_target_source", load)
     return calls
 
 
@@ -41,7 +41,7 @@ def job(target="a:model", **more):
 
 def test_a_target_is_built_with_its_arguments_and_inputs(asked):
     """All that the job says of the model goes where models are built."""
-    source = worker.built(
+    source = worker.build_job_source(
         job(
             arguments={"weights": None},
             inputs=(SPEC,),
@@ -57,13 +57,13 @@ def test_a_target_is_built_with_its_arguments_and_inputs(asked):
 def test_a_job_without_a_model_is_refused(asked):
     """Neither target nor pickle: nothing is guessed, and nothing built."""
     with pytest.raises(ValueError, match="neither a target nor a pickle"):
-        worker.built(job(None))
+        worker.build_job_source(job(None))
     assert asked == []
 
 
 def test_a_target_that_cannot_be_built_keeps_its_hint(asked):
     """An error of crossflops arrives with its own words, and the tool is never let go."""
-    answer = worker.answer(job("broken:model"), lambda: pytest.fail("must not get ready"))
+    answer = worker.answer_job(job("broken:model"), lambda: pytest.fail("must not get ready"))
     assert answer == Failure(
         tool="fake", stage="build", message="broken:model raised", hint="mend it"
     )

@@ -11,8 +11,8 @@ from crossflops.frontends import FRONTENDS, candidate_targets, names_like
 from crossflops.frontends.named import Named, image_input_spec, names_in_package
 from crossflops.frontends.named import make_library_model as make_named
 from crossflops.ir.graph import TensorSpec
-from crossflops.targets import load
-from crossflops.targets.target import build, named_in_full
+from crossflops.targets import load_target_source
+from crossflops.targets.target import build_target, full_target_name
 
 TIMM = """
 class Model:
@@ -51,28 +51,28 @@ def libraries(tmp_path, monkeypatch):
 def test_a_bare_name_is_that_of_the_one_library_that_has_it(libraries):
     """Nothing is imported for it."""
     assert candidate_targets("Tiny_Net") == ("timm:tiny_net",)
-    assert named_in_full("tiny_net") == "timm:tiny_net"
+    assert full_target_name("tiny_net") == "timm:tiny_net"
     assert "timm" not in sys.modules
-    assert named_in_full("nothing_like_it") == "nothing_like_it"
+    assert full_target_name("nothing_like_it") == "nothing_like_it"
 
 
 def test_several_libraries_are_told_as_commands(libraries, monkeypatch):
     """Unless one is preferred."""
     with pytest.raises(TargetError) as caught:
-        named_in_full("both_net")
+        full_target_name("both_net")
     assert caught.value.hint.startswith("write timm:both_net or torchvision:both_net;")
     monkeypatch.setenv("CROSSFLOPS_LIBRARY", "torchvision,timm")
-    assert named_in_full("both_net") == "torchvision:both_net"
+    assert full_target_name("both_net") == "torchvision:both_net"
 
 
 def test_a_misspelt_name_gets_the_nearest(libraries):
     """With and without its prefix."""
     assert names_like("tinny_net") == "did you mean timm:tiny_net?"
     with pytest.raises(TargetError) as bare:
-        build("tinny_net", {})
+        build_target("tinny_net", {})
     assert bare.value.hint == "did you mean timm:tiny_net?"
     with pytest.raises(TargetError) as prefixed:
-        build("timm:tinny_net", {})
+        build_target("timm:tinny_net", {})
     assert prefixed.value.hint == "did you mean tiny_net?"
 
 
@@ -86,7 +86,7 @@ def test_a_library_that_is_not_there_is_named(monkeypatch, target):
     monkeypatch.setitem(sys.modules, f"{package}.models", ModuleType(f"{package}.models"))
     for values in (True, False):
         with pytest.raises(MissingExtraError) as caught:
-            build(target, {}, values=values)
+            build_target(target, {}, values=values)
         assert caught.value.hint == f"pip install {package}"
 
 
@@ -124,7 +124,7 @@ def test_a_bare_name_without_any_library_says_which_to_install(monkeypatch):
     monkeypatch.setattr("crossflops.frontends.named.find_spec", lambda _name: None)
     names_in_package.cache_clear()
     with pytest.raises(TargetError) as caught:
-        build("resnet50", {})
+        build_target("resnet50", {})
     names_in_package.cache_clear()
     assert "`pip install timm` or `pip install torchvision`" in caught.value.hint
     assert "transformers" not in caught.value.hint
@@ -132,28 +132,28 @@ def test_a_bare_name_without_any_library_says_which_to_install(monkeypatch):
 
 def test_the_usual_input_is_at_the_sizes_that_are_asked_for(libraries):
     """The model is built for an image size where its input has one size."""
-    model, named = build("timm:tiny_net", {"num_classes": 7}, sizes={"batch": 8})
+    model, named = build_target("timm:tiny_net", {"num_classes": 7}, sizes={"batch": 8})
     assert model.options == {"pretrained": False, "num_classes": 7}
     assert isinstance(named, Named)
     assert [spec.shape for spec in named.specs] == [(8, 3, 32, 48)]
-    model, named = build("timm:tiny_net", {}, sizes={"image_size": 64})
+    model, named = build_target("timm:tiny_net", {}, sizes={"image_size": 64})
     assert model.options == {"pretrained": False, "img_size": 64}
     assert [spec.shape for spec in named.specs] == [(1, 3, 64, 64)]
     with pytest.raises(TargetError, match="--seq changes nothing"):
-        build("timm:tiny_net", {}, sizes={"seq": 16})
+        build_target("timm:tiny_net", {}, sizes={"seq": 16})
 
 
 def test_sizes_are_for_models_by_name(tmp_path):
     """Not for files, and not beside shapes."""
     with pytest.raises(InputError, match="no usual input"):
-        load("model.onnx", {}, (), sizes={"batch": 2})
+        load_target_source("model.onnx", {}, (), sizes={"batch": 2})
     spec = TensorSpec("0", "float32", (1, 3, 8, 8), "input")
     with pytest.raises(InputError, match="another is given"):
-        load("timm:tiny_net", {}, (spec,), sizes={"batch": 2})
+        load_target_source("timm:tiny_net", {}, (spec,), sizes={"batch": 2})
     file = tmp_path / "model.py"
     file.write_text("def make(): ...")
     with pytest.raises(InputError, match="usual input"):
-        build(f"{file}:make", {}, sizes={"batch": 2})
+        build_target(f"{file}:make", {}, sizes={"batch": 2})
 
 
 def test_an_image_has_the_side_that_is_asked_for():
@@ -188,7 +188,7 @@ def test_a_config_alone_is_a_language_model(tmp_path):
         )
     )
     with pytest.warns(CrossflopsWarning, match="--batch and --seq change it"):
-        source = load(f"hf:{config}", {}, (), sizes={"batch": 2, "seq": 16})
+        source = load_target_source(f"hf:{config}", {}, (), sizes={"batch": 2, "seq": 16})
     assert source.kwargs["input_ids"].shape == (2, 16)
     assert not source.model.config.use_cache
     # embeddings and head 2 x 100 x 32, attention 4 x 32², MLP 3 x 32 x 64, three norms of 32
@@ -200,9 +200,9 @@ def test_a_config_alone_is_a_language_model(tmp_path):
 def test_torchvision_says_its_usual_input():
     """From the transforms of the weights, which are not loaded."""
     pytest.importorskip("torchvision")
-    model, named = build("torchvision:resnet18", {}, sizes={"batch": 4})
+    model, named = build_target("torchvision:resnet18", {}, sizes={"batch": 4})
     assert [spec.shape for spec in named.specs] == [(4, 3, 224, 224)]
     assert type(model).__name__ == "ResNet"
     with pytest.raises(TargetError) as caught:
-        build("torchvision:resnet81", {})
+        build_target("torchvision:resnet81", {})
     assert "resnet18" in caught.value.hint

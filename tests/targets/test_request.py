@@ -6,7 +6,7 @@ import pytest
 from crossflops.errors import InputError
 from crossflops.frontends import normalize
 from crossflops.ir.trace import Setting
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 from crossflops.targets.request import Request
 from tests.models import Apply, nn, torch
 
@@ -118,5 +118,5 @@ def test_autocast_brings_types_together():
 
 def test_a_file_and_shapes_contradict_each_other():
     """On the command line, too."""
-    message, _ = refused(load, "m:f", {}, ("spec",), "x.npz")
+    message, _ = refused(load_target_source, "m:f", {}, ("spec",), "x.npz")
     assert message == "--input and --inputs contradict each other"

@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.errors import MissingExtraError, NormalizeError
 from crossflops.ir.graph import TensorSpec
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 
 
 def test_what_is_no_model_is_refused():
@@ -21,7 +21,7 @@ def test_what_is_no_model_is_refused():
 def test_a_callable_that_gives_no_model_is_refused():
     """The same for a target."""
     with pytest.raises(NormalizeError, match=r"the type fractions\.Fraction, which"):
-        load("fractions:Fraction", {}, ())
+        load_target_source("fractions:Fraction", {}, ())
 
 
 @pytest.mark.torch
@@ -46,13 +46,13 @@ class TestModels:
 
     def test_the_target_brings_its_own_inputs(self, target):
         """They are used as Python callers give them."""
-        source = load(f"{target}:both", {}, ())
+        source = load_target_source(f"{target}:both", {}, ())
         assert source.args == ()
         assert source.kwargs["input"].shape == (3, 4)
 
     def test_specs_stand_before_the_targets_own_inputs(self, target):
         """What the command line asks for holds."""
-        source = load(f"{target}:both", {}, (TensorSpec("0", "float32", (7, 4)),))
+        source = load_target_source(f"{target}:both", {}, (TensorSpec("0", "float32", (7, 4)),))
         assert [arg.shape for arg in source.args] == [(7, 4)]
         assert source.kwargs == {}
 
@@ -60,12 +60,14 @@ class TestModels:
         """Real values are what the model is run on."""
         file = tmp_path / "v.npz"
         np.savez(file, np.full((2, 4), 5.0, np.float32))
-        source = load(f"{target}:both", {}, (), str(file))
+        source = load_target_source(f"{target}:both", {}, (), str(file))
         assert source.args[0].tolist() == [[5.0] * 4] * 2
 
     def test_a_model_that_stands_in_the_file_is_not_called(self, target):
         """A module is callable, but it is the model itself."""
-        source = load(f"{target}:instance", {}, (TensorSpec("0", "float32", (7, 4)),))
+        source = load_target_source(
+            f"{target}:instance", {}, (TensorSpec("0", "float32", (7, 4)),)
+        )
         assert isinstance(source.model, self.torch.nn.Linear)
         assert [arg.shape for arg in source.args] == [(7, 4)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import TRACEBACK, MissingExtraError, TargetError
-from crossflops.targets.target import build
+from crossflops.targets.target import build_target
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def file(tmp_path):
 def refused(target, arguments=None):
     """The message and the hint of the error for a target."""
     with pytest.raises(TargetError) as caught:
-        build(target, arguments or {})
+        build_target(target, arguments or {})
     assert "\n" not in caught.value.message + caught.value.hint
     assert caught.value.hint
     return caught.value.message, caught.value.hint
@@ -45,32 +45,32 @@ def refused(target, arguments=None):
 
 def test_a_callable_of_a_module_is_called():
     """`pkg.module:callable`, with the arguments as keywords."""
-    assert build("fractions:Fraction", {"numerator": 6, "denominator": 4}) == (1.5, None)
+    assert build_target("fractions:Fraction", {"numerator": 6, "denominator": 4}) == (1.5, None)
 
 
 def test_a_callable_may_stand_in_a_class():
     """Dots behind the colon lead into the object."""
-    assert build("fractions:Fraction.from_float", {"f": 0.5})[0] == 0.5
+    assert build_target("fractions:Fraction.from_float", {"f": 0.5})[0] == 0.5
 
 
 def test_a_callable_of_a_file_is_called(file):
     """`path/file.py:callable`, which may import what lies beside it."""
     file("SIZE = 3", "beside.py")
     path = file("import beside\ndef make(extra=0): return beside.SIZE + extra")
-    assert build(f"{path}:make", {"extra": 4}) == (7, None)
+    assert build_target(f"{path}:make", {"extra": 4}) == (7, None)
 
 
 def test_what_a_file_defines_can_be_pickled(file):
     """Its module stands in sys.modules under the name that its classes bear."""
     path = file("class Net: pass")
-    model, _ = build(f"{path}:Net", {})
+    model, _ = build_target(f"{path}:Net", {})
     assert sys.modules[type(model).__module__].Net is type(model)
 
 
 def test_a_callable_may_give_model_and_inputs(file):
     """A pair is a model with its own inputs."""
     path = file("def make(): return 'model', (1, 2)")
-    assert build(f"{path}:make", {}) == ("model", (1, 2))
+    assert build_target(f"{path}:make", {}) == ("model", (1, 2))
 
 
 def test_the_working_folder_comes_last(file, tmp_path, monkeypatch):
@@ -81,8 +81,8 @@ def test_the_working_folder_comes_last(file, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
     monkeypatch.delitem(sys.modules, "fractions", raising=False)
     before = list(sys.path)
-    assert build("here:make", {}) == ("mine", None)
-    assert build("fractions:Fraction", {})[0] == 0
+    assert build_target("here:make", {}) == ("mine", None)
+    assert build_target("fractions:Fraction", {})[0] == 0
     assert sys.path == [*before, str(tmp_path)]
 
 
@@ -91,7 +91,7 @@ def test_the_folder_of_a_file_comes_last_too(file, monkeypatch):
     path = file("import fractions\ndef make(): return fractions.Fraction(1)")
     file("raise RuntimeError('shadowed')", "fractions.py")
     monkeypatch.delitem(sys.modules, "fractions", raising=False)
-    assert build(f"{path}:make", {})[0] == 1
+    assert build_target(f"{path}:make", {})[0] == 1
     assert sys.path[-1] == str(Path(path).parent)
 
 
@@ -111,7 +111,7 @@ def test_a_suffix_that_is_misspelt_leads_to_the_file(tmp_path, monkeypatch):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TargetError, match=r"there is no file model\.onx") as info:
-        build("model.onx", {})
+        build_target("model.onx", {})
     assert info.value.hint == "did you mean model.onnx?"
 
 
@@ -182,7 +182,7 @@ def test_timm_is_asked_for_a_model_without_weights(file, tmp_path, monkeypatch):
     file("def create_model(name, **options): return name, options, 'three'", "timm.py")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "timm", raising=False)
-    model, own = build("timm:resnet18", {"num_classes": 10})
+    model, own = build_target("timm:resnet18", {"num_classes": 10})
     assert model == ("resnet18", {"pretrained": False, "num_classes": 10}, "three")
     assert own.specs == ()  # this timm says nothing of an input
     sys.modules.pop("timm", None)
@@ -192,7 +192,7 @@ def test_without_timm_its_installation_is_told(monkeypatch):
     """A framework that is missing is an error of its own kind."""
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtraError) as caught:
-        build("timm:resnet18", {})
+        build_target("timm:resnet18", {})
     assert caught.value.hint == "pip install timm"
 
 
@@ -215,7 +215,7 @@ def test_a_missing_framework_names_its_extra(monkeypatch):
 
     monkeypatch.setattr("crossflops.targets.target.importlib.import_module", missing)
     with pytest.raises(MissingExtraError) as caught:
-        build("keras.applications:ResNet50", {})
+        build_target("keras.applications:ResNet50", {})
     assert "crossflops[tensorflow]" in caught.value.hint
 
 
@@ -228,10 +228,10 @@ def test_a_file_runs_once_for_each_text(file, tmp_path):
         def model(): return [1]
     """
     path = file(code)
-    first, second = (build(f"{path}:model", {})[0] for _ in range(2))
+    first, second = (build_target(f"{path}:model", {})[0] for _ in range(2))
     assert (first, second, runs.read_text()) == ([1], [1], "x")
     file(code.replace("[1]", "[2, 3]"))
-    assert (build(f"{path}:model", {})[0], runs.read_text()) == ([2, 3], "xx")
+    assert (build_target(f"{path}:model", {})[0], runs.read_text()) == ([2, 3], "xx")
 
 
 def test_a_file_that_failed_runs_again(file, tmp_path):
@@ -241,4 +241,4 @@ def test_a_file_that_failed_runs_again(file, tmp_path):
     )
     refused(f"{path}:model")
     (tmp_path / "number").write_text("5")
-    assert build(f"{path}:model", {})[0] == ["5"]
+    assert build_target(f"{path}:model", {})[0] == ["5"]

@@ -18,7 +18,7 @@ def tools(monkeypatch):
             name.lower(): EntryPoint(name.lower(), f"fake_counters:{name}", discovery.GROUP)
             for name in classes
         }
-        monkeypatch.setattr(discovery, "installed", lambda: dict(sorted(points.items())))
+        monkeypatch.setattr(discovery, "plugin_entry_points", lambda: dict(sorted(points.items())))
 
     return install
 

@@ -98,7 +98,7 @@ def test_tools_without_a_step_are_named(choices):
 )
 def test_questions_that_do_not_go_together_are_refused(choices, fields, words, monkeypatch):
     """Each with its flag."""
-    monkeypatch.setattr(plan.elsewhere, "chosen", dict)
+    monkeypatch.setattr(plan.elsewhere, "interpreters_by_tool", dict)
     with pytest.raises(InputError, match=words):
         plan_comparison(request_of(), Comparison(**fields), can_fork=False)
 

@@ -10,7 +10,7 @@ from crossflops.plugins import discovery
 from crossflops.verbs import api
 from tests.onnx_files import parsed, saved, with_weights
 
-if "tensorflow" not in discovery.installed():
+if "tensorflow" not in discovery.plugin_entry_points():
     pytest.skip("the plugin for TensorFlow's profiler is not installed", allow_module_level=True)
 
 pytestmark = pytest.mark.tensorflow

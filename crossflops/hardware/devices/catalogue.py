@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.machines import refuse_machine
 from crossflops.ir.device import Device
-from crossflops.plugins.elsewhere import settings
+from crossflops.plugins.elsewhere import find_config_table
 
 # How the name of a device is read: as words, with and without its vendor.
 
@@ -479,7 +479,7 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
     Raises InputError for a file that cannot be understood, and for names that are taken.
     """
     added: list[Device] = []
-    place, table = settings(_TABLE, folder)
+    place, table = find_config_table(_TABLE, folder)
     for source, tables in ((place, table), *_read_device_file(file)):
         for key, row in tables.items():
             device = _device(key, row, str(source))

@@ -8,12 +8,12 @@ import msgspec
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends import record_model
 from crossflops.ir.provenance import FAKE, REAL
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
-from crossflops.targets.weights import refused
+from crossflops.targets.weights import real_weights_error
 from crossflops.verbs.compare.accounts import report_answers
 from crossflops.verbs.compare.answers import Answers, Progress, answers_to_show
 from crossflops.verbs.compare.counts import ModelCounts, collect_counts, settings_with_views
@@ -48,7 +48,7 @@ from crossflops.verbs.provenance import (
     framework_versions,
     non_default_options,
 )
-from crossflops.workers.observe import left_out
+from crossflops.workers.observe import fake_weights_error
 from crossflops.workers.pool import Still
 
 __all__ = ["Comparison", "compare_with_tools"]
@@ -117,7 +117,7 @@ def _attempt_with_values_if_needed(
         attempt = _count_and_run_tools(model, runner, tell)
     except ValuesNeededError as error:
         if request.weights == FAKE or request.given is not None:
-            raise refused(error.message) from error
+            raise real_weights_error(error.message) from error
         reason = error.message
     if reason:  # outside of the handler, whose traceback holds the first model
         tell(f"the model is built with its weights: {reason}\n")
@@ -188,13 +188,13 @@ def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedM
         return {}
     tools = file_reading_tools(group.choice)
     if native.weights is not None and native.weights.kind == FAKE:
-        return {tool: failure(tool, "build", left_out(tool)) for tool in tools}
+        return {tool: tool_failure(tool, "build", fake_weights_error(tool)) for tool in tools}
     if counts.file is None:
         return {}
     try:
         group.file.write(counts.file)
     except Exception as problem:  # whatever stands in the way, the other tools go on
-        return {tool: failure(tool, "build", problem) for tool in tools}
+        return {tool: tool_failure(tool, "build", problem) for tool in tools}
     return {}
 
 

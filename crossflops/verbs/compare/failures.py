@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from crossflops.errors import ValuesNeededError, print_traceback
 from crossflops.ir.profile import Failure
-from crossflops.plugins.failures import Stage, failure
+from crossflops.plugins.failures import Stage, tool_failure
 
 _Result = TypeVar("_Result")
 
@@ -24,4 +24,4 @@ def catch_tool_failure(
         raise
     except Exception as problem:
         print_traceback(problem)
-        return failure(tool, stage, problem)
+        return tool_failure(tool, stage, problem)

@@ -15,7 +15,7 @@ from crossflops.plugins.choice import Choice
 from crossflops.rebuild import REBUILT
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
-from crossflops.targets.target import named_in_full
+from crossflops.targets.target import full_target_name
 from crossflops.verbs.compare.tool_file import FileOfTools
 from crossflops.workers.jobs import Job
 
@@ -42,7 +42,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
 
     def jobs(self) -> list[Job]:
         """Return what a worker is asked for each of the tools."""
-        points = discovery.installed()
+        points = discovery.plugin_entry_points()
         return [self._job(tool, points) for tool in self.choice.conventions]
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
@@ -97,7 +97,7 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
 def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
     """Return whether the model may be of a framework that not all of its tools have."""
     wanted = {choice.conventions[tool].framework for tool in runners(choice)}
-    return len(wanted) > 1 or may_be_of_another(named_in_full(request.target or ""), wanted)
+    return len(wanted) > 1 or may_be_of_another(full_target_name(request.target or ""), wanted)
 
 
 def group_for_model(

@@ -15,7 +15,7 @@ from crossflops.ir.trace import StepSetting
 from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.targets.request import Request, second
 from crossflops.tools.registry import all_conventions as known_conventions
 from crossflops.verbs.compare.answers import FORWARD
@@ -127,7 +127,7 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
     """
     two = comparison.against is not None
     of_first, of_second = select_tools_per_model(comparison.tools, comparison.between, two)
-    interpreters = elsewhere.chosen(comparison.python)
+    interpreters = elsewhere.interpreters_by_tool(comparison.python)
     choice = choose(of_first, interpreters)
     _refuse_options_of_other_tools(comparison, choice)
     models = [_plan_model(0, request, choice, comparison, can_fork)]
@@ -207,5 +207,5 @@ def _trainers(choice: Choice) -> Choice:
             CrossflopsWarning,
             stacklevel=2,
         )
-    failures = {tool: failure(tool, "accept", _NO_STEP, FORWARD) for tool in others}
+    failures = {tool: tool_failure(tool, "accept", _NO_STEP, FORWARD) for tool in others}
     return msgspec.structs.replace(choice.without(failures), named=choice.named)

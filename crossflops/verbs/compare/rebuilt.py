@@ -5,7 +5,7 @@ import msgspec
 from crossflops.errors import print_traceback
 from crossflops.ir.provenance import FAKE
 from crossflops.plugins.choice import Choice
-from crossflops.plugins.failures import failure
+from crossflops.plugins.failures import tool_failure
 from crossflops.rebuild import REBUILT, rebuilt_in
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
@@ -13,7 +13,7 @@ from crossflops.verbs.compare.answers import FORWARD, Answers, Progress
 from crossflops.verbs.compare.counts import count_modes
 from crossflops.verbs.compare.groups import ToolGroup, runners
 from crossflops.verbs.count import CountedModel
-from crossflops.workers.observe import left_out
+from crossflops.workers.observe import fake_weights_error
 
 _REBUILT_STEP = "it counts training steps of models of its own framework alone"
 
@@ -55,10 +55,14 @@ def rebuild_for_tools(
         if not tools or (native.trace.framework == framework and not request.is_file):
             continue
         if request.train:
-            failures |= {tool: failure(tool, "accept", _REBUILT_STEP, FORWARD) for tool in tools}
+            failures |= {
+                tool: tool_failure(tool, "accept", _REBUILT_STEP, FORWARD) for tool in tools
+            }
             continue
         if native.weights is not None and native.weights.kind == FAKE:
-            failures |= {tool: failure(tool, "build", left_out(tool)) for tool in tools}
+            failures |= {
+                tool: tool_failure(tool, "build", fake_weights_error(tool)) for tool in tools
+            }
             continue
         tell(f"rebuilding {kind} from {origin}")
         of_framework = choice.only(tools)
@@ -68,7 +72,7 @@ def rebuild_for_tools(
             counted = count_modes(model, request.setting, of_framework.conventions)
         except Exception as error:  # whatever it is, the tools that run the model go on
             print_traceback(error)
-            failures |= {tool: failure(tool, "build", error) for tool in tools}
+            failures |= {tool: tool_failure(tool, "build", error) for tool in tools}
             continue
         groups.append(ToolGroup(of_framework, request, model))
         counts |= dict.fromkeys(tools, counted)

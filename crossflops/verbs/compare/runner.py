@@ -33,7 +33,13 @@ from crossflops.verbs.count import collecting_warnings, views_to_observe
 from crossflops.workers.observe import run_here
 from crossflops.workers.pool import Still, Workers
 from crossflops.workers.process import Background, can_be_cloned
-from crossflops.workers.warm import beside, can_fork, import_numpy, one_thread, unfreeze_memory
+from crossflops.workers.warm import (
+    can_fork,
+    fork_background,
+    import_numpy,
+    one_thread,
+    unfreeze_memory,
+)
 
 _LARGE = 250_000_000  # bytes of weights that are held once while tools run, and looked for after
 
@@ -274,7 +280,7 @@ class ToolRunner:
         try:
             built = _build_counted_source(request)
         except ValuesNeededError as error:  # of a model that the caller gave
-            raise weights.refused(error.message) from error
+            raise weights.real_weights_error(error.message) from error
         self._sources[model.number] = built
         return built[0]
 
@@ -290,7 +296,9 @@ class ToolRunner:
         with self._still():
             if not views or not can_be_cloned():
                 return None
-            return beside(partial(require_frontend(source.model).observe_runs, source, views))
+            return fork_background(
+                partial(require_frontend(source.model).observe_runs, source, views)
+            )
 
     def _start(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
         built = {
@@ -334,6 +342,6 @@ def _build_counted_source(request: Request) -> tuple[Source, str]:
     One that the caller gave without values is one that can be run, as for tools.
     """
     if request.given is None and not request.is_file:
-        return weights.built(request.source, request.weights)
+        return weights.build_weighted_source(request.source, request.weights)
     source = request.source()
     return require_frontend(source.model).hollowed(source), ""

@@ -19,7 +19,7 @@ from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.ir.roofline import Roofline
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
-from crossflops.targets.request import OPTION_OF, Request, is_empty
+from crossflops.targets.request import OPTION_OF, Request, is_empty_input
 from crossflops.verbs import count
 from crossflops.verbs.devices import additional_devices
 from crossflops.verbs.efficiency import roofline
@@ -72,7 +72,7 @@ def request_of(
         return Request.of(target, inputs, **{**how, "sizes": sizes})
     usual = Request(target=None)
     given = {name: how[name] for name in how if how[name] and how[name] != getattr(usual, name)}
-    strays = ["--input"] * (not is_empty(inputs)) + [
+    strays = ["--input"] * (not is_empty_input(inputs)) + [
         flag for name, value in given.items() for flag in _flags(name, value)
     ]
     if strays:

@@ -131,7 +131,7 @@ def both(monkeypatch):
         tool: EntryPoint(name=tool, value=value, group=discovery.GROUP)
         for tool, value in values.items()
     }
-    monkeypatch.setattr(discovery, "installed", lambda: points)
+    monkeypatch.setattr(discovery, "plugin_entry_points", lambda: points)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_of_two_plugins_one_answers(present, version, absent, hint, both, tmp_pa
     installed_as(tmp_path, present, version)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "thop", raising=False)
-    adapters, failures = discovery.ready(None)
+    adapters, failures = discovery.adapters_and_failures(None)
     assert list(adapters) == [present]
     assert adapters[present].version() == version
     assert list(failures) == [absent]
@@ -156,7 +156,7 @@ def test_of_two_plugins_one_answers(present, version, absent, hint, both, tmp_pa
 
 def test_without_the_tool_its_name_is_said(monkeypatch):
     """The plugin does not bring it along: it is under another license."""
-    monkeypatch.setattr("crossflops.plugins.discovery._installed", lambda name: None)
+    monkeypatch.setattr("crossflops.plugins.discovery._find_distribution", lambda name: None)
     with pytest.raises(MissingExtraError) as caught:
         UltralyticsThop().version()
     assert caught.value.message == "ultralytics-thop is not installed"

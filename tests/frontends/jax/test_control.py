@@ -9,7 +9,7 @@ from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.graph import Control
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -46,7 +46,7 @@ def test_trips_of_a_loop_can_be_told(tmp_path, trips):
     """By the name that the uncounted node has: 3 x 8 x 8 for each run of the body."""
     path = tmp_path / "loop.py"
     path.write_text(LOOP)
-    source = load(
+    source = load_target_source(
         f"{path}:model", {}, parse_inputs(["3x8", "8x8"]), control=Control({"Loop_1": trips})
     )
     ledger = count(normalize(source, Setting())[0])

@@ -11,7 +11,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -107,7 +107,7 @@ def test_targets(tmp_path, name, inputs, expected):
     """A module or a function that is returned, with or without inputs, or the function itself."""
     path = tmp_path / "models.py"
     path.write_text(FILE)
-    graph, _ = normalize(load(f"{path}:{name}", {}, parse_inputs(inputs)), Setting())
+    graph, _ = normalize(load_target_source(f"{path}:{name}", {}, parse_inputs(inputs)), Setting())
     assert count(graph).total.macs == expected
 
 

@@ -10,7 +10,7 @@ from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.render.terminal import terminal
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -28,8 +28,8 @@ def test_pickles_are_read_on_demand_only(tmp_path):
     path = tmp_path / "model.joblib"
     joblib.dump(made("LogisticRegression").fit(X, Y), path)
     with pytest.raises(CrossflopsError, match="is a pickle"):
-        load(str(path), {}, parse_inputs(["1x4"]))
-    source = load(str(path), {}, parse_inputs(["1x4"]), allow_pickle=True)
+        load_target_source(str(path), {}, parse_inputs(["1x4"]))
+    source = load_target_source(str(path), {}, parse_inputs(["1x4"]), allow_pickle=True)
     assert count(normalize(source, Setting())[0]).total.macs == 12
 
 
@@ -48,7 +48,7 @@ def test_a_file_tells_of_the_same_parameters(name, params, tmp_path):
     data, graph, _ = build_model_program(from_object(model, X[:1]), Setting())
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
-    file, _ = normalize(load(str(path), {}, ()), Setting())
+    file, _ = normalize(load_target_source(str(path), {}, ()), Setting())
     assert (file.params, graph.params) == (params, params)
     assert file.param_bytes >= 4 * params
 
@@ -60,7 +60,7 @@ def test_a_file_of_a_tree_has_thresholds_and_values(tmp_path):
     path.write_bytes(
         build_model_program(from_object(model, X[:1].astype(np.float32)), Setting())[0]
     )
-    file, _ = normalize(load(str(path), {}, ()), Setting())
+    file, _ = normalize(load_target_source(str(path), {}, ()), Setting())
     assert file.params == 3 + 4
 
 

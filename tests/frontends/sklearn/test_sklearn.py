@@ -10,7 +10,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import Given, parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, of_model
+from crossflops.targets import from_object, model_source
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -25,7 +25,7 @@ CLASSES = 3
 
 def counted(model, *texts):
     """Graph, trace and ledger of an estimator on inputs of these texts."""
-    source = of_model(model, Given(specs=parse_inputs(texts or ("1x4",))))
+    source = model_source(model, Given(specs=parse_inputs(texts or ("1x4",))))
     graph, trace = normalize(source, Setting())
     return graph, trace, count(graph)
 

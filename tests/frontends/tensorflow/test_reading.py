@@ -10,7 +10,7 @@ from crossflops.frontends.inputs import parse_inputs
 from crossflops.frontends.tensorflow.kinds import is_path, split_signature
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import load
+from crossflops.targets import load_target_source
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
@@ -48,13 +48,15 @@ class Coder(tf.Module):
 
 def macs(target, shape):
     """The MACs of a target."""
-    return count(normalize(load(str(target), {}, parse_inputs((shape,))), Setting())[0]).total.macs
+    return count(
+        normalize(load_target_source(str(target), {}, parse_inputs((shape,))), Setting())[0]
+    ).total.macs
 
 
 def refused(target):
     """What is said of a target that cannot be read: a line each."""
     with pytest.raises(TargetError) as caught:
-        load(str(target), {}, ())
+        load_target_source(str(target), {}, ())
     assert "\n" not in caught.value.message + caught.value.hint
     return caught.value.message.removeprefix(str(target)).strip(), caught.value.hint
 
@@ -113,7 +115,7 @@ def test_code_in_a_file(tmp_path):
     assert own[0] == "has layers that Keras does not know: Doubled"
     path = saved(tmp_path / "lambda.keras", layers.Lambda(lambda x: 2 * x), layers.Dense(2))
     assert refused(path)[1] == "if you trust it: --allow-pickle"
-    load(str(path), {}, parse_inputs(("2x4",)), allow_pickle=True)
+    load_target_source(str(path), {}, parse_inputs(("2x4",)), allow_pickle=True)
 
 
 def test_folders_that_lack_something(coder, tmp_path):
@@ -168,7 +170,7 @@ def test_a_model_that_knows_its_input_needs_none(tmp_path, shape, suffix, expect
     path = tmp_path / f"net.{suffix}" if suffix else tmp_path / "net"
     network.save(path) if suffix else network.export(path, verbose=False)
     with pytest.warns(CrossflopsWarning, match="of the model itself") as caught:
-        source = load(str(path), {}, ())
+        source = load_target_source(str(path), {}, ())
     assert count(normalize(source, Setting())[0]).total.macs == expected
     assert ("1 for its open batch" in str(caught[0].message)) == (shape[0] is None)
 
@@ -178,5 +180,5 @@ def test_an_open_size_that_is_no_batch_is_asked_for(tmp_path):
     words = layers.Input((None,), dtype="int32", name="words")
     keras.Model(words, layers.Embedding(7, 3)(words)).save(tmp_path / "net.keras")
     with pytest.raises(InputError) as caught:
-        normalize(load(str(tmp_path / "net.keras"), {}, ()), Setting())
+        normalize(load_target_source(str(tmp_path / "net.keras"), {}, ()), Setting())
     assert "--input words=1x1:int32" in caught.value.hint

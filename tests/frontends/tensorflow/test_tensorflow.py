@@ -9,7 +9,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load
+from crossflops.targets import from_object, load_target_source
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
@@ -167,7 +167,7 @@ def test_files(tmp_path):
     frozen = convert_variables_to_constants_v2(function).graph.as_graph_def()
     (tmp_path / "m.pb").write_bytes(frozen.SerializeToString())
     for name in ("m.keras", "saved", "m.pb"):
-        source = load(str(tmp_path / name), {}, parse_inputs(["2x16x16x3"]))
+        source = load_target_source(str(tmp_path / name), {}, parse_inputs(["2x16x16x3"]))
         graph, trace = normalize(source, Setting())
         assert count(graph).total.macs == 2 * (256 * 8 * 27 + 80), name
         if name != "m.pb":  # which has forgotten what was trained
@@ -233,7 +233,7 @@ def test_a_broken_file(tmp_path):
     (tmp_path / "m.keras").write_bytes(b"no archive")
     for name in ("m.keras", "missing.keras"):
         with pytest.raises(TargetError):
-            load(str(tmp_path / name), {}, ())
+            load_target_source(str(tmp_path / name), {}, ())
 
 
 ROWS = np.array([[1, 1], [-1, 1], [2, 2], [0.5, -3]], np.float32)  # three of four begin above 0
