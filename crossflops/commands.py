@@ -25,13 +25,15 @@ _SELF = rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )"
 def standing_here(text: str) -> str:
     """The text with every command in it as it works here, in this folder and environment."""
     if "pip " in text and re.search(_PIP, text):
-        text = re.sub(_PLUGIN, lambda match: shlex.join(_source(match[0])), text)
-        text = re.sub(_EXTRA, lambda match: shlex.join(_brought_by(match[1].split(","))), text)
+        text = re.sub(_PLUGIN, lambda match: shlex.join(_pip_arguments(match[0])), text)
+        text = re.sub(
+            _EXTRA, lambda match: shlex.join(_requirements_of_extras(match[1].split(","))), text
+        )
         text = re.sub(_PIP, lambda match: f"{_installer(match[1])} ", text)
-    return re.sub(_SELF, f"{program()} ", text) if NAME in text else text
+    return re.sub(_SELF, f"{program_command()} ", text) if NAME in text else text
 
 
-def program() -> str:
+def program_command() -> str:
     """How this command was called, in a form that can be typed again."""
     called = Path(sys.argv[0] or NAME)
     if called.name == "__main__.py" and called.parent.name == NAME:
@@ -51,11 +53,11 @@ def python() -> str:
 def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
     """What an extra of crossflops consists of, each as pip takes it; () of an unknown one."""
     folders: list[tuple[str, ...]] = []
-    for requirement in _declared().get(extra, ()):
+    for requirement in _requirements_by_extra().get(extra, ()):
         extras = re.fullmatch(_EXTRA, requirement)
         names = extras[1].split(",") if extras else ()
         folders += [part for name in names for part in requirements(name)]
-        folders += [] if extras else [_source(requirement)]
+        folders += [] if extras else [_pip_arguments(requirement)]
     return tuple(dict.fromkeys(folders))
 
 
@@ -68,7 +70,7 @@ def _installer(verb: str) -> str:
     return f"{python()} -m pip {verb}"
 
 
-def _brought_by(extras: list[str]) -> list[str]:
+def _requirements_of_extras(extras: list[str]) -> list[str]:
     """Their requirements; crossflops with these extras where nothing tells what they are."""
     parts = [requirements(name) for name in extras]
     if not all(parts):
@@ -76,21 +78,21 @@ def _brought_by(extras: list[str]) -> list[str]:
     return [word for named in dict.fromkeys(sum(parts, ())) for word in named]
 
 
-def _source(requirement: str) -> tuple[str, ...]:
+def _pip_arguments(requirement: str) -> tuple[str, ...]:
     """A plugin of ours from where crossflops itself came from; anything else by its name."""
     if not requirement.startswith(f"{NAME}-"):
         return (requirement,)
     folder = ROOT / "plugins" / requirement
     if (folder / "pyproject.toml").is_file():
         return "-e", _from_here(folder)
-    origin = _origin()
+    origin = _install_origin()
     if "vcs_info" not in origin:
         return (requirement,)
     address = f"{origin['vcs_info']['vcs']}+{origin['url']}"
     return (f"{requirement} @ {address}#subdirectory=plugins/{requirement}",)
 
 
-def _declared() -> dict[str, list[str]]:
+def _requirements_by_extra() -> dict[str, list[str]]:
     """The requirements of each extra: of the source folder, or of what is installed."""
     project = ROOT / "pyproject.toml"
     if project.is_file():
@@ -113,7 +115,7 @@ def _declared() -> dict[str, list[str]]:
     return by_extra
 
 
-def _origin() -> dict[str, Any]:
+def _install_origin() -> dict[str, Any]:
     """Where crossflops was installed from, as pip notes it (PEP 610); {} from an index."""
     import json
     from importlib import metadata

@@ -84,7 +84,7 @@ class CrossflopsWarning(UserWarning):
     """Something about a model that the reader of its count should know."""
 
 
-def nearest(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
+def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
     """What to do about a name that is not known: the names that are like it, or else all of them.
 
     `otherwise` is what stands for all of them, where they are many.
@@ -150,7 +150,7 @@ _RUNNERS = (
 frameworks: set[str] = set()
 
 
-def raised_at(error: BaseException) -> str:
+def error_location(error: BaseException) -> str:
     """The innermost line of the model itself, as " (model.py:12, in forward)"; "" where none is.
 
     That is a file of the user; else one of an installed library that is no framework. Of an error
@@ -158,9 +158,9 @@ def raised_at(error: BaseException) -> str:
     """
     import traceback
 
-    for cause in _causes(error):
+    for cause in _error_chain(error):
         frames = traceback.extract_tb(cause.__traceback__)
-        places = [(frame, _place(frame.filename)) for frame in frames]
+        places = [(frame, _error_file_label(frame.filename)) for frame in frames]
         ours = [(frame, place) for frame, (place, mine) in places if place and mine]
         places_known = ours or [(frame, place) for frame, (place, _) in places if place]
         if places_known:
@@ -180,7 +180,7 @@ _GPU = re.compile(
 )
 
 
-def remedy(error: BaseException, otherwise: str) -> str:
+def error_remedy(error: BaseException, otherwise: str) -> str:
     """Return what to do about an exception of a model; `otherwise` where its inputs may be wrong.
 
     >>> remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
@@ -226,7 +226,7 @@ def relay(output: str, stream: TextIO | None = None) -> None:
             output_stream.flush()
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
     """The error and what led to it, the first cause first."""
     chain: list[BaseException] = []
     current: BaseException | None = error
@@ -236,7 +236,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     return reversed(chain)
 
 
-def _place(file: str) -> tuple[str, bool]:
+def _error_file_label(file: str) -> tuple[str, bool]:
     """The file as a message names it, "" of what is no model; and whether it is the user's own."""
     if file.startswith("<"):
         return "", False

@@ -48,7 +48,7 @@ def _scratch() -> Path:
     return Path(gettempdir())
 
 
-def write(target: Path, content: str | bytes, hint: str = "give another -o") -> None:
+def write_file(target: Path, content: str | bytes, hint: str = "give another -o") -> None:
     """Write a file, whole or not at all. Raises CrossflopsError when it cannot be written."""
     data = content.encode() if isinstance(content, str) else content
     with draft(target, hint) as path:
@@ -56,7 +56,7 @@ def write(target: Path, content: str | bytes, hint: str = "give another -o") -> 
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locking_path(path: Path) -> Iterator[None]:
     """Keep other processes that lock the same path waiting until the block ends.
 
     The lock is a file of the system's temporary folder: none is left beside `path`.
@@ -99,7 +99,7 @@ def contents(path: Path) -> bytes:
         ) from error
 
 
-def compressed(data: bytes) -> bytes:
+def gzip_bytes(data: bytes) -> bytes:
     """The bytes under gzip, the same for the same data: without a time, a name or a system."""
     import gzip
 

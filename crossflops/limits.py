@@ -75,15 +75,15 @@ def trim_memory() -> None:
 
 def threads() -> int:
     """The threads of this process, those of native code too; Linux alone tells."""
-    return _of_status("Threads")
+    return _process_status_value("Threads")
 
 
 def address_space() -> int:
     """The bytes of address space that this process has taken; Linux alone tells."""
-    return _of_status("VmSize") * _KIBIBYTE
+    return _process_status_value("VmSize") * _KIBIBYTE
 
 
-def _of_status(key: str) -> int:
+def _process_status_value(key: str) -> int:
     lines = _STATUS.read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 

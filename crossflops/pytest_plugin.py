@@ -77,28 +77,30 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
         refused = ""
         try:
             calls[_target(model)] += 1
-            call = _call(request, model, calls)
-            checks = _checked(request, model, rules or marked, name or call, call, options)
+            call = _test_call_name(request, model, calls)
+            checks = _check_budget_rules(
+                request, model, rules or marked, name or call, call, options
+            )
         except CrossflopsError as error:
             refused = f"{error.message}\n{error.hint}"
         if refused:  # outside of the handler, or pytest shows the error twice
-            pytest.fail(_for_tests(refused), pytrace=False)
+            pytest.fail(_with_test_remedies(refused), pytrace=False)
         request.node.user_properties += [(_SAVED, text) for text in savings(checks)]
         if not checks.hold:
-            pytest.fail(_for_tests("\n".join(failures(checks))), pytrace=False)
+            pytest.fail(_with_test_remedies("\n".join(failures(checks))), pytrace=False)
         return checks
 
     return hold
 
 
-def _for_tests(text: str) -> str:
+def _with_test_remedies(text: str) -> str:
     """Return what `check` says with the remedies that a run of tests has."""
     for remedy, own in _REMEDIES.items():
         text = text.replace(remedy, own)
     return text
 
 
-def _checked(
+def _check_budget_rules(
     request: pytest.FixtureRequest,
     model: Any,
     rules: Any,
@@ -112,18 +114,18 @@ def _checked(
 
     folder, update = request.config.rootpath, bool(request.config.getoption(_UPDATE))
     if not rules and not options and isinstance(model, str):
-        return check.check_budgets([model], update, _silent, folder)
+        return check.check_budgets([model], update, _ignore_progress, folder)
     file, _ = find_config_table("budgets", folder)
     budget = _budget(model, rules, name, options)
     _refuse_second(request, budget.name, call, file.parent / check.BASELINE)
-    return check.hold_budgets([budget], file.parent / check.BASELINE, update, _silent)
+    return check.hold_budgets([budget], file.parent / check.BASELINE, update, _ignore_progress)
 
 
 def _target(model: Any) -> str:
     return f" {model}" if isinstance(model, str) else ""
 
 
-def _call(request: pytest.FixtureRequest, model: Any, calls: Counter[str]) -> str:
+def _test_call_name(request: pytest.FixtureRequest, model: Any, calls: Counter[str]) -> str:
     """Return the name of a call: its test, the target, and which call of the test it is.
 
     Two calls of one test on one model have two entries, or the later would replace the earlier.
@@ -164,7 +166,7 @@ def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budg
     return msgspec.structs.replace(budget, model=None if is_target else model, origin="pytest")
 
 
-def _silent(_: str) -> None:
+def _ignore_progress(_: str) -> None:
     """Show no progress."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from crossflops.errors import CrossflopsError
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _NOTHING = "(?!)"  # an expression that matches no text
 _FORK_WAITS = 60.0  # seconds: a fork waits for a count, and not for ever for a comparison
@@ -121,7 +121,7 @@ def _silence_stream(name: str) -> Iterator[None]:
     before = getattr(sys, name)
     silent = _Silent(before)
     # another thread may put its own there meanwhile, which stays
-    with patched(sys, name, silent, inventory.STREAMS, leave_foreign=True):
+    with patching_attribute(sys, name, silent, inventory.STREAMS, leave_foreign=True):
         try:
             yield
         finally:
@@ -194,7 +194,7 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
             before(message, kind, file, line, *rest, **more)
 
     is_open = True
-    with patched(warnings, "showwarning", show, inventory.WARNINGS, leave_foreign=True):
+    with patching_attribute(warnings, "showwarning", show, inventory.WARNINGS, leave_foreign=True):
         try:
             with filter_warnings("always", category):
                 yield recorded
@@ -215,7 +215,7 @@ def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
             before(self, record)
 
     is_open = True
-    with patched(logging.Logger, "handle", handle, inventory.LOGS, leave_foreign=True):
+    with patching_attribute(logging.Logger, "handle", handle, inventory.LOGS, leave_foreign=True):
         try:
             yield
         finally:

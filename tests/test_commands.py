@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crossflops import commands
-from crossflops.commands import program, python, standing_here
+from crossflops.commands import program_command, python, standing_here
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -79,7 +79,7 @@ def test_without_the_sources_the_origin_of_the_installation_counts(
 ):
     """As pip notes it: a plugin comes from the same repository, or from the index."""
     monkeypatch.setattr(commands, "ROOT", path)
-    monkeypatch.setattr(commands, "_origin", lambda: origin)
+    monkeypatch.setattr(commands, "_install_origin", lambda: origin)
     declared = ["crossflops-thop; extra == 'thop'", "onnx2torch>=1; extra == 'rebuild'", "click"]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: declared)
     assert standing_here("pip install 'crossflops[thop]'").endswith(f" pip install {plugin}")
@@ -116,7 +116,7 @@ def test_the_command_is_named_as_it_was_called(path, monkeypatch):
     assert standing_here(hint) == "see `.venv/bin/crossflops doctor`"
     monkeypatch.setattr(sys, "argv", ["/site-packages/crossflops/__main__.py"])
     monkeypatch.setattr(sys, "executable", "/v/bin/python")
-    assert program() == "/v/bin/python -m crossflops"
+    assert program_command() == "/v/bin/python -m crossflops"
     monkeypatch.setattr(sys, "argv", ["pytest"])
     assert standing_here(hint) == hint
     assert standing_here("crossflops is a word") == "crossflops is a word"

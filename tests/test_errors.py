@@ -12,9 +12,9 @@ from crossflops.errors import (
     CrossflopsError,
     TargetError,
     ValuesNeededError,
+    error_location,
+    error_remedy,
     error_words,
-    raised_at,
-    remedy,
 )
 
 
@@ -46,19 +46,19 @@ def test_the_innermost_line_of_the_model_is_named(model):
     """Not the one of the library that the model called, nor the one that called the model."""
     inner = "def inner():\n    return json.loads('{')\n"
     forward = model(f"import json\ndef forward():\n    return inner()\n{inner}")
-    assert raised_at(caught(forward)) == " (model.py:5, in inner)"
+    assert error_location(caught(forward)) == " (model.py:5, in inner)"
 
 
 def test_a_file_elsewhere_is_named_by_its_path(model, tmp_path, monkeypatch):
     """From the current folder where it lies in it."""
     error = caught(model("def forward():\n    1 / 0\n", "deep/model.py"))
-    assert raised_at(error) == " (deep/model.py:2, in forward)"
+    assert error_location(error) == " (deep/model.py:2, in forward)"
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
-    assert raised_at(error) == " (model.py:2, in forward)"
+    assert error_location(error) == " (model.py:2, in forward)"
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    assert raised_at(error) == f" ({tmp_path / 'deep' / 'model.py'}:2, in forward)"
+    assert error_location(error) == f" ({tmp_path / 'deep' / 'model.py'}:2, in forward)"
 
 
 def test_an_error_is_located_where_it_began(model):
@@ -71,7 +71,7 @@ def test_an_error_is_located_where_it_began(model):
         except ZeroDivisionError as error:
             raise RuntimeError("wrapped") from error
 
-    assert raised_at(caught(again)) == " (model.py:2, in forward)"
+    assert error_location(caught(again)) == " (model.py:2, in forward)"
 
 
 def test_a_model_of_a_library_is_named_by_the_library(model):
@@ -80,21 +80,21 @@ def test_a_model_of_a_library_is_named_by_the_library(model):
     forward = model("def forward():\n    1 / 0\n", f"{installed}torchvision/models/resnet.py")
     run = model("def run(f):\n    return f()\n", f"{installed}torch/nn/module.py", "run")
     fail = model("def fail():\n    1 / 0\n", f"{installed}torch/ops.py", "fail")
-    named = raised_at(caught(run, forward, deeper=1))
+    named = error_location(caught(run, forward, deeper=1))
     assert named == " (torchvision/models/resnet.py:2, in forward)"
-    assert raised_at(caught(run, fail, deeper=1)) == ""
+    assert error_location(caught(run, fail, deeper=1)) == ""
 
 
 def test_where_nothing_is_known_nothing_is_said():
     """An error that was never raised, or that a library of Python raised."""
-    assert raised_at(caught(json.loads, "{", deeper=1)) == ""
-    assert raised_at(ValueError("never raised")) == ""
+    assert error_location(caught(json.loads, "{", deeper=1)) == ""
+    assert error_location(ValueError("never raised")) == ""
 
 
 def test_what_crossflops_is_made_of_is_no_model():
     """An error of ours comes by way of the command line, which is no place to look at."""
     failing = click.Command("f", callback=partial(json.loads, "{"))
-    assert raised_at(caught(lambda: failing.main([], standalone_mode=False), deeper=2)) == ""
+    assert error_location(caught(lambda: failing.main([], standalone_mode=False), deeper=2)) == ""
 
 
 # As PyTorch, Dynamo, TensorFlow and JAX write them.
@@ -155,7 +155,7 @@ def test_a_long_exception_is_one_line(text, words):
 )
 def test_the_remedy_fits_what_the_model_lacks(error, what):
     """Inputs are to be checked only where they may be at fault."""
-    assert what in remedy(error, "usual")
+    assert what in error_remedy(error, "usual")
 
 
 @pytest.mark.parametrize(

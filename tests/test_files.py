@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from crossflops.cli import main
-from crossflops.files import compressed, contents, write
+from crossflops.files import contents, gzip_bytes, write_file
 from tests.make_reports import FOLDER, SUFFIX
 
 NAME = "lstm"
@@ -25,11 +25,11 @@ def test_what_was_compressed_comes_back(tmp_path):
     """The same bytes for the same content, and a file that is not compressed as it is."""
     data = b'{"a": 1}\n' * 100
     file = tmp_path / "a"
-    for written in (data, compressed(data), gzip.compress(data)):
+    for written in (data, gzip_bytes(data), gzip.compress(data)):
         file.write_bytes(written)
         assert contents(file) == data
-    assert compressed(data) == compressed(data)
-    assert b"a" not in compressed(b"")[:10]  # no name of a file
+    assert gzip_bytes(data) == gzip_bytes(data)
+    assert b"a" not in gzip_bytes(b"")[:10]  # no name of a file
 
 
 def test_a_link_stays_one(tmp_path):
@@ -37,7 +37,7 @@ def test_a_link_stays_one(tmp_path):
     file, link = tmp_path / "a", tmp_path / "b"
     file.write_text("old")
     link.symlink_to(file)
-    write(link, "new")
+    write_file(link, "new")
     assert (link.is_symlink(), file.read_text()) == (True, "new")
     assert sorted(tmp_path.iterdir()) == [file, link]
 
@@ -50,7 +50,7 @@ def test_a_pipe_gets_the_content_and_stays_one(tmp_path):
     read = []
     reader = Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
-    write(pipe, "all of it")
+    write_file(pipe, "all of it")
     reader.join(10)
     assert (read, pipe.is_fifo()) == (["all of it"], True)
 

@@ -7,7 +7,13 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.ir.graph import TensorSpec
-from crossflops.ir.measurement import Measurement, SteadyTensor, StepPhases, Unfit, measured
+from crossflops.ir.measurement import (
+    Measurement,
+    SteadyTensor,
+    StepPhases,
+    Unfit,
+    measurement_of_runs,
+)
 from crossflops.ir.trace import Setting
 
 # When a run is warm, and how often it is then timed.
@@ -57,7 +63,9 @@ def time_warm_runs(
     warm = _repeat_timed_run(run, clock, limits.warmup, limits, is_latency_settled)
     # a run that takes seconds is not warmed up for a minute: what was seen says whether it is
     seconds = _repeat_timed_run(run, clock, limits.runs, limits, lambda _: False)
-    return measured(batch, seconds, len(warm), settled=is_latency_settled(warm), how=how)
+    return measurement_of_runs(
+        batch, seconds, len(warm), settled=is_latency_settled(warm), how=how
+    )
 
 
 def _repeat_timed_run(

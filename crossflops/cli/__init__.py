@@ -23,10 +23,10 @@ from crossflops.errors import (
     CrossflopsError,
     CrossflopsWarning,
     UnknownNameError,
-    nearest,
+    nearest_name_hint,
 )
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -107,7 +107,7 @@ class LazyGroup(click.Group):
         """The verb; a name that is none is refused with those that are like it."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
-            raise UnknownNameError(f"there is no verb {name!r}", nearest(name, VERBS))
+            raise UnknownNameError(f"there is no verb {name!r}", nearest_name_hint(name, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -196,7 +196,7 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free: this one
             stream = os.fdopen(descriptor, "w" if descriptor else "r")
-            patched(sys, name, stream, inventory.STREAMS).keep()
+            patching_attribute(sys, name, stream, inventory.STREAMS).keep()
 
 
 def _run_command_line(arguments: Sequence[str] | None) -> int:
@@ -205,7 +205,7 @@ def _run_command_line(arguments: Sequence[str] | None) -> int:
         warnings.simplefilter("always", CrossflopsWarning)
         _WARNED.clear()
         # the way that Python documents
-        patched(warnings, "showwarning", _print_warning_once, inventory.WARNINGS).keep()
+        patching_attribute(warnings, "showwarning", _print_warning_once, inventory.WARNINGS).keep()
     before = os.environ.get(errors.DEBUG)
     if DEBUG in (sys.argv[1:] if arguments is None else arguments):
         os.environ[errors.DEBUG] = "1"  # which workers inherit
@@ -248,7 +248,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
 def _report_unknown_exception(error: BaseException) -> int:
     """Nothing that a model does ends in a traceback; what is left to say is what it was."""
     errors.print_traceback(error)
-    message = errors.error_words(error) + errors.raised_at(error)
+    message = errors.error_words(error) + errors.error_location(error)
     return _report_refusal(
         message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG
     )

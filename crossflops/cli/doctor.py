@@ -12,7 +12,7 @@ from typing import Any
 from crossflops.cli.options import OUTPUT, PYTHON, command_options, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
-from crossflops.patches.installed import targets
+from crossflops.patches.installed import patch_targets
 from crossflops.plugins.discovery import (
     extra,
     find_distribution_version,
@@ -169,7 +169,7 @@ def _patches() -> tuple[PatchRow, ...]:
             signature=target.signature,
             message=target.message,
         )
-        for target in targets()
+        for target in patch_targets()
     ]
     return tuple(sorted(rows, key=lambda row: row.library))
 

@@ -7,7 +7,7 @@ import click
 from crossflops.causes import WORDS, all_causes, search_causes
 from crossflops.cli.options import OUTPUT, command_options, verb
 from crossflops.cli.output import deliver
-from crossflops.errors import UnknownNameError, nearest
+from crossflops.errors import UnknownNameError, nearest_name_hint
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.pages.explain import Matches
 from crossflops.rules.rule import Convention
@@ -37,7 +37,7 @@ def _noun(name: str) -> Cause | Convention | Matches:
     known.update({cause.id: cause for cause in pages})
     if (spelled := name.strip().casefold().replace(" ", "-")) in known:
         return known[spelled]
-    near = nearest(name, known, " ").strip()
+    near = nearest_name_hint(name, known, " ").strip()
     matches = search_causes(name, pages)
     if not matches:
         families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in all_causes()))

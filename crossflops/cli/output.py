@@ -12,7 +12,7 @@ import click
 
 from crossflops.commands import standing_here
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.files import write
+from crossflops.files import write_file
 from crossflops.render.layout import Noun
 from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import WORD, inert_json, legible, terminal, terminal_width
@@ -154,7 +154,7 @@ def keep_comparison(report: "Report", plot: str) -> None:
 
 def keep(file: Path, data: bytes) -> None:
     """Write what is no noun, and say so. Raises CrossflopsError where it cannot be written."""
-    write(file, data)
+    write_file(file, data)
     say(f"wrote {file}")
 
 

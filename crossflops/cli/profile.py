@@ -166,7 +166,7 @@ def _profile_script(
         precision=fields["precision"],
         as_=fields["as_"],
     )
-    ended = script.run(command, choice, quiet=as_json and file is None)
+    ended = script.run_script(command, choice, quiet=as_json and file is None)
     if ended.profile is None:
         message = f"no step was profiled: {ended.reason}"
         if ended.status:

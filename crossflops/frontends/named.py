@@ -14,7 +14,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, MissingExtraError, TargetError, nearest, raised_at
+from crossflops.errors import (
+    CrossflopsError,
+    MissingExtraError,
+    TargetError,
+    error_location,
+    nearest_name_hint,
+)
 from crossflops.ir.graph import TensorSpec
 
 SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
@@ -72,12 +78,12 @@ def make_library_model(
         raise missing from error
     except Exception as error:
         raise TargetError(
-            f"{library.package} cannot make {name!r}: {error}{raised_at(error)}",
+            f"{library.package} cannot make {name!r}: {error}{error_location(error)}",
             "its names are not known here; check the spelling and --arg"
             if not (known := library.names())
             else "check --arg and the sizes"
             if name in known
-            else nearest(name, known, f"{library.package} has no such model"),
+            else nearest_name_hint(name, known, f"{library.package} has no such model"),
         ) from error
     strays = [SIZES[size] for size in sizes if size not in named.sizes]
     if strays and named.specs:

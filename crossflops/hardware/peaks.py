@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError
-from crossflops.files import write
+from crossflops.files import write_file
 from crossflops.hardware.machine import AMX, SVE, NoCpuError, cpu, memory_bytes
 from crossflops.report.machine import Cpu, MachinePeak
 
@@ -268,7 +268,7 @@ def store(peak: MachinePeak) -> MachinePeak:
     file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(file, msgspec.json.format(msgspec.json.encode(peak), indent=2))
+        write_file(file, msgspec.json.format(msgspec.json.encode(peak), indent=2))
     return peak
 
 

@@ -55,11 +55,11 @@ class TensorSpec(msgspec.Struct, frozen=True):
         """Bytes of the dense tensor, sub-byte types packed. A string counts no bytes."""
         if self.shape is None:
             raise ValueError(f"the shape of {self.name!r} is not known")
-        return _nbytes(self.storage or self.dtype, self.shape)
+        return _shape_nbytes(self.storage or self.dtype, self.shape)
 
 
 @lru_cache(maxsize=4096)  # a graph has few shapes, and asks several times for each tensor
-def _nbytes(dtype: str, shape: tuple[int, ...]) -> int:
+def _shape_nbytes(dtype: str, shape: tuple[int, ...]) -> int:
     return (prod(shape) * _BITS.get(dtype, 0) + 7) // 8
 
 

@@ -66,7 +66,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(ceil(percent / 100 * len(ordered)), 1) - 1]
 
 
-def measured(
+def measurement_of_runs(
     batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, how: str = ""
 ) -> Measurement:
     """The measurement of runs that took `seconds` each. There is at least one."""

@@ -58,21 +58,21 @@ class Formulas(msgspec.Struct, frozen=True, kw_only=True):
 
 def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction]") -> Polynomial:
     """Terms by their powers, in the order of the names: the highest total degree first."""
-    order = sorted((powers for powers in terms if terms[powers]), key=_rank, reverse=True)
+    order = sorted((powers for powers in terms if terms[powers]), key=_term_rank, reverse=True)
     return tuple(
         Term(
-            _plain(terms[powers]),
+            _coefficient_value(terms[powers]),
             {name: power for name, power in zip(names, powers, strict=True) if power},
         )
         for powers in order
     )
 
 
-def _rank(powers: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
+def _term_rank(powers: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
     return sum(powers), max(powers, default=0), powers
 
 
-def _plain(value: "Fraction") -> int | str:
+def _coefficient_value(value: "Fraction") -> int | str:
     return value.numerator if value.denominator == 1 else str(value)
 
 
@@ -89,7 +89,7 @@ def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
     return total
 
 
-def written(formula: Polynomial) -> str:
+def polynomial_text(formula: Polynomial) -> str:
     """The polynomial as one reads it: "18432 batch seq^2 + 84934656 batch seq"."""
     from fractions import Fraction
 

@@ -37,7 +37,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     flags: dict[str, Any] = {}
 
 
-def named(model: str, digest: str, options: object) -> str:
+def report_title(model: str, digest: str, options: object) -> str:
     """What a report is titled by: the target, or the name of the model where an object was given.
 
     Objects of one class have one name, and files in other folders may: the digest of the graph

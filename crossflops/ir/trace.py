@@ -308,7 +308,9 @@ def subtree(module: int, modules: Modules) -> tuple[Parameter, ...]:
     return tuple(parameters.values())
 
 
-def chains(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[int, dict[int, int]]:
+def module_chains(
+    modules: Modules, ends: frozenset[str] = frozenset()
+) -> dict[int, dict[int, int]]:
     """By module, the number of chains to it from itself and from each module around it.
 
     A child stands once in each parent. No chain goes on beneath a module of a class in `ends`.
@@ -321,16 +323,16 @@ def chains(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[int, di
             parents.setdefault(child, []).append(row.id)
     known: dict[int, dict[int, int]] = {}
 
-    def around(module: int) -> dict[int, int]:
+    def count_ancestor_chains(module: int) -> dict[int, int]:
         if module not in known:
             counts = {module: 1}
             for parent in parents.get(module, ()):
-                for outer, count in around(parent).items():
+                for outer, count in count_ancestor_chains(parent).items():
                     counts[outer] = counts.get(outer, 0) + count
             known[module] = counts
         return known[module]
 
-    return {row.id: around(row.id) for row in modules}
+    return {row.id: count_ancestor_chains(row.id) for row in modules}
 
 
 def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[int, int]:
@@ -339,7 +341,7 @@ def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[in
     0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
     `ends`.
     """
-    return {module: counts.get(0, 0) for module, counts in chains(modules, ends).items()}
+    return {module: counts.get(0, 0) for module, counts in module_chains(modules, ends).items()}
 
 
 def child_paths_squared(modules: Modules) -> dict[int, int]:
@@ -351,21 +353,21 @@ def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
     """By module, the chains to it from each module around it, times those from the root."""
     return {
         module: {outer: count * counts.get(0, 0) for outer, count in counts.items()}
-        for module, counts in chains(modules).items()
+        for module, counts in module_chains(modules).items()
     }
 
 
-def registered(modules: Modules) -> dict[int, int]:
+def registration_counts(modules: Modules) -> dict[int, int]:
     """Once for a module that is registered, however often and under how many parents."""
     return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 
-def contained(modules: Modules) -> dict[int, dict[int, int]]:
+def containment_counts(modules: Modules) -> dict[int, dict[int, int]]:
     """By module, one for itself and for each module around it, under whatever name."""
-    return {module: dict.fromkeys(counts, 1) for module, counts in chains(modules).items()}
+    return {module: dict.fromkeys(counts, 1) for module, counts in module_chains(modules).items()}
 
 
-ONCE = Times(registered)
-ONCE_IN_EACH = Times(registered, contained)
-ALONG_CHAINS = Times(child_paths, chains)
+ONCE = Times(registration_counts)
+ONCE_IN_EACH = Times(registration_counts, containment_counts)
+ALONG_CHAINS = Times(child_paths, module_chains)
 ALONG_CHAINS_SQUARED = Times(child_paths_squared, chains_squared)

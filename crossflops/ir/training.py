@@ -249,7 +249,7 @@ def rerun_of(call: str) -> str:
     return f"{call} (run again)"
 
 
-def begun_of(call: str) -> str:
+def checkpoint_stop_key(call: str) -> str:
     """The key of an operator call in which a checkpoint stops: it is begun once more."""
     return f"{call} (begun again)"
 

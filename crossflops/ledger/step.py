@@ -19,7 +19,7 @@ from crossflops.ir.training import (
     NO_STEP,
     SCORES,
     Steps,
-    begun_of,
+    checkpoint_stop_key,
     gradients_of,
     rerun_of,
     scores_of,
@@ -112,5 +112,5 @@ def _training_calls(
         yield replace(rerun, target=f"{AGAIN}{above.target}") if has_reruns else rerun
     elif rerun.key in begun:  # what a policy saved is handed out
         yield replace(rerun, target=f"{BEGUN}{above.target}")
-    if begun_of(above.key) in begun:
-        yield replace(above, key=begun_of(above.key), target=f"{BEGUN}{above.target}")
+    if checkpoint_stop_key(above.key) in begun:
+        yield replace(above, key=checkpoint_stop_key(above.key), target=f"{BEGUN}{above.target}")

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crossflops.errors import TargetError, nearest
+from crossflops.errors import TargetError, nearest_name_hint
 from crossflops.load.beside import read_ahead, start_file_reader
 from crossflops.load.protobuf import messages, parse_model_proto
 from crossflops.load.reader import PLACE, bring_in, open_without_waiting, weightless
@@ -110,4 +110,4 @@ def _similar_files_hint(path: Path) -> str:
         beside = [str(file) for file in path.parent.glob("*.onnx") if file != path]
     except (OSError, ValueError):
         beside = []
-    return nearest(str(path), beside, _HINT)
+    return nearest_name_hint(str(path), beside, _HINT)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import TargetError
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _HINT = "the file is damaged, or is no ONNX model: export or copy it again"
 # Messages in Python alone, which protobuf imports with all that they need, and uses nothing of
@@ -130,7 +130,7 @@ def _import_when_used(name: str) -> None:
     spec.loader.exec_module(module)
     package, _, own_name = name.rpartition(".")
     # else Python looks into it for its spec
-    patched(sys.modules[package], own_name, module, inventory.ONNX_MODULES).keep()
+    patching_attribute(sys.modules[package], own_name, module, inventory.ONNX_MODULES).keep()
 
 
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:

@@ -49,13 +49,15 @@ class Target(NamedTuple):
         return _path(self.patch, self.name)
 
 
-def targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
+def patch_targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
     """Look at every target of these patches."""
     recorded = _read_records()
-    return tuple(_look(patch, name, recorded) for patch in patches for name in patch.names)
+    return tuple(
+        _inspect_patch_target(patch, name, recorded) for patch in patches for name in patch.names
+    )
 
 
-def _look(patch: Patch, name: str, recorded: Sources) -> Target:
+def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
     installed = release(patch.library)
     if installed is None:
         return Target(patch, name, None, "not installed")
@@ -71,10 +73,17 @@ def _look(patch: Patch, name: str, recorded: Sources) -> Target:
     if not known or [digest, signature] in known.values():
         return Target(patch, name, installed, "same", signature, recorded=tuple(known))
     last = next(reversed(known))
-    return Target(patch, name, installed, "changed", signature, _change(last, known, signature))
+    return Target(
+        patch,
+        name,
+        installed,
+        "changed",
+        signature,
+        _target_change_message(last, known, signature),
+    )
 
 
-def _change(last: str, known: Releases, signature: str) -> str:
+def _target_change_message(last: str, known: Releases, signature: str) -> str:
     before = known[last][1]
     if before == signature:
         return f"the target is there, its signature is the same; its source is not that of {last}"
@@ -108,22 +117,25 @@ def find_source(place: str, name: str) -> tuple[str, str] | None:
     The place is a module, or a module and a class ("torch._ops:OpOverload").
     """
     module, _, classes = place.partition(":")
-    file = _file(module)
+    file = _patch_module_file(module)
     if file is None:
         return None
     text = file.read_text(encoding="utf-8", errors="replace")
     depth = 0
     for kind in classes.split(".") if classes else ():
-        text, depth = next(_blocks(text, rf"class {kind}\b", depth), ""), 1
+        text, depth = next(_statement_blocks(text, rf"class {kind}\b", depth), ""), 1
     pattern = rf"(?:async )?def {name}\b|class {name}\b|{name} *(?::[^=\n]+)?="
-    parts = [*_blocks(text, pattern, depth), *(_imports(text, name) if not depth else ())]
+    parts = [
+        *_statement_blocks(text, pattern, depth),
+        *(_imports(text, name) if not depth else ()),
+    ]
     if not parts:
         return None
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-    return digest, _signature(parts[-1])
+    return digest, _statement_signature(parts[-1])
 
 
-def _file(module: str) -> Path | None:
+def _patch_module_file(module: str) -> Path | None:
     top, *rest = module.split(".")
     spec = find_spec(top)
     folders = list(spec.submodule_search_locations or ()) if spec else []
@@ -137,7 +149,7 @@ def _file(module: str) -> Path | None:
     return None
 
 
-def _blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
+def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
     """Yield the statements that begin so, each with the lines that are further to the right.
 
     They stand in so many classes and functions.
@@ -180,7 +192,7 @@ def _imports(text: str, name: str) -> Iterator[str]:
             yield f"{match[0].partition(' import ')[0].strip()} import {name}"
 
 
-def _signature(text: str) -> str:
+def _statement_signature(text: str) -> str:
     try:
         statement = ast.parse(text).body[0]
     except (SyntaxError, IndexError):
@@ -198,7 +210,7 @@ def _read_records() -> Sources:
     return recorded
 
 
-def _record() -> None:
+def _record_patch_targets() -> None:
     """Add what is installed here to the file, unless one that is there is the same."""
     recorded: dict[str, Any] = _read_records() if _RECORDED.is_file() else {}
     for patch in PATCHES:
@@ -214,4 +226,4 @@ def _record() -> None:
 
 
 if __name__ == "__main__":
-    _record()
+    _record_patch_targets()

@@ -33,7 +33,7 @@ class Patch(NamedTuple):
     in_text: bool = True
 
 
-def patched(
+def patching_attribute(
     owner: Any, name: str, value: Any, declared: Patch, *, leave_foreign: bool = False
 ) -> "_Attribute":
     """Return a context in which `owner.name` is `value`.
@@ -46,12 +46,12 @@ def patched(
     return _Attribute(owner, name, value, declared, leave_foreign)
 
 
-def patched_all(owner: Any, values: Mapping[str, Any], declared: Patch) -> "_Attributes":
+def patching_attributes(owner: Any, values: Mapping[str, Any], declared: Patch) -> "_Attributes":
     """Return a context in which the owner has these attributes: many of one owner, as one."""
     return _Attributes(owner, dict(values), declared)
 
 
-def patched_items(
+def patching_items(
     owner: MutableMapping[Any, Any], items: Mapping[Any, Any], declared: Patch
 ) -> "_Items":
     """Return a context in which a table of a library has these items; `declared` names it."""
@@ -62,7 +62,7 @@ def original(owner: Any, name: str, declared: Patch) -> Any:
     """Return what stands in the place of a target. Raises PatchError where there is none."""
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT:
-        raise missing(declared, name)
+        raise missing_target_error(declared, name)
     return value
 
 
@@ -80,14 +80,14 @@ def owner_of(declared: Patch) -> Any:
         is_target = f"{module}.".startswith(f"{absent}.") and "." in absent
         if isinstance(error, ModuleNotFoundError) and not is_target:
             raise  # the library itself, or what it needs
-        raise missing(declared) from error
+        raise missing_target_error(declared) from error
     return owner
 
 
-def missing(declared: Patch, name: str = "") -> PatchError:
+def missing_target_error(declared: Patch, name: str = "") -> PatchError:
     """Return the error of a target that the installed release of its library does not have."""
     target = ".".join(filter(None, (declared.place.replace(":", "."), name)))
-    installed = _installed_version(declared.library)
+    installed = _library_version_text(declared.library)
     return PatchError(
         f"{target}, which crossflops replaces, is not in {declared.library} {installed}",
         f"install a release that it was verified with: {declared.verified}; "
@@ -95,7 +95,7 @@ def missing(declared: Patch, name: str = "") -> PatchError:
     )
 
 
-def put_back(owner: Any, name: str, content: Any = _ABSENT) -> None:
+def restore_attribute(owner: Any, name: str, content: Any = _ABSENT) -> None:
     """Give an attribute the content that it had before; without any, take it away."""
     if content is _ABSENT:
         delattr(owner, name)
@@ -104,11 +104,11 @@ def put_back(owner: Any, name: str, content: Any = _ABSENT) -> None:
 
 
 def own_content(owner: Any, name: str) -> Any:
-    """Return what stands in the owner itself, for `put_back`: no descriptor is asked."""
+    """Return what stands in the owner itself, for `restore_attribute`: no descriptor is asked."""
     return getattr(owner, "__dict__", {}).get(name, _ABSENT)
 
 
-def _installed_version(library: str) -> str:
+def _library_version_text(library: str) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -132,7 +132,7 @@ class _Attribute:
         self._before = own_content(owner, name)
         is_there = self._before is not _ABSENT or self._declared.is_added or hasattr(owner, name)
         if not is_there:
-            raise missing(self._declared, name)
+            raise missing_target_error(self._declared, name)
         setattr(owner, name, self._value)
         return self
 
@@ -143,7 +143,7 @@ class _Attribute:
         """Put back what was there."""
         if self._leave_foreign and own_content(self._owner, self._name) is not self._value:
             return
-        put_back(self._owner, self._name, self._before)
+        restore_attribute(self._owner, self._name, self._before)
 
     def keep(self) -> None:
         """Replace it for good."""
@@ -165,7 +165,7 @@ class _Attributes:
             for name, value in self._values.items():
                 before = own_content(self._owner, name)
                 if before is _ABSENT and not hasattr(self._owner, name):
-                    raise missing(self._declared, name)
+                    raise missing_target_error(self._declared, name)
                 setattr(self._owner, name, value)
                 self._before[name] = before
         except BaseException:
@@ -175,7 +175,7 @@ class _Attributes:
 
     def __exit__(self, *_: object) -> None:
         for name in reversed(self._before):
-            put_back(self._owner, name, self._before[name])
+            restore_attribute(self._owner, name, self._before[name])
         self._before = {}
 
 
@@ -188,7 +188,7 @@ class _Items:
 
     def __enter__(self) -> Self:
         if self._table is None:
-            raise missing(self._declared, self._declared.names[0])
+            raise missing_target_error(self._declared, self._declared.names[0])
         self._before = {key: self._table[key] for key in self._items if key in self._table}
         self._table.update(self._items)
         return self

@@ -24,7 +24,7 @@ from importlib.metadata import (
 )
 from pathlib import Path
 
-from crossflops.errors import MissingExtraError, UnknownNameError, nearest
+from crossflops.errors import MissingExtraError, UnknownNameError, nearest_name_hint
 from crossflops.ir.profile import Failure
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import tool_failure
@@ -205,7 +205,7 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
     more = f"choose one of them, or add the usual ones: pip install {usual}"
     return UnknownNameError(
         f"no installed plugin offers the tool {tool!r} (installed: {known})",
-        nearest(tool, [*points, *plugins, *_PLUGIN_OF], more),
+        nearest_name_hint(tool, [*points, *plugins, *_PLUGIN_OF], more),
     )
 
 

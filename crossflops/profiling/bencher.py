@@ -12,10 +12,10 @@ from crossflops.workers.conversation import Wait, hear
 
 def main() -> None:
     """Answer the one order."""
-    hear(TrainingOrder, answered)
+    hear(TrainingOrder, answer_training_order)
 
 
-def answered(order: TrainingOrder, wait: Wait) -> Answer:
+def answer_training_order(order: TrainingOrder, wait: Wait) -> Answer:
     """The steps, or why there are none."""
     return answer_of(lambda: run_steps(order), order.batch)
 

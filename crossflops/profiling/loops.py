@@ -31,7 +31,7 @@ def keep_called(called: Called) -> Undo:
     return undo
 
 
-def trained_by(optimizer: "Optimizer", called: Called) -> "nn.Module":
+def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
     """Of the modules that were called, the outermost with most of the optimizer's parameters.
 
     A module around them that has more, whose parts the loop calls, goes over it. Raises
@@ -47,16 +47,18 @@ def trained_by(optimizer: "Optimizer", called: Called) -> "nn.Module":
         raise LookupError("no module that was called has parameters of the optimizer")
     if share(model) == len(trained):
         return model
-    around = [module for module in _modules() if share(module) > share(model)]
-    return max(around, key=lambda module: (share(module), -_size(module)), default=model)
+    around = [module for module in _live_modules() if share(module) > share(model)]
+    return max(
+        around, key=lambda module: (share(module), -_submodule_count(module)), default=model
+    )
 
 
-def _modules() -> "Iterator[nn.Module]":
+def _live_modules() -> "Iterator[nn.Module]":
     """Every module that there is in this process."""
     from torch import nn
 
     return (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
 
 
-def _size(module: "nn.Module") -> int:
+def _submodule_count(module: "nn.Module") -> int:
     return sum(1 for _ in module.modules())

@@ -89,13 +89,13 @@ class ModelCall:
         self.trained = tuple(weight.requires_grad for weight in module.parameters())
         self.is_transformed = is_transformed()
         self._has_grad = torch.is_grad_enabled()
-        self._sources = [_source(tensor) for tensor in flat((args, kwargs))]
+        self._sources = [_gradient_source(tensor) for tensor in tensor_leaves((args, kwargs))]
         self._ends: list[Edge | None] = []
         self._seen: dict[int, _PassNodes] = {}
         self._second_order: set[int] = set()
         self._is_batched = False
         self._is_cut = False
-        held = (*flat((args, kwargs)), *module.parameters())
+        held = (*tensor_leaves((args, kwargs)), *module.parameters())
         self._has_tangents = not self.is_transformed and any(map(_has_tangent, held))
         self.passes = CallPasses()
         self.outputs = 0
@@ -105,7 +105,7 @@ class ModelCall:
 
     def returned(self, output: Any) -> None:
         """Keep which results of the call have a gradient."""
-        held = () if isinstance(output, Iterator) else flat(output)
+        held = () if isinstance(output, Iterator) else tensor_leaves(output)
         self._ends = [
             (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else None
             for tensor in held
@@ -137,7 +137,7 @@ class ModelCall:
     def leaves_of(self, number: int) -> "list[Tensor]":
         """The tensors in which that backward pass added up gradients."""
         seen = self._seen.get(number)
-        edges = _handed_edges(seen) if seen is not None else ()
+        edges = _gradient_edges(seen) if seen is not None else ()
         return [leaf for leaf in map(_leaf, edges) if leaf is not None]
 
     def cut(self, finished: Iterable[str], is_seen: bool) -> None:
@@ -181,9 +181,11 @@ class ModelCall:
         missed = tuple(place for place in graded if place not in reached)
         if not seen.is_restricted or any(map(_is_compiled, seen.came)):
             return BackwardPass(missed, asking if self._has_grad else ())
-        inputs = tuple(place for place in asking if _handed_to(self._sources[place], seen))
+        inputs = tuple(
+            place for place in asking if _has_source_gradient(self._sources[place], seen)
+        )
         names = {id(weight): name for name, weight in self.module.named_parameters()}
-        leaves = {id(leaf) for leaf in map(_leaf, _handed_edges(seen)) if leaf is not None}
+        leaves = {id(leaf) for leaf in map(_leaf, _gradient_edges(seen)) if leaf is not None}
         weights = frozenset(name for key, name in names.items() if key in leaves)
         return BackwardPass(missed, inputs, weights)
 
@@ -231,7 +233,7 @@ def _has_tangent(tensor: "Tensor") -> bool:
     return forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def flat(values: Any) -> "list[Tensor]":
+def tensor_leaves(values: Any) -> "list[Tensor]":
     """The tensors in arguments or results, in the order of the inputs and outputs of a graph."""
     from torch import Tensor
     from torch.utils._pytree import tree_leaves
@@ -239,7 +241,7 @@ def flat(values: Any) -> "list[Tensor]":
     return [leaf for leaf in tree_leaves(exportable(values)) if isinstance(leaf, Tensor)]
 
 
-def _source(tensor: "Tensor") -> Any:
+def _gradient_source(tensor: "Tensor") -> Any:
     """Where a tensor that asks for a gradient comes from; None for one that does not."""
     if not tensor.requires_grad:
         return None
@@ -257,7 +259,7 @@ def _has_arrived(end: Edge | None, seen: _PassNodes) -> bool:
     return _is_compiled(end[0]) or seen.came[end[0]][end[1]]
 
 
-def _handed_edges(seen: _PassNodes) -> Iterator[Edge]:
+def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
     """Where gradients were handed to."""
     for node, went in seen.went.items():
         for edge, has_gradient in zip(node.next_functions, went, strict=False):
@@ -265,9 +267,9 @@ def _handed_edges(seen: _PassNodes) -> Iterator[Edge]:
                 yield edge
 
 
-def _handed_to(source: Any, seen: _PassNodes) -> bool:
+def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
     """Whether a gradient was handed to where an input comes from."""
-    for edge in _handed_edges(seen):
+    for edge in _gradient_edges(seen):
         leaf = _leaf(edge)
         if source == (edge if leaf is None else id(leaf)):
             return True
@@ -295,14 +297,14 @@ def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
     kinds: dict[Any, list[Any]] = {}
     for call in calls:
         mode = call.training, call.trained, call.is_again, call.finished
-        key = call.path, id(call.module), mode, call.passes, shape_of(call)
+        key = call.path, id(call.module), mode, call.passes, call_signature(call)
         kinds.setdefault(key, [call, 0])[1] += 1
     return [CallKind(*kind) for kind in kinds.values()]
 
 
-def shape_of(call: ModelCall) -> Any:
+def call_signature(call: ModelCall) -> Any:
     """Return the arguments of a call: shapes and types, and values that are no tensors."""
-    shapes = tuple((tuple(t.shape), str(t.dtype)) for t in flat((call.args, call.kwargs)))
+    shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensor_leaves((call.args, call.kwargs)))
     plainly = tuple(
         repr(value) for value in (*call.args, *call.kwargs.values()) if not _tensors_in(value)
     )
@@ -310,7 +312,7 @@ def shape_of(call: ModelCall) -> Any:
 
 
 def _tensors_in(value: Any) -> bool:
-    return bool(flat(value))
+    return bool(tensor_leaves(value))
 
 
 def inputs_of(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -34,7 +34,7 @@ def sharing(model: "nn.Module") -> int:
     tensors = sys.modules.get("torch.distributed.tensor")
     if tensors is None:
         return 1
-    batches = _batches(model)
+    batches = _fsdp_shard_counts(model)
     return max(
         (
             weight.device_mesh.size() // batches.get(id(weight), 1)
@@ -45,7 +45,7 @@ def sharing(model: "nn.Module") -> int:
     )
 
 
-def _batches(model: "nn.Module") -> dict[int, int]:
+def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
     """Of each parameter that FSDP cuts, how many processes it is cut for, or copied to."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     batches = {}
@@ -63,7 +63,7 @@ def _param_groups(state: Any) -> list[Any]:
     return [] if state._fsdp_param_group is None else [state._fsdp_param_group]  # of PyTorch 2.6
 
 
-def _group() -> tuple[Any, int, int]:
+def _default_process_group() -> tuple[Any, int, int]:
     """The store of the default process group, the rank in it and its size; none without one."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -77,7 +77,7 @@ class Round:
 
     def __init__(self) -> None:
         self._number = next(_NUMBERS)
-        self._store, self.rank, self.size = _group()
+        self._store, self.rank, self.size = _default_process_group()
         self._others = [rank for rank in range(self.size) if rank != self.rank]
         self._fault = ""  # whose fault it is that the step ended, once that is known
         self._over = Event()

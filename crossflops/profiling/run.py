@@ -53,8 +53,8 @@ def train(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
     """Train the model, which is changed by it. Raises NormalizeError when a step raises."""
-    with _in_threads(recipe.threads):
-        return _trained(model, args, kwargs, recipe)
+    with _limiting_threads(recipe.threads):
+        return _measure_training(model, args, kwargs, recipe)
 
 
 def time_steps(
@@ -63,12 +63,12 @@ def time_steps(
     """Train the model without hooks, and time its steps. Raises what a step raises."""
     import torch
 
-    with _in_threads(recipe.threads), torch.enable_grad():
-        return _time_steps(_step(model, args, kwargs, recipe), recipe)
+    with _limiting_threads(recipe.threads), torch.enable_grad():
+        return _time_steps(_build_training_step(model, args, kwargs, recipe), recipe)
 
 
 @contextmanager
-def _in_threads(threads: int) -> Iterator[None]:
+def _limiting_threads(threads: int) -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
@@ -79,17 +79,19 @@ def _in_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _trained(
+def _measure_training(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
     import torch
 
-    step, device = _step(model, args, kwargs, recipe), device_of(model)
+    step, device = _build_training_step(model, args, kwargs, recipe), device_of(model)
     try:
         with torch.enable_grad():
             iterations, phases = _time_steps(step, recipe)
-            watched = sorted((_watched(model, step) for _ in range(WATCHED)), key=_whole)
-            inner, outer = _memory(model, step, device)
+            watched = sorted(
+                (_watch_step(model, step) for _ in range(WATCHED)), key=_whole_step_seconds
+            )
+            inner, outer = _step_peak_memory(model, step, device)
     except Exception as error:  # whatever the model raises is its word
         what = f"a training step raised {error_words(error)}"
         raise NormalizeError(what, "see whether the model trains on these inputs") from error
@@ -112,12 +114,12 @@ def device_name(device: Any) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device.type)
 
 
-def _step(
+def _build_training_step(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> "_Step":
     """The step that is run again and again. Raises InputError for an optimizer there is not."""
     model.train(recipe.training)
-    optimizer = _optimizer(model, recipe.optimizer)
+    optimizer = _build_optimizer(model, recipe.optimizer)
     return _Step(model, args, kwargs, recipe, optimizer, clock_of(device_of(model).type))
 
 
@@ -145,11 +147,11 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
     return iterations, phases
 
 
-def _whole(times: StepTimes) -> float:
+def _whole_step_seconds(times: StepTimes) -> float:
     return times.whole
 
 
-def _optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) -> Any:
+def _build_optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) -> Any:
     import torch
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -239,7 +241,7 @@ class _Step:
         """Forward and back, with the loss."""
         begin = self._clock.mark()
         with self.attending.running():
-            loss = _loss(self._call(), self._recipe.loss)
+            loss = _output_loss(self._call(), self._recipe.loss)
         forward = self._clock.mark()
         self.has_gradients = loss is not None and loss.requires_grad
         if loss is not None and self.has_gradients:
@@ -279,18 +281,18 @@ class _Step:
         return forward, backward, optimizer
 
 
-def _loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
+def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
     """The loss, or the sum of all float outputs that have gradients; None where there is none."""
-    from crossflops.profiling.watch import tensors
+    from crossflops.profiling.watch import tensors_of_value
 
     if asked is not None:
         loss: Tensor = asked(output)
         return loss
-    sums = [t.float().sum() for t in tensors(output) if t.requires_grad]
+    sums = [t.float().sum() for t in tensors_of_value(output) if t.requires_grad]
     return sum(sums[1:], sums[0]) if sums else None
 
 
-def _watched(model: "nn.Module", step: _Step) -> StepTimes:
+def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
     watch = Watch(model)
     watch.start()
     try:
@@ -303,7 +305,9 @@ def _watched(model: "nn.Module", step: _Step) -> StepTimes:
 # Memory: what the allocator hands out, above what was held before.
 
 
-def _memory(model: "nn.Module", step: _Step, device: Any) -> tuple[int | None, int | None]:
+def _step_peak_memory(
+    model: "nn.Module", step: _Step, device: Any
+) -> tuple[int | None, int | None]:
     step.clear()
     if device.type == "cuda":
         return _on_cuda(step.forward, device), _on_cuda(step.once, device)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import Patch, patched
+from crossflops.patches.patching import Patch, patching_attribute
 from crossflops.profiling.passes import ModelCall, is_transformed
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ _HOOKS = (
 _BESIDE = "\0"  # begins the path of a module beside the model, and its number follows
 
 
-def plain(model: "nn.Module") -> "nn.Module":
+def without_wrappers(model: "nn.Module") -> "nn.Module":
     """The model itself, without what compiles it or copies it to several devices."""
     while True:
         inner = getattr(model, "_orig_mod", None)
@@ -274,10 +274,10 @@ def plain(model: "nn.Module") -> "nn.Module":
         model = inner
 
 
-def _compiled_form(model: "nn.Module") -> "nn.Module":
+def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
     """Return what torch.compile made of the model, which a hook would compile anew; else it."""
     dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is None or plain(model) is not model:
+    if dynamo is None or without_wrappers(model) is not model:
         return model
     kind = dynamo.OptimizedModule
     made = (value for value in gc.get_objects() if issubclass(type(value), kind))
@@ -286,7 +286,7 @@ def _compiled_form(model: "nn.Module") -> "nn.Module":
 
 def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
     """The model, and what is in it down to the model itself."""
-    inner = plain(model)
+    inner = without_wrappers(model)
     while model is not inner:
         yield model
         model = model._modules.get("_orig_mod") or model.module
@@ -311,7 +311,7 @@ class Watch:
     ) -> None:
         device = device_of(model)
         self._on_error = on_error
-        self._model, self._device = _compiled_form(model), device
+        self._model, self._device = _torch_compile_wrapper(model), device
         self._spans = Spans(clock_of(device.type))
         self._owner: dict[Any, str] = {}  # of autograd's nodes, which are kept alive by it
         self._hooked: set[Any] = set()  # those of them that a call made
@@ -415,7 +415,7 @@ class Watch:
     def _watch_modules(self) -> None:
         root, compiled, visited = self._model, [], set()
         self._around_root(root)
-        inner = plain(root)
+        inner = without_wrappers(root)
         opaque = inner is not root and getattr(root, "_orig_mod", None) is not None
         opaque = opaque or inner._compiled_call_impl is not None
         if opaque:
@@ -473,14 +473,14 @@ class Watch:
         name = "forward" if root._compiled_call_impl is None else "_compiled_call_impl"
         inside, bound = getattr(root, name), vars(root).get(name)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def watch_root_call(*args: Any, **kwargs: Any) -> Any:
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
             since, around, before = time.perf_counter(), self._call, len(self._spans.all)
             call = None
             is_own = around is None or around.path is None
-            if is_own and (not self._backward_depth or self._was_called(plain(root))):
-                call = self._begin_call(plain(root), "", args, kwargs)
+            if is_own and (not self._backward_depth or self._was_called(without_wrappers(root))):
+                call = self._begin_call(without_wrappers(root), "", args, kwargs)
             span = self._spans.begin("", self._phase(), since)
             span.call = call
             try:
@@ -500,11 +500,11 @@ class Watch:
             self._spans.spend(since)
             return output
 
-        vars(root)[name] = watched
-        self._around, self._covered = watched, {} if bound is None else {name: bound}
+        vars(root)[name] = watch_root_call
+        self._around, self._covered = watch_root_call, {} if bound is None else {name: bound}
 
         def undo() -> None:
-            if vars(root).get(name) is watched:
+            if vars(root).get(name) is watch_root_call:
                 del vars(root)[name]
                 if bound is not None:
                     vars(root)[name] = bound
@@ -535,7 +535,7 @@ class Watch:
 
     def _patch(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
         """Replace an attribute until the watch ends; what a script puts there meanwhile stays."""
-        replaced = patched(owner, name, value, declared, leave_foreign=True)
+        replaced = patching_attribute(owner, name, value, declared, leave_foreign=True)
         replaced.__enter__()
         self._undo.append(replaced.undo)
 
@@ -550,7 +550,7 @@ class Watch:
     def _begin_call(
         self, module: "nn.Module", path: str | None, args: Any, kwargs: Any
     ) -> ModelCall:
-        for tensor in tensors((args, kwargs)):  # what made them is not of this call
+        for tensor in tensors_of_value((args, kwargs)):  # what made them is not of this call
             self._owner.setdefault(tensor.grad_fn, "")
         is_again = self._backward_depth > 0
         call = ModelCall(module, path, args, kwargs, self._autocast(), is_again)
@@ -579,17 +579,17 @@ class Watch:
         inside, places = nn.Module.__call__, self._places()
         beside: dict[int, tuple[nn.Module, int | None]] = {}
 
-        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        def watch_module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if compiler.is_compiling() or not self.active or self._call:
                 return inside(module, *args, **kwargs)
-            if self._backward_depth and not self._was_called(plain(module)):
+            if self._backward_depth and not self._was_called(without_wrappers(module)):
                 return inside(module, *args, **kwargs)
             if module is self._model:  # whose own function is watched
                 return inside(module, *args, **kwargs)
             path = places.get(id(module))
             if path:
                 return self._part(inside, module, path, args, kwargs)
-            wrapped = places.get(id(plain(module)))
+            wrapped = places.get(id(without_wrappers(module)))
             if wrapped is not None:  # what compiles or copies a part, or the model without it
                 return self._time_call(inside, module, wrapped, args, kwargs)
             if id(module) not in beside:
@@ -599,11 +599,11 @@ class Watch:
                 return inside(module, *args, **kwargs)
             return self._time_call(inside, module, f"{_BESIDE}{number}", args, kwargs)
 
-        self._patch(nn.Module, "__call__", watched, inventory.WATCHED_CALLS)
+        self._patch(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
 
     def _places(self) -> dict[int, str]:
         """The paths of the modules of the model, by their ids; "" also for what wraps it."""
-        inner = plain(self._model)
+        inner = without_wrappers(self._model)
         places = {id(module): path for path, module in inner.named_modules()}
         return places | {id(module): "" for module in wrappers(self._model)}
 
@@ -613,7 +613,7 @@ class Watch:
         None for one that holds modules of the model, whose other parts are beside it, and for one
         without state, such as a loss, which is the script's own work.
         """
-        own = plain(module)
+        own = without_wrappers(module)
         if any(id(part) in places for part in own.modules()):
             return None
         if not any(True for _ in (*own.parameters(), *own.buffers())):
@@ -626,7 +626,7 @@ class Watch:
     ) -> Any:
         """A call of a part of the model, which its own hooks time."""
         since = time.perf_counter()
-        call = self._begin_call(plain(module), path, args, kwargs)
+        call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.spend(since)
         output = self._ran(inside, module, call, args, kwargs)
         since = time.perf_counter()
@@ -640,7 +640,7 @@ class Watch:
         """A call without hooks, timed as a whole."""
         since = time.perf_counter()
         place = None if path.startswith(_BESIDE) else path
-        call = self._begin_call(plain(module), place, args, kwargs)
+        call = self._begin_call(without_wrappers(module), place, args, kwargs)
         span = self._spans.begin(path, self._phase(), since)
         span.call, whole = call, False
         try:
@@ -701,7 +701,9 @@ class Watch:
 
     def _claim(self, path: str, *values: Any) -> None:
         """Autograd's nodes behind these tensors that no module has yet belong to this one."""
-        todo = [tensor.grad_fn for tensor in tensors(values) if tensor.grad_fn is not None]
+        todo = [
+            tensor.grad_fn for tensor in tensors_of_value(values) if tensor.grad_fn is not None
+        ]
         call = self._call
         while todo:
             node = todo.pop()
@@ -759,7 +761,7 @@ class Watch:
 
         inside = autograd._engine_run_backward
 
-        def watched(roots: Any, *args: Any, **kwargs: Any) -> Any:
+        def watch_backward_call(roots: Any, *args: Any, **kwargs: Any) -> Any:
             if not self.active or is_transformed() or detect_fake_mode(roots) is not None:
                 return inside(roots, *args, **kwargs)
             start = self._spans.now()
@@ -781,7 +783,9 @@ class Watch:
                     self._follow_graph(result)
             return result
 
-        self._patch(autograd, "_engine_run_backward", watched, inventory.WATCHED_BACKWARD)
+        self._patch(
+            autograd, "_engine_run_backward", watch_backward_call, inventory.WATCHED_BACKWARD
+        )
 
     def _find_products(self, roots: Iterable[Any]) -> None:
         """Keep the products behind the loss that no call has: the script's own, and older ones."""
@@ -803,7 +807,10 @@ class Watch:
         since = time.perf_counter()
         calls = [call for call in self.calls if call.ran_in(self._pass)]
         leaves = [leaf for call in calls for leaf in call.leaves_of(self._pass)]
-        made = [*tensors(gradients), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+        made = [
+            *tensors_of_value(gradients),
+            *(leaf.grad for leaf in leaves if leaf.grad is not None),
+        ]
         self._claim_second_order(made, calls)
         self._spans.spend(since)
 
@@ -814,7 +821,7 @@ class Watch:
 
         begun: list[Moment] = []
 
-        def timed(closure: Callable[[], Any]) -> Callable[[], Any]:
+        def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
             def run() -> Any:
                 start = self._spans.now()
                 try:
@@ -829,9 +836,9 @@ class Watch:
             if len(begun) > 1:  # its closure is in the time of that of the outer one
                 return None
             if len(args) > 1 and callable(args[1]):
-                return (args[0], timed(args[1]), *args[2:]), kwargs
+                return (args[0], time_closure(args[1]), *args[2:]), kwargs
             if callable(kwargs.get("closure")):
-                return args, {**kwargs, "closure": timed(kwargs["closure"])}
+                return args, {**kwargs, "closure": time_closure(kwargs["closure"])}
             return None
 
         def after(optimizer: Any, *_: Any) -> None:
@@ -885,7 +892,7 @@ def _outer(path: str) -> Iterable[str]:
         yield path
 
 
-def tensors(values: Any) -> list["Tensor"]:
+def tensors_of_value(values: Any) -> list["Tensor"]:
     """The tensors in a value: of lists, tables, dataclasses and outputs of transformers."""
     import torch
 
@@ -897,7 +904,7 @@ def tensors(values: Any) -> list["Tensor"]:
         values = vars(values).values()
     elif not isinstance(values, list | tuple):
         return []
-    return [tensor for value in values for tensor in tensors(value)]
+    return [tensor for value in values for tensor in tensors_of_value(value)]
 
 
 # What stands beside the watched step.
@@ -911,7 +918,7 @@ class RunPlace(NamedTuple):
     threads: int
 
 
-def place(model: "nn.Module") -> RunPlace:
+def model_run_place(model: "nn.Module") -> RunPlace:
     """The place of a model's weights."""
     import torch
 
@@ -941,7 +948,7 @@ def device_of_keras() -> str:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def preserving_random_state() -> Iterator[None]:
     """What runs in the block draws random numbers that nobody misses, without autocast."""
     import torch
 

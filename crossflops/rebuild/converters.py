@@ -14,7 +14,7 @@ from torch import nn
 from crossflops.errors import NormalizeError
 from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 from crossflops.rebuild import layers
 from crossflops.rebuild.layers import make_recurrent_layer
 from crossflops.rebuild.nodes import (
@@ -458,7 +458,7 @@ def _without_data() -> Iterator[None]:
             return read(tensor)
         return np.full(proto.dims, NUMBER, helper.tensor_dtype_to_np_dtype(proto.data_type))
 
-    with patched(kind, "to_numpy", to_numpy, inventory.REBUILT_WEIGHTS):
+    with patching_attribute(kind, "to_numpy", to_numpy, inventory.REBUILT_WEIGHTS):
         yield
 
 

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from crossflops.errors import UnknownNameError
-from crossflops.files import COMPRESSED, compressed
+from crossflops.files import COMPRESSED, gzip_bytes
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Failure
@@ -85,7 +85,7 @@ def noun_file_bytes(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
     """Return what a file of that name holds. Raises KeyError where its suffix names no format."""
     end = suffix(file)
     data = FORMATS[end](noun, unit=unit).encode()
-    return compressed(data) if end.endswith(COMPRESSED) else data
+    return gzip_bytes(data) if end.endswith(COMPRESSED) else data
 
 
 # JSON: the contract `crossflops/1` of a report, and the plain values of every other noun.

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.ir.measurement import Measurement, Unfit
-from crossflops.ir.provenance import RequestRecord, named
+from crossflops.ir.provenance import RequestRecord, report_title
 from crossflops.report.report import SCHEMA, ModelInfo
 
 
@@ -172,7 +172,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Return what tells this model from others: see `provenance.named`."""
-        return named(self.model.name, self.model.digest, self.request)
+        return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def measurement(self) -> Measurement | None:

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.errors import CrossflopsError, InputError, nearest
+from crossflops.errors import CrossflopsError, InputError, nearest_name_hint
 from crossflops.ir.profile import Amount
 from crossflops.report.recorded import (
     FILE_BYTES,
@@ -251,7 +251,7 @@ def _hold_parts(
     if not names and part.kind == "operator" and _is_operator(part.pattern):
         names = [part.pattern]
     if not names:
-        hint = nearest(part.pattern, known, _some(known, part.kind))
+        hint = nearest_name_hint(part.pattern, known, _some(known, part.kind))
         message = f"no {part.kind} of the model is like {part.pattern!r}"
         rows = [_error_row(target, rule, message, hint) for rule in part.rules]
         return [replace(row, part=f"{part.kind} {part.pattern}") for row in rows]
@@ -366,7 +366,7 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
         there = f"it has {', '.join((*NATIVE, RESIDUAL))}, and the ids of conventions"
         return (
             f"{rule.text!r} names {rule.name}, which no count has",
-            nearest(rule.name, known, there),
+            nearest_name_hint(rule.name, known, there),
         )
     if not rule.relative or _is_free(rule, before):
         return None

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.ledger import ModelInfo, Totals
 from crossflops.ir.profile import Amount, Failure, Profile
-from crossflops.ir.provenance import RequestRecord, named
+from crossflops.ir.provenance import RequestRecord, report_title
 from crossflops.ir.reconciliation import (
     Alignment,
     Explanation,
@@ -158,7 +158,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Return what tells the second model from others: see `provenance.named`."""
-        return named(self.model.name, self.model.digest, self.request)
+        return report_title(self.model.name, self.model.digest, self.request)
 
 
 # Values that follow from others: they are written into JSON, and not read back.

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Amount
-from crossflops.ir.provenance import RequestRecord, named
+from crossflops.ir.provenance import RequestRecord, report_title
 from crossflops.ir.training import Training
 from crossflops.report.report import SCHEMA, ModelInfo, UncountedRow
 
@@ -226,7 +226,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Return what tells this model from others: see `provenance.named`."""
-        return named(self.model.name, self.model.digest, self.request)
+        return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def backward_macs(self) -> int:

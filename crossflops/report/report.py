@@ -14,7 +14,7 @@ from crossflops.ir.ledger import Totals as Totals
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Amount, Failure, Folded, Profile
-from crossflops.ir.provenance import RequestRecord, WeightsKind, named
+from crossflops.ir.provenance import RequestRecord, WeightsKind, report_title
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, Training
@@ -206,7 +206,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Return what tells this report from that of another target: see `provenance.named`."""
-        return named(self.model.name, self.model.digest, self.request)
+        return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def scope(self) -> ModuleRow | Totals:

@@ -23,9 +23,9 @@ from crossflops.errors import (
     InputError,
     MissingExtraError,
     TargetError,
+    error_location,
     error_words,
-    nearest,
-    raised_at,
+    nearest_name_hint,
 )
 from crossflops.frontends import (
     FRONTENDS,
@@ -207,7 +207,7 @@ def _unreadable(target: str) -> TargetError:
     if path.suffix and not path.exists():
         readable = {".py", *(suffix for frontend in FRONTENDS for suffix in frontend.suffixes)}
         beside = [str(file) for file in path.parent.glob("*") if file.suffix in readable]
-        return TargetError(f"there is no file {path}", nearest(str(path), beside, _HINT))
+        return TargetError(f"there is no file {path}", nearest_name_hint(str(path), beside, _HINT))
     near = names_like(target) if re.fullmatch(_BARE, target) else ""
     return TargetError(
         f"cannot tell what the target {target!r} is", near or _library_install_hint(target)
@@ -237,7 +237,7 @@ def _import_target_module(place: str) -> ModuleType:
         raise TargetError(f"{place} needs {missing}", f"pip install {missing}") from error
     except (Exception, SystemExit) as error:
         raise TargetError(
-            f"importing {place} failed: {error_words(error)}{raised_at(error)}",
+            f"importing {place} failed: {error_words(error)}{error_location(error)}",
             TRACEBACK,
         ) from error
 
@@ -263,7 +263,7 @@ def _targets_of(holder: Any, name: str, target: str) -> str:
     if 0 < len(own) <= _LISTED:
         otherwise = f"it has {', '.join(own)}"
     imported = [other for other, value in public.items() if callable(value) and other not in own]
-    return nearest(name, own, nearest(name, imported, otherwise))
+    return nearest_name_hint(name, own, nearest_name_hint(name, imported, otherwise))
 
 
 def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
@@ -306,7 +306,7 @@ def _call_target(
         if (absent := missing_extra(missing)) is not None:
             raise absent from error
         raise TargetError(
-            f"{target} raised {error_words(error)}{raised_at(error)}",
+            f"{target} raised {error_words(error)}{error_location(error)}",
             f"pip install {missing}" if missing else TRACEBACK,
         ) from error
 
@@ -424,7 +424,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
         if isinstance(absent, MissingExtraError):
             raise absent from error
         raise TargetError(
-            f"running {path} failed: {error_words(error)}{raised_at(error)}", TRACEBACK
+            f"running {path} failed: {error_words(error)}{error_location(error)}", TRACEBACK
         ) from error
 
 

@@ -64,7 +64,7 @@ _STEPS = st.one_of(
 _HEADS = st.sampled_from(["linear", "tokens", "attention", "lstm", "gru", "einsum", "none"])
 
 
-def architectures() -> st.SearchStrategy[Architecture]:
+def random_architectures() -> st.SearchStrategy[Architecture]:
     """Models of one to five steps and a head."""
     return st.builds(
         Architecture,

@@ -34,7 +34,7 @@ from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, WatchError, predict, predict_nodes
 from crossflops.rules.rule import Convention, OfCost, Rule
-from crossflops.testing.architectures import Architecture, architectures
+from crossflops.testing.architectures import Architecture, random_architectures
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import Built, probes
 from crossflops.tools.registry import all_conventions, predicting
@@ -96,18 +96,18 @@ class Right(NamedTuple):
     rules: frozenset[str]
 
 
-def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
+def predict_amount(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
     """Return what the convention says the tool prints; None where it says that the tool fails.
 
     Raises WatchError where it is unknown what the tool sees.
     """
-    return booked(convention, evidence, setting)[0]
+    return predict_amount_and_rules(convention, evidence, setting)[0]
 
 
-def booked(
+def predict_amount_and_rules(
     convention: Convention, evidence: Evidence, setting: Setting
 ) -> tuple[Amount | None, frozenset[str]]:
-    """Return what is predicted, as by `predicted`, and the ids of the rules that it is made of."""
+    """Return what is predicted, as by `predict_amount`, and the ids of the rules that it is made of."""
     try:
         if evidence.graph is not None and evidence.ledger is not None:
             prediction = predict_nodes(convention, evidence.graph, evidence.ledger)
@@ -129,7 +129,7 @@ def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
     return any(isinstance(booking.rule.amount, OfCost) for booking in bookings)
 
 
-def printed(
+def tool_amount(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Amount | None:
     """Return what the tool prints; None where it raises."""
@@ -137,15 +137,15 @@ def printed(
     return answer.total if isinstance(answer, Profile) else None
 
 
-def printed_of_file(adapter: Adapter, program: Any, setting: Setting) -> Amount | None:
+def tool_amount_of_file(adapter: Adapter, program: Any, setting: Setting) -> Amount | None:
     """What a tool that sees nodes prints of the file of an ONNX model; None where it raises."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         save_program(program, path, {})
-        return printed(adapter, path, (), {}, setting)
+        return tool_amount(adapter, path, (), {}, setting)
 
 
-def parameters(convention: Convention, trace: Trace, answer: Profile | Failure) -> Amount:
+def parameter_residual(convention: Convention, trace: Trace, answer: Profile | Failure) -> Amount:
     """Return what no cause covers of the tool's number of parameters."""
     if convention.parameters is None or isinstance(answer, Failure) or answer.params is None:
         return 0
@@ -219,8 +219,8 @@ class ProgramConformance(ToolConformance):
 
     def holds(self, evidence: Evidence, built: Built) -> None:
         """The convention gives the tool's number, which is told before the tool runs."""
-        expected = predicted(self.convention, evidence, GRAD)
-        answer = printed(self.adapter, *built, GRAD)
+        expected = predict_amount(self.convention, evidence, GRAD)
+        answer = tool_amount(self.adapter, *built, GRAD)
         assert answer == expected, f"printed {answer}, predicted {expected}"
         assert answer is not None
 
@@ -236,11 +236,11 @@ class ProgramConformance(ToolConformance):
             if rule.amount and rule.id not in self.held_apart
         }
         for evidence in self.evidence():
-            right = predicted(self.convention, evidence, GRAD)
+            right = predict_amount(self.convention, evidence, GRAD)
             wrong = {
                 rule_id: convention
                 for rule_id, convention in wrong.items()
-                if predicted(convention, evidence, GRAD) == right
+                if predict_amount(convention, evidence, GRAD) == right
             }
         assert not wrong, f"no probe would notice a wrong {', '.join(sorted(wrong))}"
 
@@ -298,8 +298,8 @@ class Conformance(ToolConformance):
     ) -> Amount | None:
         """Return what the tool prints of the model, or of its file; None where it raises."""
         if seen.graph is not None:
-            return printed_of_file(self.adapter, seen.program, setting)
-        return printed(self.adapter, *built, setting)
+            return tool_amount_of_file(self.adapter, seen.program, setting)
+        return tool_amount(self.adapter, *built, setting)
 
     def test_installed_version_is_verified(self) -> None:
         """The edition says which versions it was held against, and this is one of them.
@@ -318,7 +318,7 @@ class Conformance(ToolConformance):
     def _off(self, name: str) -> str:
         """How far the convention is off on a probe; "" when it is exact."""
         evidence = self._seen(name, GRAD, NO_GRAD)
-        expected = predicted(self.convention, evidence, GRAD)
+        expected = predict_amount(self.convention, evidence, GRAD)
         answer = self.printed(evidence, probes()[name].build(), GRAD)
         return "" if answer == expected else f"{name}: printed {answer}, predicted {expected}"
 
@@ -328,7 +328,9 @@ class Conformance(ToolConformance):
         built = probes()[name].build()
         evidence = self._seen(name, GRAD, NO_GRAD)
         for setting in self.asked:
-            expected = predicted(self.convention, evidence, setting)  # fixed before the tool runs
+            expected = predict_amount(
+                self.convention, evidence, setting
+            )  # fixed before the tool runs
             answer = self.printed(evidence, built, setting)
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
@@ -354,7 +356,7 @@ class Conformance(ToolConformance):
         """The convention gives the tool's number of parameters, where it says anything of it."""
         model, args, kwargs = probes()[name].build()
         answer = run_here(self.adapter, model, args, kwargs, GRAD)
-        left = parameters(self.convention, self._seen(name, GRAD).trace, answer)
+        left = parameter_residual(self.convention, self._seen(name, GRAD).trace, answer)
         assert left == 0, f"{left} of {answer} are not explained"
 
     @pytest.mark.parametrize("name", TRAINED)
@@ -362,7 +364,7 @@ class Conformance(ToolConformance):
         """The convention gives the tool's number in training, or in the mode that it forces."""
         model, args, kwargs = probes()[name].build()
         evidence = self._seen(name, TRAINING)
-        expected = predicted(self.convention, evidence, TRAINING)
+        expected = predict_amount(self.convention, evidence, TRAINING)
         answer = self.printed(evidence, (model.train(), args, kwargs), TRAINING)
         assert answer == expected, f"printed {answer}, predicted {expected}"
 
@@ -372,14 +374,14 @@ class Conformance(ToolConformance):
         derandomize=True,
         suppress_health_check=[HealthCheck.differing_executors],
     )
-    @given(architecture=architectures())
+    @given(architecture=random_architectures())
     def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
         """The convention gives the tool's number on a model that no author wrote down."""
         model, args = architecture.build()
         drawn = msgspec.json.encode(architecture)
         evidence = self._shared(drawn, lambda: (*architecture.build(), {}), (GRAD, NO_GRAD))
         for setting in self.asked:
-            expected = predicted(self.convention, evidence, setting)
+            expected = predict_amount(self.convention, evidence, setting)
             answer = self.printed(evidence, (model, args, {}), setting)
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
@@ -394,7 +396,7 @@ class Conformance(ToolConformance):
             if (rule.amount or rule.kind == "fails") and rule.id not in self.held_apart
         ]
         right = [
-            Right(evidence, setting, *booked(self.convention, evidence, setting))
+            Right(evidence, setting, *predict_amount_and_rules(self.convention, evidence, setting))
             for evidence, setting in self._evidence()
         ]
         missed = [rule.id for rule in countable if not self._is_noticed(rule, right)]
@@ -415,7 +417,9 @@ class Conformance(ToolConformance):
         if rules == self.convention.rules:
             return False
         wrong = msgspec.structs.replace(self.convention, rules=rules)
-        return any(predicted(wrong, case.evidence, case.setting) != case.total for case in right)
+        return any(
+            predict_amount(wrong, case.evidence, case.setting) != case.total for case in right
+        )
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
         for name in file_probes() if self.convention.sees == "node" else ():
@@ -454,8 +458,8 @@ class FileConformance(Conformance):
     @pytest.mark.parametrize("name", file_probes())
     def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
         """The convention gives the tool's number of a file that no exporter writes."""
-        expected = predicted(self.convention, self._seen_in_file(name), GRAD)
-        answer = printed(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
+        expected = predict_amount(self.convention, self._seen_in_file(name), GRAD)
+        answer = tool_amount(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
         assert answer == expected, f"printed {answer}, predicted {expected}"
 
 

@@ -32,7 +32,7 @@ class FileProbe(msgspec.Struct, frozen=True):
         for name in self.stored:
             tensor = inputs[name].type.tensor_type
             dims = [dim.dim_value for dim in tensor.shape.dim]
-            size = _width(tensor.elem_type)
+            size = _element_nbytes(tensor.elem_type)
             for dim in dims:
                 size *= dim
             zeros = onnx.helper.make_tensor(name, tensor.elem_type, dims, bytes(size), raw=True)
@@ -43,7 +43,7 @@ class FileProbe(msgspec.Struct, frozen=True):
         return path
 
 
-def _width(element_type: int) -> int:
+def _element_nbytes(element_type: int) -> int:
     """Bytes of an element."""
     import onnx
 
@@ -346,13 +346,13 @@ _LAYERS_FILES = (
 _SHAPE = "float[2,3,4]"
 
 
-def _of_one(name: str, call: str, opset: int = 18) -> FileProbe:
+def _single_operator_probe(name: str, call: str, opset: int = 18) -> FileProbe:
     """One operator on a tensor of 24 elements."""
     text = f"g ({_SHAPE} x) => ({_SHAPE} y) {{ y = {call} }}"
     return FileProbe(name, text, 0, opset=opset)
 
 
-def _resize(name: str, attributes: str) -> FileProbe:
+def _resize_file_probe(name: str, attributes: str) -> FileProbe:
     return FileProbe(
         name,
         "g (float[1,2,4,4] x) => (float[1,2,8,8] y)"
@@ -370,8 +370,8 @@ _FUNCTIONS = (
 )  # fmt: skip
 
 _ELEMENTWISE_FILES = (
-    *(_of_one(f"file_{name}", f"{name}(x)") for name in _FUNCTIONS),
-    _of_one("file_Gelu", "Gelu(x)", opset=20),
+    *(_single_operator_probe(f"file_{name}", f"{name}(x)") for name in _FUNCTIONS),
+    _single_operator_probe("file_Gelu", "Gelu(x)", opset=20),
     *(
         FileProbe(
             f"file_{name}",
@@ -433,17 +433,17 @@ _ELEMENTWISE_FILES = (
     ),
     FileProbe("norm_over_an_axis", "g (float[2,3,4] x) => (float[2,1,4] y)"
               " { y = ReduceL2<axes = [1]>(x) }", 0, opset=13),
-    _resize("resize_nearest", '<mode = "nearest">'),
-    _resize("resize_linear", '<mode = "linear">'),
-    _resize("resize_cubic", '<mode = "cubic">'),
-    _resize("resize_without_mode", ""),
+    _resize_file_probe("resize_nearest", '<mode = "nearest">'),
+    _resize_file_probe("resize_linear", '<mode = "linear">'),
+    _resize_file_probe("resize_cubic", '<mode = "cubic">'),
+    _resize_file_probe("resize_without_mode", ""),
 )  # fmt: skip
 
 
 # Convolutions and pools whose sizes are told in unusual words.
 
 
-def _pool(name: str, axes: int, attributes: str, out: int) -> FileProbe:
+def _pool_file_probe(name: str, axes: int, attributes: str, out: int) -> FileProbe:
     """A pool of 9 along each axis."""
     into, to = ",".join(["9"] * axes), ",".join([str(out)] * axes)
     kernel = ", ".join(["3"] * axes)
@@ -455,7 +455,9 @@ def _pool(name: str, axes: int, attributes: str, out: int) -> FileProbe:
     )
 
 
-def _conv(name: str, axes: int, attributes: str, out: int, kind: str = "Conv") -> FileProbe:
+def _conv_file_probe(
+    name: str, axes: int, attributes: str, out: int, kind: str = "Conv"
+) -> FileProbe:
     """From 2 maps to 4, kernels of 3, along 6 for each axis."""
     into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)
     kernel = ",".join(["3"] * axes)
@@ -475,19 +477,19 @@ _VALID = ', auto_pad = "VALID"'
 _TRIPLE = ", strides = [3, 3, 3], dilations = [1, 1, 1]"
 
 _WINDOWS_FILES = (
-    _pool("pool_of_three_axes_without_strides", 3, "", 7),
-    _pool("pool_of_three_padded_axes", 3, f"{_TRIPLE}, pads = [1, 1, 1, 1, 1, 1]", 3),
-    _pool("pool_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 5),
-    _pool("pool_of_one_axis_of_same_size", 1, f"{_SAME}, strides = [2]", 5),
-    _pool("pool_of_whole_windows", 2, f"{_VALID}, strides = [2, 2]", 4),
-    _pool("pool_of_wide_windows", 2, f"{_VALID}, strides = [2, 2], dilations = [2, 2]", 3),
-    _conv("conv_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 3),
-    _conv("conv_of_three_axes_of_same_size", 3, f"{_SAME}, strides = [2, 2, 2]", 3),
-    _conv("conv_of_whole_windows", 2, _VALID, 4),
-    _conv("conv_of_wide_windows", 2, f"{_VALID}, dilations = [2, 2]", 2),
-    _conv("conv_of_four_axes", 4, "", 4),
-    _conv("transposed_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 12, "ConvTranspose"),
-    _conv("transposed_of_three_axes", 3, "", 8, "ConvTranspose"),
-    _conv("transposed_to_a_size", 2, ", strides = [2, 2], output_shape = [12, 12]", 12,
+    _pool_file_probe("pool_of_three_axes_without_strides", 3, "", 7),
+    _pool_file_probe("pool_of_three_padded_axes", 3, f"{_TRIPLE}, pads = [1, 1, 1, 1, 1, 1]", 3),
+    _pool_file_probe("pool_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 5),
+    _pool_file_probe("pool_of_one_axis_of_same_size", 1, f"{_SAME}, strides = [2]", 5),
+    _pool_file_probe("pool_of_whole_windows", 2, f"{_VALID}, strides = [2, 2]", 4),
+    _pool_file_probe("pool_of_wide_windows", 2, f"{_VALID}, strides = [2, 2], dilations = [2, 2]", 3),
+    _conv_file_probe("conv_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 3),
+    _conv_file_probe("conv_of_three_axes_of_same_size", 3, f"{_SAME}, strides = [2, 2, 2]", 3),
+    _conv_file_probe("conv_of_whole_windows", 2, _VALID, 4),
+    _conv_file_probe("conv_of_wide_windows", 2, f"{_VALID}, dilations = [2, 2]", 2),
+    _conv_file_probe("conv_of_four_axes", 4, "", 4),
+    _conv_file_probe("transposed_of_same_size", 2, f"{_SAME}, strides = [2, 2]", 12, "ConvTranspose"),
+    _conv_file_probe("transposed_of_three_axes", 3, "", 8, "ConvTranspose"),
+    _conv_file_probe("transposed_to_a_size", 2, ", strides = [2, 2], output_shape = [12, 12]", 12,
           "ConvTranspose"),
 )  # fmt: skip

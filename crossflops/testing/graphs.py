@@ -10,12 +10,14 @@ from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 Operand: TypeAlias = TensorSpec | tuple[int, ...] | str | None
 
 
-def spec(shape: tuple[int, ...] | None, dtype: str = "float32", name: str = "x") -> TensorSpec:
+def spec_from_shape(
+    shape: tuple[int, ...] | None, dtype: str = "float32", name: str = "x"
+) -> TensorSpec:
     """A tensor by its shape."""
     return TensorSpec(name, dtype, shape)
 
 
-def node(
+def to_node(
     op: str, inputs: Sequence[Operand], outputs: Sequence[Operand], /, **attrs: Attribute
 ) -> Node:
     """A node by the shapes of its tensors.
@@ -26,31 +28,31 @@ def node(
     """
     domain, _, type_ = op.rpartition("::")
     name, _, since = type_.partition("-")
-    version = int(since) if since else _newest(domain, name)
+    version = int(since) if since else _newest_op_version(domain, name)
     return Node(
         key=name,
         op=Op(domain, name, version),
-        inputs=tuple(_tensor(given, f"in{i}") for i, given in enumerate(inputs)),
-        outputs=tuple(_tensor(given, f"out{i}") for i, given in enumerate(outputs)),
+        inputs=tuple(_operand_spec(given, f"in{i}") for i, given in enumerate(inputs)),
+        outputs=tuple(_operand_spec(given, f"out{i}") for i, given in enumerate(outputs)),
         attrs=attrs,
     )
 
 
-def graph(*nodes: Node) -> Graph:
+def graph_from_nodes(*nodes: Node) -> Graph:
     """A graph of nodes, as they stand."""
     return Graph(name="graph", nodes=nodes, inputs=(), outputs=(), params=0, opset={})
 
 
-def _tensor(given: Operand, name: str) -> TensorSpec | None:
+def _operand_spec(given: Operand, name: str) -> TensorSpec | None:
     if given is None or isinstance(given, TensorSpec):
         return given
     if isinstance(given, tuple):
-        return spec(given, name=name)
+        return spec_from_shape(given, name=name)
     dims, _, dtype = given.partition(":")
-    return spec(tuple(int(d) for d in dims.split("x") if d), dtype or "float32", name)
+    return spec_from_shape(tuple(int(d) for d in dims.split("x") if d), dtype or "float32", name)
 
 
-def _newest(domain: str, name: str) -> int:
+def _newest_op_version(domain: str, name: str) -> int:
     try:
         return int(onnx.defs.get_schema(name, domain=domain).since_version)
     except onnx.defs.SchemaError:

@@ -21,7 +21,7 @@ from crossflops.frontends import Source
 from crossflops.frontends.inputs import Given, parse_inputs
 from crossflops.frontends.jax import FRONTEND
 from crossflops.ir.trace import Call, Setting, Trace, View
-from crossflops.testing.conformance import Evidence, ProgramConformance, predicted
+from crossflops.testing.conformance import Evidence, ProgramConformance, predict_amount
 from crossflops.tools.registry import all_conventions, convention_for_version
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -45,7 +45,7 @@ class JaxProbe(msgspec.Struct, frozen=True):
         return source.model, source.args, source.kwargs
 
 
-def function(body: Callable[..., Any]) -> Callable[[], Any]:
+def jax_function(body: Callable[..., Any]) -> Callable[[], Any]:
     """A function that is `body(jax, *inputs)`."""
 
     def build() -> Any:
@@ -59,7 +59,7 @@ def function(body: Callable[..., Any]) -> Callable[[], Any]:
     return build
 
 
-def module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
+def nnx_module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
     """A module of Flax NNX that is `body(nnx, rngs)`."""
 
     def build() -> Any:
@@ -75,7 +75,7 @@ def module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
 _IMAGE, _SQUARE, _WEIGHTS = "1x16x16x8", "4x16", "16x16"
 
 
-def _conv(**options: Any) -> Any:
+def _jax_conv(**options: Any) -> Any:
     """A convolution of channels last, as JAX writes it."""
 
     def body(jax: Any, x: Any, w: Any) -> Any:
@@ -83,10 +83,10 @@ def _conv(**options: Any) -> Any:
         layout = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, w, dimension_numbers=layout, **window)
 
-    return function(body)
+    return jax_function(body)
 
 
-def _pool(kind: str, size: int, stride: int, padding: str) -> Any:
+def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
     def body(jax: Any, x: Any) -> Any:
         reducer = getattr(jax.lax, kind)
         start = -jax.numpy.inf if kind == "max" else 0.0
@@ -94,17 +94,17 @@ def _pool(kind: str, size: int, stride: int, padding: str) -> Any:
             x, start, reducer, (1, size, size, 1), (1, stride, stride, 1), padding
         )
 
-    return function(body)
+    return jax_function(body)
 
 
-def _scan(steps: int) -> Any:
+def _jax_scan(steps: int) -> Any:
     def body(jax: Any, x: Any, w: Any) -> Any:
         return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=steps)[0]
 
-    return function(body)
+    return jax_function(body)
 
 
-def _in_loop(jax: Any, x: Any, w: Any) -> Any:
+def _jax_conv_loop(jax: Any, x: Any, w: Any) -> Any:
     layout = ("NHWC", "HWIO", "NHWC")
 
     def step(_: Any, y: Any) -> Any:
@@ -135,7 +135,7 @@ def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
     return jax.grad(loss)(w)
 
 
-def _nested(jax: Any, x: Any, w: Any) -> Any:
+def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
     """A condition in a loop, with a loop in one of its branches."""
 
     def step(number: Any, y: Any) -> Any:
@@ -147,7 +147,7 @@ def _nested(jax: Any, x: Any, w: Any) -> Any:
     return jax.lax.fori_loop(0, 5, step, x)
 
 
-def _branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
+def _jax_branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
     choices = [lambda x: x @ w, lambda x: x + 1, lambda x: (x @ w) @ w]
     return jax.lax.switch(number[0], choices, x)
 
@@ -163,7 +163,7 @@ def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
     return jax.lax.cond(x.sum() > 0, conv(1), conv(2), x)
 
 
-def _rounded(jax: Any, x: Any, w: Any) -> Any:
+def _jax_product_scan(jax: Any, x: Any, w: Any) -> Any:
     """A loop of large products: sums within the body, and of the body, are rounded."""
 
     def step(c: Any, _: Any) -> Any:
@@ -175,59 +175,59 @@ def _rounded(jax: Any, x: Any, w: Any) -> Any:
 
 CONVOLUTIONS = (
     # 16 x 3 - 2 of 16 x 3 taps along each side meet the image
-    JaxProbe("conv", _conv(), (_IMAGE, "3x3x8x4"), 2 * 46 * 46 * 32),
-    JaxProbe("conv_valid", _conv(padding="VALID"), (_IMAGE, "3x3x8x4"), 2 * 42 * 42 * 32),
-    JaxProbe("conv_groups", _conv(feature_group_count=4), (_IMAGE, "3x3x2x12"), 2 * 46 * 46 * 24),
-    JaxProbe("conv_depthwise", _conv(feature_group_count=8), (_IMAGE, "3x3x1x8"), 2 * 46 * 46 * 8),
-    JaxProbe("conv_strided", _conv(window_strides=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 23 * 23 * 32),
+    JaxProbe("conv", _jax_conv(), (_IMAGE, "3x3x8x4"), 2 * 46 * 46 * 32),
+    JaxProbe("conv_valid", _jax_conv(padding="VALID"), (_IMAGE, "3x3x8x4"), 2 * 42 * 42 * 32),
+    JaxProbe("conv_groups", _jax_conv(feature_group_count=4), (_IMAGE, "3x3x2x12"), 2 * 46 * 46 * 24),
+    JaxProbe("conv_depthwise", _jax_conv(feature_group_count=8), (_IMAGE, "3x3x1x8"), 2 * 46 * 46 * 8),
+    JaxProbe("conv_strided", _jax_conv(window_strides=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 23 * 23 * 32),
     # two rows and columns of padding on either side
-    JaxProbe("conv_dilated", _conv(rhs_dilation=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 44 * 44 * 32),
-    JaxProbe("conv_holes", _conv(lhs_dilation=(3, 2), window_strides=(2, 2), rhs_dilation=(2, 1),
+    JaxProbe("conv_dilated", _jax_conv(rhs_dilation=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 44 * 44 * 32),
+    JaxProbe("conv_holes", _jax_conv(lhs_dilation=(3, 2), window_strides=(2, 2), rhs_dilation=(2, 1),
                               padding=[(5, 2), (4, 1)]), (_IMAGE, "4x5x8x4")),
-    JaxProbe("conv_cropped", _conv(padding=[(-2, -1), (-1, 3)]), (_IMAGE, "3x3x8x4")),
-    JaxProbe("conv_batch_groups", _conv(batch_group_count=2), ("4x8x8x8", "3x3x8x4"),
+    JaxProbe("conv_cropped", _jax_conv(padding=[(-2, -1), (-1, 3)]), (_IMAGE, "3x3x8x4")),
+    JaxProbe("conv_batch_groups", _jax_conv(batch_group_count=2), ("4x8x8x8", "3x3x8x4"),
           2 * 22 * 22 * 2 * 8 * 4),
-    JaxProbe("conv_complex", _conv(), ("1x8x8x2:complex64", "3x3x2x4:complex64")),
-    JaxProbe("conv_bfloat16", _conv(), ("1x8x8x2:bfloat16", "3x3x2x4:bfloat16"), 2 * 22 * 22 * 8),
-    JaxProbe("conv_bias", function(lambda jax, x, w, b: jax.lax.conv_general_dilated(
+    JaxProbe("conv_complex", _jax_conv(), ("1x8x8x2:complex64", "3x3x2x4:complex64")),
+    JaxProbe("conv_bfloat16", _jax_conv(), ("1x8x8x2:bfloat16", "3x3x2x4:bfloat16"), 2 * 22 * 22 * 8),
+    JaxProbe("conv_bias", jax_function(lambda jax, x, w, b: jax.lax.conv_general_dilated(
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b),
           (_IMAGE, "3x3x8x4", "4"), 2 * 46 * 46 * 32 + 1024),
-    JaxProbe("conv_transposed", function(lambda jax, x, w: jax.lax.conv_transpose(
+    JaxProbe("conv_transposed", jax_function(lambda jax, x, w: jax.lax.conv_transpose(
         x, w, (2, 2), "SAME")), (_IMAGE, "3x3x8x4"), 2 * 47 * 47 * 32),
-    JaxProbe("conv_in_loop", function(_in_loop), (_IMAGE, "3x3x8x8")),
-    JaxProbe("conv_in_branches", function(_branches_of_images), (_IMAGE, "3x3x8x8")),
-    JaxProbe("gradients", function(_gradients), (_IMAGE, "3x3x8x4")),
-    JaxProbe("gradients_depthwise", function(_depthwise_gradient), (_IMAGE, "3x3x1x8")),
-    JaxProbe("max_pool", _pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
-    JaxProbe("max_pool_padded", _pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
-    JaxProbe("average_pool", _pool("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
-    JaxProbe("resized", function(lambda jax, x: jax.image.resize(x, (1, 32, 32, 8), "bilinear")),
+    JaxProbe("conv_in_loop", jax_function(_jax_conv_loop), (_IMAGE, "3x3x8x8")),
+    JaxProbe("conv_in_branches", jax_function(_branches_of_images), (_IMAGE, "3x3x8x8")),
+    JaxProbe("gradients", jax_function(_gradients), (_IMAGE, "3x3x8x4")),
+    JaxProbe("gradients_depthwise", jax_function(_depthwise_gradient), (_IMAGE, "3x3x1x8")),
+    JaxProbe("max_pool", _jax_pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
+    JaxProbe("max_pool_padded", _jax_pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    JaxProbe("average_pool", _jax_pool("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    JaxProbe("resized", jax_function(lambda jax, x: jax.image.resize(x, (1, 32, 32, 8), "bilinear")),
           (_IMAGE,)),
 )  # fmt: skip
 PRODUCTS = (
-    JaxProbe("product", function(lambda jax, x, y: x @ y), (_SQUARE, _WEIGHTS), 2 * 4 * 16 * 16),
-    JaxProbe("product_bias", function(lambda jax, x, y, b: x @ y + b), (_SQUARE, _WEIGHTS, "16"),
+    JaxProbe("product", jax_function(lambda jax, x, y: x @ y), (_SQUARE, _WEIGHTS), 2 * 4 * 16 * 16),
+    JaxProbe("product_bias", jax_function(lambda jax, x, y, b: x @ y + b), (_SQUARE, _WEIGHTS, "16"),
           2048 + 64),
-    JaxProbe("product_bfloat16", function(lambda jax, x, y: x @ y),
+    JaxProbe("product_bfloat16", jax_function(lambda jax, x, y: x @ y),
           ("4x8:bfloat16", "8x16:bfloat16"), 2 * 4 * 8 * 16),
-    JaxProbe("product_int8", function(lambda jax, x, y: jax.lax.dot(
+    JaxProbe("product_int8", jax_function(lambda jax, x, y: jax.lax.dot(
         x, y, preferred_element_type=jax.numpy.int32)), ("4x8:int8", "8x16:int8"), 1024),
-    JaxProbe("product_large", function(lambda jax, x, y: x @ y), ("4097x4099", "4099x4111"),
+    JaxProbe("product_large", jax_function(lambda jax, x, y: x @ y), ("4097x4099", "4099x4111"),
           138_077_011_968),
-    JaxProbe("einsum", function(lambda jax, x, y: jax.numpy.einsum("bij,jkl->bikl", x, y)),
+    JaxProbe("einsum", jax_function(lambda jax, x, y: jax.numpy.einsum("bij,jkl->bikl", x, y)),
           ("3x4x8", "8x5x6"), 2 * 3 * 4 * 5 * 6 * 8),
-    JaxProbe("mapped", function(lambda jax, x, y: jax.vmap(lambda a, b: a @ b)(x, y)),
+    JaxProbe("mapped", jax_function(lambda jax, x, y: jax.vmap(lambda a, b: a @ b)(x, y)),
           ("3x4x8", "3x8x2"), 2 * 3 * 4 * 8 * 2),
-    JaxProbe("attention", function(lambda jax, q, k, v: jax.nn.dot_product_attention(
+    JaxProbe("attention", jax_function(lambda jax, q, k, v: jax.nn.dot_product_attention(
         q, k, v, is_causal=True)), ("2x10x4x8",) * 3),
     # the product, and 2 for the counter: its step and its comparison
-    JaxProbe("scan", _scan(3), (_SQUARE, _WEIGHTS), 2048 + 2),
-    JaxProbe("scan_longer", _scan(20), (_SQUARE, _WEIGHTS), 2048 + 2),
-    JaxProbe("branches", function(_branches), ("1:int32", _SQUARE, _WEIGHTS)),
-    JaxProbe("condition", function(lambda jax, x, w: jax.lax.cond(
+    JaxProbe("scan", _jax_scan(3), (_SQUARE, _WEIGHTS), 2048 + 2),
+    JaxProbe("scan_longer", _jax_scan(20), (_SQUARE, _WEIGHTS), 2048 + 2),
+    JaxProbe("branches", jax_function(_jax_branches), ("1:int32", _SQUARE, _WEIGHTS)),
+    JaxProbe("condition", jax_function(lambda jax, x, w: jax.lax.cond(
         x.sum() > 0, lambda x: x @ w, lambda x: x + 1, x)), (_SQUARE, _WEIGHTS), 2048 + 63 + 2),
-    JaxProbe("loops", function(_nested), (_SQUARE, _WEIGHTS)),
-    JaxProbe("loop_rounded", function(_rounded), ("4097x1111", "1111x1111")),
+    JaxProbe("loops", jax_function(_jax_cond_loop), (_SQUARE, _WEIGHTS)),
+    JaxProbe("loop_rounded", jax_function(_jax_product_scan), ("4097x1111", "1111x1111")),
 )  # fmt: skip
 _FUNCTIONS_PROBES = (*CONVOLUTIONS, *PRODUCTS)
 
@@ -237,22 +237,22 @@ _FUNCTIONS_PROBES = (*CONVOLUTIONS, *PRODUCTS)
 _N_IMAGE, _ROWS, _N_SQUARE = "1x16x16x8", "2x10x64", "4x16"
 
 
-def _attention(nnx: Any, rngs: Any) -> Any:
+def _nnx_attention(nnx: Any, rngs: Any) -> Any:
     return nnx.MultiHeadAttention(4, 64, decode=False, rngs=rngs)
 
 
-def _recurrent(cell: str) -> Any:
-    return module(lambda nnx, rngs: nnx.RNN(getattr(nnx, cell)(16, 32, rngs=rngs)))
+def _nnx_recurrent_layer(cell: str) -> Any:
+    return nnx_module(lambda nnx, rngs: nnx.RNN(getattr(nnx, cell)(16, 32, rngs=rngs)))
 
 
 def _activation(name: str, **options: Any) -> JaxProbe:
-    body = function(lambda jax, x: getattr(jax.nn, name)(x, **options))
+    body = jax_function(lambda jax, x: getattr(jax.nn, name)(x, **options))
     return JaxProbe("_".join(("nn", name, *options)), body, (_N_SQUARE,))
 
 
 def _numpy(name: str, inputs: tuple[str, ...] = (_N_SQUARE,)) -> JaxProbe:
     return JaxProbe(
-        f"numpy_{name}", function(lambda jax, *x: getattr(jax.numpy, name)(*x)), inputs
+        f"numpy_{name}", jax_function(lambda jax, *x: getattr(jax.numpy, name)(*x)), inputs
     )
 
 
@@ -260,45 +260,45 @@ def _linalg(name: str, inputs: tuple[str, ...] = ("5x5",)) -> JaxProbe:
     def body(jax: Any, *x: Any) -> Any:
         return getattr(jax.numpy.linalg, name)(*x)
 
-    return JaxProbe(f"linalg_{name}", function(body), inputs)
+    return JaxProbe(f"linalg_{name}", jax_function(body), inputs)
 
 
 MODULES = (
     JaxProbe("module_conv",
-          module(lambda nnx, rngs: nnx.Conv(8, 4, (3, 3), rngs=rngs)), (_N_IMAGE,),
+          nnx_module(lambda nnx, rngs: nnx.Conv(8, 4, (3, 3), rngs=rngs)), (_N_IMAGE,),
           2 * 46 * 46 * 32 + 1024),
     JaxProbe("module_conv_transposed",
-          module(lambda nnx, rngs: nnx.ConvTranspose(8, 4, (3, 3), strides=2, rngs=rngs)),
+          nnx_module(lambda nnx, rngs: nnx.ConvTranspose(8, 4, (3, 3), strides=2, rngs=rngs)),
           (_N_IMAGE,), 2 * 47 * 47 * 32 + 4096),
-    JaxProbe("module_linear", module(lambda nnx, rngs: nnx.Linear(64, 32, rngs=rngs)), (_ROWS,),
+    JaxProbe("module_linear", nnx_module(lambda nnx, rngs: nnx.Linear(64, 32, rngs=rngs)), (_ROWS,),
           20 * (2 * 64 * 32 + 32)),
     # x - mean, rsqrt(var + epsilon) x scale, their product, and the bias
     JaxProbe("module_batch_norm",
-          module(lambda nnx, rngs: nnx.BatchNorm(8, rngs=rngs)), (_N_IMAGE,),
+          nnx_module(lambda nnx, rngs: nnx.BatchNorm(8, rngs=rngs)), (_N_IMAGE,),
           3 * 2048 + 2 * 8),
     JaxProbe("module_layer_norm",
-          module(lambda nnx, rngs: nnx.LayerNorm(64, rngs=rngs)), (_ROWS,)),
+          nnx_module(lambda nnx, rngs: nnx.LayerNorm(64, rngs=rngs)), (_ROWS,)),
     JaxProbe("module_group_norm",
-          module(lambda nnx, rngs: nnx.GroupNorm(8, num_groups=4, rngs=rngs)), (_N_IMAGE,)),
-    JaxProbe("module_instance_norm", module(lambda nnx, rngs: nnx.InstanceNorm(8, rngs=rngs)),
+          nnx_module(lambda nnx, rngs: nnx.GroupNorm(8, num_groups=4, rngs=rngs)), (_N_IMAGE,)),
+    JaxProbe("module_instance_norm", nnx_module(lambda nnx, rngs: nnx.InstanceNorm(8, rngs=rngs)),
           (_N_IMAGE,)),
-    JaxProbe("module_rms_norm", module(lambda nnx, rngs: nnx.RMSNorm(64, rngs=rngs)), (_ROWS,)),
-    JaxProbe("module_embed", module(lambda nnx, rngs: nnx.Embed(100, 16, rngs=rngs)),
+    JaxProbe("module_rms_norm", nnx_module(lambda nnx, rngs: nnx.RMSNorm(64, rngs=rngs)), (_ROWS,)),
+    JaxProbe("module_embed", nnx_module(lambda nnx, rngs: nnx.Embed(100, 16, rngs=rngs)),
           ("2x10:int32",)),
-    JaxProbe("module_attention", module(_attention), (_ROWS,)),
-    JaxProbe("module_dropout", module(lambda nnx, rngs: nnx.Dropout(0.5, rngs=rngs)), (_ROWS,), 0),
-    JaxProbe("module_lstm", _recurrent("LSTMCell"), ("2x5x16",)),
-    JaxProbe("module_gru", _recurrent("GRUCell"), ("2x5x16",)),
+    JaxProbe("module_attention", nnx_module(_nnx_attention), (_ROWS,)),
+    JaxProbe("module_dropout", nnx_module(lambda nnx, rngs: nnx.Dropout(0.5, rngs=rngs)), (_ROWS,), 0),
+    JaxProbe("module_lstm", _nnx_recurrent_layer("LSTMCell"), ("2x5x16",)),
+    JaxProbe("module_gru", _nnx_recurrent_layer("GRUCell"), ("2x5x16",)),
     JaxProbe("module_bfloat16",
-          module(lambda nnx, rngs: nnx.Linear(64, 32, dtype="bfloat16", rngs=rngs)), (_ROWS,)),
+          nnx_module(lambda nnx, rngs: nnx.Linear(64, 32, dtype="bfloat16", rngs=rngs)), (_ROWS,)),
 )  # fmt: skip
 ACTIVATIONS = (
     *map(_activation, ("relu", "relu6", "leaky_relu", "hard_silu", "sigmoid", "silu", "elu")),
     *map(_activation, ("softplus", "softmax", "log_softmax", "logsumexp", "standardize")),
     _activation("gelu"),
     _activation("gelu", approximate=False),
-    JaxProbe("nn_gelu_bfloat16", function(lambda jax, x: jax.nn.gelu(x)), ("4x16:bfloat16",)),
-    JaxProbe("nn_one_hot", function(lambda jax, x: jax.nn.one_hot(x, 10)), ("4:int32",)),
+    JaxProbe("nn_gelu_bfloat16", jax_function(lambda jax, x: jax.nn.gelu(x)), ("4x16:bfloat16",)),
+    JaxProbe("nn_one_hot", jax_function(lambda jax, x: jax.nn.one_hot(x, 10)), ("4:int32",)),
 )
 ARRAYS = (
     *map(_numpy, ("cumsum", "argmax", "sort", "mean", "var", "median", "prod", "any", "flip")),
@@ -307,28 +307,30 @@ ARRAYS = (
     _linalg("cholesky"),
     _linalg("inv"),
     _linalg("solve", ("5x5", "5x3")),
-    JaxProbe("fft", function(lambda jax, x: jax.numpy.fft.rfft(x)), (_N_SQUARE,), 8 * 64 * 4),
-    JaxProbe("top_k", function(lambda jax, x: jax.lax.top_k(x, 3)), (_N_SQUARE,), 0),
-    JaxProbe("near_top_k", function(lambda jax, x: jax.lax.approx_max_k(x, 3)), ("4x160",),
+    JaxProbe("fft", jax_function(lambda jax, x: jax.numpy.fft.rfft(x)), (_N_SQUARE,), 8 * 64 * 4),
+    JaxProbe("top_k", jax_function(lambda jax, x: jax.lax.top_k(x, 3)), (_N_SQUARE,), 0),
+    JaxProbe("near_top_k", jax_function(lambda jax, x: jax.lax.approx_max_k(x, 3)), ("4x160",),
           640 * 10),
-    JaxProbe("scatter", function(lambda jax, x, i, y: x.at[i].add(y)),
+    JaxProbe("scatter", jax_function(lambda jax, x, i, y: x.at[i].add(y)),
           ("10x4", "3:int32", "3x4"), 3 + 3 + 3 + 12),
-    JaxProbe("rows", function(lambda jax, x, i: x[i]), ("100x16", "2x10:int32"), 60),
-    JaxProbe("whole_numbers", function(lambda jax, x: x % 7 // 2), ("16:int32",)),
-    JaxProbe("random", function(lambda jax, x: jax.random.normal(jax.random.key(0), (3, 5)) + x),
+    JaxProbe("rows", jax_function(lambda jax, x, i: x[i]), ("100x16", "2x10:int32"), 60),
+    JaxProbe("whole_numbers", jax_function(lambda jax, x: x % 7 // 2), ("16:int32",)),
+    JaxProbe("random", jax_function(lambda jax, x: jax.random.normal(jax.random.key(0), (3, 5)) + x),
           ("3x5",)),
-    JaxProbe("again", function(lambda jax, x: jax.numpy.where(x > 1, x * 2, 0) / x.sum() + x * 2),
+    JaxProbe("again", jax_function(lambda jax, x: jax.numpy.where(x > 1, x * 2, 0) / x.sum() + x * 2),
           (_N_SQUARE,)),
-    JaxProbe("once", function(lambda jax, x: jax.numpy.tanh(x * 3) + x * 3), (_N_SQUARE,), 3 * 64),
-    JaxProbe("nothing", function(lambda jax, x: x), (_N_SQUARE,), 0),
+    JaxProbe("once", jax_function(lambda jax, x: jax.numpy.tanh(x * 3) + x * 3), (_N_SQUARE,), 3 * 64),
+    JaxProbe("nothing", jax_function(lambda jax, x: x), (_N_SQUARE,), 0),
 )  # fmt: skip
 _MODULES_PROBES = (*MODULES, *ACTIVATIONS, *ARRAYS)
 
 
-ONE_PRODUCT = JaxProbe("one_product", function(lambda jax, x, w: x @ w), (_N_SQUARE, "16x8"), 1024)
+ONE_PRODUCT = JaxProbe(
+    "one_product", jax_function(lambda jax, x, w: x @ w), (_N_SQUARE, "16x8"), 1024
+)
 THREE_PRODUCTS = JaxProbe(
     "three_products",
-    function(lambda jax, x, w: (x.T @ x).sum() + x @ w @ w.T),
+    jax_function(lambda jax, x, w: (x.T @ x).sum() + x @ w @ w.T),
     (_N_SQUARE, "16x8"),
 )
 
@@ -341,7 +343,7 @@ SETTING = Setting()
 
 
 @functools.cache
-def _seen(name: str) -> Evidence:
+def _jax_probe_evidence(name: str) -> Evidence:
     return Evidence(_trace(*PROBES[name].build()))
 
 
@@ -395,7 +397,7 @@ def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: 
     return block
 
 
-def _grouped(kernel: int, bias: bool) -> Block:
+def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
         size = (kernel, kernel)
         layer = nnx.Conv(
@@ -406,7 +408,7 @@ def _grouped(kernel: int, bias: bool) -> Block:
     return block
 
 
-def _transposed(kernel: int, padding: str) -> Block:
+def _nnx_transpose_block(kernel: int, padding: str) -> Block:
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
         size = (kernel, kernel)
         return nnx.ConvTranspose(channels, 4, size, strides=2, padding=padding, rngs=rngs), 4
@@ -414,11 +416,11 @@ def _transposed(kernel: int, padding: str) -> Block:
     return block
 
 
-def _norm(name: str) -> Block:
+def _nnx_norm_block(name: str) -> Block:
     return lambda nnx, rngs, channels: (getattr(nnx, name)(channels, rngs=rngs), channels)
 
 
-def _plain(name: str) -> Block:
+def _nnx_function_block(name: str) -> Block:
     return lambda nnx, rngs, channels: (getattr(nnx, name), channels)
 
 
@@ -430,7 +432,7 @@ def _pool_block(name: str, padding: str) -> Block:
     return block
 
 
-def _dense(units: int) -> Block:
+def _nnx_dense_block(units: int) -> Block:
     return lambda nnx, rngs, channels: (nnx.Linear(channels, units, rngs=rngs), units)
 
 
@@ -443,17 +445,19 @@ _BLOCKS: st.SearchStrategy[Block] = st.one_of(
         st.sampled_from(("SAME", "CIRCULAR")),
         st.sampled_from((1, 2)),
     ),
-    st.builds(_grouped, st.sampled_from((3, 5)), st.booleans()),
-    st.builds(_transposed, st.sampled_from((2, 3)), st.sampled_from(("SAME", "VALID"))),
-    st.builds(_dense, st.sampled_from((4, 8))),
-    st.builds(_norm, st.sampled_from(("BatchNorm", "LayerNorm", "RMSNorm"))),
+    st.builds(_nnx_depthwise_block, st.sampled_from((3, 5)), st.booleans()),
+    st.builds(_nnx_transpose_block, st.sampled_from((2, 3)), st.sampled_from(("SAME", "VALID"))),
+    st.builds(_nnx_dense_block, st.sampled_from((4, 8))),
+    st.builds(_nnx_norm_block, st.sampled_from(("BatchNorm", "LayerNorm", "RMSNorm"))),
     st.builds(_pool_block, st.sampled_from(("max_pool", "avg_pool")), st.just("SAME")),
-    st.builds(_plain, st.sampled_from(("relu", "gelu", "silu", "softmax", "leaky_relu"))),
+    st.builds(
+        _nnx_function_block, st.sampled_from(("relu", "gelu", "silu", "softmax", "leaky_relu"))
+    ),
 )
 
 
 @st.composite
-def architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
+def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
     """What builds a module and the spec of its input: one to five blocks, perhaps a residual."""
     blocks = draw(st.lists(_BLOCKS, min_size=1, max_size=5))
     batch, residual, head = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
@@ -482,15 +486,17 @@ class JaxConformance(ProgramConformance):
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number of a small model that shows one thing."""
-        self.holds(_seen(name), PROBES[name].build())
+        self.holds(_jax_probe_evidence(name), PROBES[name].build())
 
     @pytest.mark.parametrize(
         "name", [name for name, probe in PROBES.items() if probe.flops is not None]
     )
     def test_hand_calculation(self, name: str) -> None:
         """What is told of the program that XLA is given is what a hand calculation gives."""
-        expected = predicted(
-            convention_for_version("xla-lowered", self.adapter.version()), _seen(name), SETTING
+        expected = predict_amount(
+            convention_for_version("xla-lowered", self.adapter.version()),
+            _jax_probe_evidence(name),
+            SETTING,
         )
         assert expected == PROBES[name].flops
 
@@ -504,7 +510,7 @@ class JaxConformance(ProgramConformance):
         derandomize=True,
         suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
     )
-    @given(architecture=architectures())
+    @given(architecture=flax_architectures())
     def test_random_architecture_is_predicted(
         self, architecture: Callable[[], tuple[Any, Any]]
     ) -> None:
@@ -514,5 +520,5 @@ class JaxConformance(ProgramConformance):
 
     def evidence(self) -> Iterator[Evidence]:
         """Yield what is known of every probe."""
-        yield from map(_seen, PROBES)
+        yield from map(_jax_probe_evidence, PROBES)
         yield _more_than_the_graph()

@@ -54,12 +54,12 @@ def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
     return build
 
 
-def layer(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+def keras_layer(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
     """A layer of Keras by its name, made when the probe is built."""
     return lambda layers: getattr(layers, name)(*args, **kwargs)
 
 
-def function(body: Callable[..., Any]) -> Callable[[], Any]:
+def tf_function(body: Callable[..., Any]) -> Callable[[], Any]:
     """A tf.function that is `body(tf, *inputs)`."""
 
     def build() -> Any:
@@ -86,10 +86,10 @@ def _loop(step: Any) -> Any:
             lambda number, _: number < 3, lambda number, y: (number + 1, step(tf, x, y)), (0, x)
         )[1]
 
-    return function(body)
+    return tf_function(body)
 
 
-def _transposed(tf: Any, x: Any) -> Any:
+def _tf_conv_transpose(tf: Any, x: Any) -> Any:
     weights = tf.ones((3, 1, 1, 1))
     return tf.nn.conv2d_transpose(x, weights, (1, 5, 5, 1), strides=2)
 
@@ -103,7 +103,7 @@ def _gradients(tf: Any, x: Any) -> Any:
     return tape.gradient(y, [x, weights])
 
 
-def _branches(tf: Any, x: Any) -> Any:
+def _tf_branches(tf: Any, x: Any) -> Any:
     weights = tf.ones((16, 16))
     return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ weights, lambda: x + 1.0)
 
@@ -117,25 +117,25 @@ def _branches_of_convolutions(tf: Any, x: Any) -> Any:
     )
 
 
-def _compiled(tf: Any, x: Any) -> Any:
+def _tf_jit_call(tf: Any, x: Any) -> Any:
     inner = tf.function(lambda y: y @ tf.ones((16, 8)), jit_compile=True)
     return inner(x) + 1.0
 
 
-def _pointwise(tf: Any, x: Any) -> Any:
+def _tf_pointwise(tf: Any, x: Any) -> Any:
     y = tf.math.squared_difference(tf.maximum(x, 0.5), tf.square(x)) / tf.math.rsqrt(x)
     return tf.add_n([y, tf.math.log(x), -x, tf.pow(x, 2.5), tf.cast(x > y, tf.float32)])
 
 
 _FUNCTIONS_PROBES = (
-    TfProbe("matmul", function(lambda tf, x, y: x @ y), (_SQUARE, "16x8"), 4 * 16 * 8),
+    TfProbe("matmul", tf_function(lambda tf, x, y: x @ y), (_SQUARE, "16x8"), 4 * 16 * 8),
     TfProbe("matmul_transposed",
-          function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)), ("16x4", "16x8"), 512),
-    TfProbe("matmul_batched", function(lambda tf, x, y: x @ y), ("2x4x16", "2x16x8"), 1024),
+          tf_function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)), ("16x4", "16x8"), 512),
+    TfProbe("matmul_batched", tf_function(lambda tf, x, y: x @ y), ("2x4x16", "2x16x8"), 1024),
     TfProbe("matmul_adjoint",
-          function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)),
+          tf_function(lambda tf, x, y: tf.matmul(x, y, transpose_a=True)),
           ("2x16x4", "2x16x8"), 1024),
-    TfProbe("einsum", function(lambda tf, x, y: tf.einsum("bij,bjk->bik", x, y)),
+    TfProbe("einsum", tf_function(lambda tf, x, y: tf.einsum("bij,bjk->bik", x, y)),
           ("2x4x16", "2x16x8"), 1024),
     TfProbe("loop", _loop(lambda tf, x, y: y @ tf.ones((16, 16))), (_SQUARE,), 3 * 4 * 256),
     TfProbe("matmul_in_loop", _loop(lambda tf, x, y: y + x @ tf.ones((16, 16))),
@@ -148,32 +148,32 @@ _FUNCTIONS_PROBES = (
           _loop(lambda tf, x, y: y + tf.nn.depthwise_conv2d(
               tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 1)), (1, 1, 1, 1), "SAME")),
           (_MAPS,), 3 * 64 * 36),
-    TfProbe("loop_over_data", function(lambda tf, x: tf.while_loop(
+    TfProbe("loop_over_data", tf_function(lambda tf, x: tf.while_loop(
         lambda y: tf.reduce_sum(y) < 9, lambda y: (y @ y,), (x,))[0]), ("4x4",), None),
-    TfProbe("branches", function(_branches), (_SQUARE,), None),
+    TfProbe("branches", tf_function(_tf_branches), (_SQUARE,), None),
     TfProbe("branches_of_convolutions",
-          function(_branches_of_convolutions), (_MAPS,), 64 * 4 * 36),
-    TfProbe("compiled", function(_compiled), (_SQUARE,), 512),
-    TfProbe("conv_transposed_odd", function(_transposed), ("1x3x3x1",), 27),
-    TfProbe("conv_first_channels", function(lambda tf, x: tf.nn.conv2d(
+          tf_function(_branches_of_convolutions), (_MAPS,), 64 * 4 * 36),
+    TfProbe("compiled", tf_function(_tf_jit_call), (_SQUARE,), 512),
+    TfProbe("conv_transposed_odd", tf_function(_tf_conv_transpose), ("1x3x3x1",), 27),
+    TfProbe("conv_first_channels", tf_function(lambda tf, x: tf.nn.conv2d(
         x, tf.ones((3, 3, 4, 6)), 1, "SAME", data_format="NCHW")), ("1x4x8x8",), 64 * 6 * 36),
-    TfProbe("conv_transposed_first_channels", function(lambda tf, x: tf.nn.conv2d_transpose(
+    TfProbe("conv_transposed_first_channels", tf_function(lambda tf, x: tf.nn.conv2d_transpose(
         x, tf.ones((3, 3, 6, 4)), (1, 6, 16, 16), 2, data_format="NCHW")), ("1x4x8x8",), None),
-    TfProbe("pool_first_channels", function(lambda tf, x: tf.nn.max_pool2d(
+    TfProbe("pool_first_channels", tf_function(lambda tf, x: tf.nn.max_pool2d(
         x, 2, 2, "VALID", data_format="NCHW")), ("1x4x8x8",), 0),
-    TfProbe("dilation", function(lambda tf, x: tf.nn.dilation2d(
+    TfProbe("dilation", tf_function(lambda tf, x: tf.nn.dilation2d(
         x, tf.ones((3, 3, 4)), (1, 1, 1, 1), "SAME", "NHWC", (1, 1, 1, 1))), (_MAPS,), None),
-    TfProbe("gradients", function(_gradients), (_MAPS,), None),
-    TfProbe("pointwise", function(_pointwise), (_SQUARE,), 0),
-    TfProbe("l2_loss", function(lambda tf, x: tf.nn.l2_loss(x)), (_SQUARE,), None),
-    TfProbe("reductions", function(lambda tf, x: (
+    TfProbe("gradients", tf_function(_gradients), (_MAPS,), None),
+    TfProbe("pointwise", tf_function(_tf_pointwise), (_SQUARE,), 0),
+    TfProbe("l2_loss", tf_function(lambda tf, x: tf.nn.l2_loss(x)), (_SQUARE,), None),
+    TfProbe("reductions", tf_function(lambda tf, x: (
         tf.reduce_sum(x, 1), tf.reduce_mean(x, 0), tf.argmax(x, 1), tf.reduce_max(x))),
           (_SQUARE,), 0),
-    TfProbe("whole_numbers", function(lambda tf, x: x * 2 + 1), ("3x5:int32",), 0),
-    TfProbe("bias_alone", function(lambda tf, x: tf.nn.bias_add(x, tf.ones(16))), (_SQUARE,), 0),
-    TfProbe("broadcast", function(lambda tf, x, y: x + y), ("4x1", "1x16"), 0),
+    TfProbe("whole_numbers", tf_function(lambda tf, x: x * 2 + 1), ("3x5:int32",), 0),
+    TfProbe("bias_alone", tf_function(lambda tf, x: tf.nn.bias_add(x, tf.ones(16))), (_SQUARE,), 0),
+    TfProbe("broadcast", tf_function(lambda tf, x, y: x + y), ("4x1", "1x16"), 0),
     TfProbe("open_shape",
-          function(lambda tf, x: tf.boolean_mask(x, x[:, 0] > 0) @ tf.ones((16, 8))),
+          tf_function(lambda tf, x: tf.boolean_mask(x, x[:, 0] > 0) @ tf.ones((16, 8))),
           (_SQUARE,), None),
 )  # fmt: skip
 
@@ -183,11 +183,11 @@ _FUNCTIONS_PROBES = (
 _IMAGE, _T_MAPS, _ROWS = "1x16x16x3", "1x16x16x8", "2x10x64"
 
 
-def _same(name: str, *args: Any, **kwargs: Any) -> Any:
-    return stack(layer(name, *args, padding="same", **kwargs))
+def _same_padding_layer(name: str, *args: Any, **kwargs: Any) -> Any:
+    return stack(keras_layer(name, *args, padding="same", **kwargs))
 
 
-def _attention() -> Any:
+def _keras_attention() -> Any:
     import keras
 
     x = keras.layers.Input((10, 32))
@@ -202,44 +202,44 @@ def _residual() -> Any:
 
 
 def _sequence(name: str, **kwargs: Any) -> Any:
-    return stack(layer("Input", (5, 16)), layer(name, 32, **kwargs))
+    return stack(keras_layer("Input", (5, 16)), keras_layer(name, 32, **kwargs))
 
 
 _LAYERS_PROBES = (
-    TfProbe("conv", _same("Conv2D", 8, 3, use_bias=False), (_IMAGE,), 256 * 8 * 27),
-    TfProbe("conv_bias", _same("Conv2D", 8, 3), (_IMAGE,), 256 * 8 * 27),
-    TfProbe("conv_bias_batch4", _same("Conv2D", 8, 3), ("4x16x16x3",), 4 * 256 * 8 * 27),
-    TfProbe("conv_groups", _same("Conv2D", 16, 3, groups=4), (_T_MAPS,), 256 * 16 * 18),
-    TfProbe("conv_dilated", _same("Conv2D", 8, 3, dilation_rate=2), (_IMAGE,), 256 * 8 * 27),
-    TfProbe("conv_dilated_3", _same("Conv2D", 8, 3, dilation_rate=3), (_IMAGE,), 256 * 8 * 27),
-    TfProbe("depthwise", _same("DepthwiseConv2D", 3), (_T_MAPS,), 256 * 8 * 9),
+    TfProbe("conv", _same_padding_layer("Conv2D", 8, 3, use_bias=False), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv_bias", _same_padding_layer("Conv2D", 8, 3), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv_bias_batch4", _same_padding_layer("Conv2D", 8, 3), ("4x16x16x3",), 4 * 256 * 8 * 27),
+    TfProbe("conv_groups", _same_padding_layer("Conv2D", 16, 3, groups=4), (_T_MAPS,), 256 * 16 * 18),
+    TfProbe("conv_dilated", _same_padding_layer("Conv2D", 8, 3, dilation_rate=2), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv_dilated_3", _same_padding_layer("Conv2D", 8, 3, dilation_rate=3), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("depthwise", _same_padding_layer("DepthwiseConv2D", 3), (_T_MAPS,), 256 * 8 * 9),
     TfProbe("depthwise_dilated",
-          _same("DepthwiseConv2D", 3, dilation_rate=3), (_T_MAPS,), 256 * 72),
-    TfProbe("separable", _same("SeparableConv2D", 4, 3), (_T_MAPS,), 256 * 8 * 9 + 256 * 32),
-    TfProbe("conv_transposed", _same("Conv2DTranspose", 4, 3, strides=2), ("1x8x8x8",), 18432),
-    TfProbe("conv_transposed_valid", stack(layer("Conv2DTranspose", 4, 3, strides=2)),
+          _same_padding_layer("DepthwiseConv2D", 3, dilation_rate=3), (_T_MAPS,), 256 * 72),
+    TfProbe("separable", _same_padding_layer("SeparableConv2D", 4, 3), (_T_MAPS,), 256 * 8 * 9 + 256 * 32),
+    TfProbe("conv_transposed", _same_padding_layer("Conv2DTranspose", 4, 3, strides=2), ("1x8x8x8",), 18432),
+    TfProbe("conv_transposed_valid", stack(keras_layer("Conv2DTranspose", 4, 3, strides=2)),
           ("1x8x8x8",), 18432),
-    TfProbe("conv1d", _same("Conv1D", 8, 3), ("2x20x4",), 40 * 8 * 12),
-    TfProbe("conv3d", _same("Conv3D", 4, 3), ("1x6x6x6x2",), 216 * 4 * 54),
-    TfProbe("dense", stack(layer("Dense", 32)), ("4x64",), 4 * 64 * 32),
-    TfProbe("dense_rows", stack(layer("Dense", 32)), (_ROWS,), 20 * 64 * 32),
-    TfProbe("dense_gelu", stack(layer("Dense", 32, activation="gelu")), ("4x64",), 4 * 64 * 32),
-    TfProbe("batch_norm", stack(layer("BatchNormalization")), (_T_MAPS,), 0),
-    TfProbe("layer_norm", stack(layer("LayerNormalization")), (_ROWS,), 0),
-    TfProbe("group_norm", stack(layer("GroupNormalization", 4)), (_T_MAPS,), 0),
-    TfProbe("rms_norm", stack(layer("RMSNormalization")), (_ROWS,), 0),
-    TfProbe("relu", stack(layer("ReLU")), (_T_MAPS,), 0),
-    TfProbe("gelu", stack(layer("Activation", "gelu")), (_T_MAPS,), 0),
-    TfProbe("softmax", stack(layer("Softmax")), (_ROWS,), 0),
-    TfProbe("max_pool", stack(layer("MaxPool2D", 2)), (_T_MAPS,), 0),
-    TfProbe("average_pool", stack(layer("AveragePooling2D", 2)), (_T_MAPS,), 0),
-    TfProbe("global_average", stack(layer("GlobalAveragePooling2D")), (_T_MAPS,), 0),
-    TfProbe("upsample", stack(layer("UpSampling2D", 2)), (_T_MAPS,), 0),
-    TfProbe("upsample_linear", stack(layer("UpSampling2D", 2, interpolation="bilinear")),
+    TfProbe("conv1d", _same_padding_layer("Conv1D", 8, 3), ("2x20x4",), 40 * 8 * 12),
+    TfProbe("conv3d", _same_padding_layer("Conv3D", 4, 3), ("1x6x6x6x2",), 216 * 4 * 54),
+    TfProbe("dense", stack(keras_layer("Dense", 32)), ("4x64",), 4 * 64 * 32),
+    TfProbe("dense_rows", stack(keras_layer("Dense", 32)), (_ROWS,), 20 * 64 * 32),
+    TfProbe("dense_gelu", stack(keras_layer("Dense", 32, activation="gelu")), ("4x64",), 4 * 64 * 32),
+    TfProbe("batch_norm", stack(keras_layer("BatchNormalization")), (_T_MAPS,), 0),
+    TfProbe("layer_norm", stack(keras_layer("LayerNormalization")), (_ROWS,), 0),
+    TfProbe("group_norm", stack(keras_layer("GroupNormalization", 4)), (_T_MAPS,), 0),
+    TfProbe("rms_norm", stack(keras_layer("RMSNormalization")), (_ROWS,), 0),
+    TfProbe("relu", stack(keras_layer("ReLU")), (_T_MAPS,), 0),
+    TfProbe("gelu", stack(keras_layer("Activation", "gelu")), (_T_MAPS,), 0),
+    TfProbe("softmax", stack(keras_layer("Softmax")), (_ROWS,), 0),
+    TfProbe("max_pool", stack(keras_layer("MaxPool2D", 2)), (_T_MAPS,), 0),
+    TfProbe("average_pool", stack(keras_layer("AveragePooling2D", 2)), (_T_MAPS,), 0),
+    TfProbe("global_average", stack(keras_layer("GlobalAveragePooling2D")), (_T_MAPS,), 0),
+    TfProbe("upsample", stack(keras_layer("UpSampling2D", 2)), (_T_MAPS,), 0),
+    TfProbe("upsample_linear", stack(keras_layer("UpSampling2D", 2, interpolation="bilinear")),
           (_T_MAPS,), 0),
-    TfProbe("embedding", stack(layer("Embedding", 100, 16)), ("2x10:int32",), 0),
+    TfProbe("embedding", stack(keras_layer("Embedding", 100, 16)), ("2x10:int32",), 0),
     TfProbe("residual", _residual, (_T_MAPS,), 0),
-    TfProbe("attention", _attention, ("2x10x32",), 4 * 20 * 32 * 32 + 12800),
+    TfProbe("attention", _keras_attention, ("2x10x32",), 4 * 20 * 32 * 32 + 12800),
     TfProbe("lstm", _sequence("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
     TfProbe("lstm_unrolled", _sequence("LSTM", unroll=True), ("2x5x16",), 10 * 4 * 32 * 48),
     TfProbe("gru", _sequence("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
@@ -256,7 +256,7 @@ SETTING = Setting()
 
 
 @functools.cache
-def _seen(name: str) -> Evidence:
+def _tf_probe_evidence(name: str) -> Evidence:
     return Evidence(_trace(*PROBES[name].build()))
 
 
@@ -272,13 +272,13 @@ _SIDE, _CHANNELS = 12, 4
 Block = Callable[[Any, Any], Any]
 
 
-def _conv(filters: int, kernel: int, stride: int, bias: bool, groups: int) -> Block:
+def _keras_conv_block(filters: int, kernel: int, stride: int, bias: bool, groups: int) -> Block:
     return lambda layers, x: layers.Conv2D(
         filters, kernel, strides=stride, padding="same", use_bias=bias, groups=groups
     )(x)
 
 
-def _dilated(rate: int) -> Block:
+def _keras_dilation_block(rate: int) -> Block:
     return lambda layers, x: layers.Conv2D(4, 3, dilation_rate=rate, padding="same")(x)
 
 
@@ -286,11 +286,11 @@ def _depthwise(kernel: int, stride: int) -> Block:
     return lambda layers, x: layers.DepthwiseConv2D(kernel, strides=stride, padding="same")(x)
 
 
-def _transposed_block(kernel: int, padding: str) -> Block:
+def _keras_transpose_block(kernel: int, padding: str) -> Block:
     return lambda layers, x: layers.Conv2DTranspose(4, kernel, strides=2, padding=padding)(x)
 
 
-def _plain(name: str, *args: Any, **kwargs: Any) -> Block:
+def _keras_layer_block(name: str, *args: Any, **kwargs: Any) -> Block:
     return lambda layers, x: getattr(layers, name)(*args, **kwargs)(x)
 
 
@@ -302,38 +302,40 @@ def _residual_block(inner: Block) -> Block:
     return block
 
 
-def _dense(units: int, activation: str) -> Block:
+def _keras_dense_block(units: int, activation: str) -> Block:
     return lambda layers, x: layers.Dense(units, activation=activation)(x)
 
 
 _BLOCKS: st.SearchStrategy[Block] = st.one_of(
     st.builds(
-        _conv,
+        _keras_conv_block,
         st.sampled_from((4, 8)),
         st.sampled_from((1, 3)),
         st.sampled_from((1, 2)),
         st.booleans(),
         st.sampled_from((1, 2)),
     ),
-    st.builds(_dilated, st.sampled_from((2, 3))),
+    st.builds(_keras_dilation_block, st.sampled_from((2, 3))),
     st.builds(_depthwise, st.sampled_from((3, 5)), st.sampled_from((1, 2))),
-    st.builds(_transposed_block, st.sampled_from((2, 3)), st.sampled_from(("same", "valid"))),
-    st.builds(_dense, st.sampled_from((4, 8)), st.sampled_from(("relu", "gelu", "softmax"))),
+    st.builds(_keras_transpose_block, st.sampled_from((2, 3)), st.sampled_from(("same", "valid"))),
+    st.builds(
+        _keras_dense_block, st.sampled_from((4, 8)), st.sampled_from(("relu", "gelu", "softmax"))
+    ),
     st.sampled_from(
         (
-            _plain("BatchNormalization"),
-            _plain("LayerNormalization"),
-            _plain("MaxPool2D", 2, padding="same"),
-            _plain("AveragePooling2D", 2, padding="same"),
-            _plain("UpSampling2D", 2),
-            _plain("Activation", "silu"),
+            _keras_layer_block("BatchNormalization"),
+            _keras_layer_block("LayerNormalization"),
+            _keras_layer_block("MaxPool2D", 2, padding="same"),
+            _keras_layer_block("AveragePooling2D", 2, padding="same"),
+            _keras_layer_block("UpSampling2D", 2),
+            _keras_layer_block("Activation", "silu"),
         )
     ),
 )
 
 
 @st.composite
-def architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
+def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
     """What builds a model and the spec of its input: one to five blocks, perhaps a classifier."""
     blocks = draw(st.lists(st.one_of(_BLOCKS, st.builds(_residual_block, _BLOCKS)), max_size=5))
     batch = draw(st.integers(1, 3))
@@ -359,7 +361,7 @@ class TensorFlowConformance(ProgramConformance):
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number of a small model that shows one thing."""
-        self.holds(_seen(name), PROBES[name].build())
+        self.holds(_tf_probe_evidence(name), PROBES[name].build())
 
     @settings(
         max_examples=EXAMPLES,
@@ -367,7 +369,7 @@ class TensorFlowConformance(ProgramConformance):
         derandomize=True,
         suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
     )
-    @given(architecture=architectures())
+    @given(architecture=keras_architectures())
     def test_random_architecture_is_predicted(
         self, architecture: Callable[[], tuple[Any, Any]]
     ) -> None:
@@ -377,4 +379,4 @@ class TensorFlowConformance(ProgramConformance):
 
     def evidence(self) -> Iterator[Evidence]:
         """Yield what is known of every probe."""
-        yield from map(_seen, PROBES)
+        yield from map(_tf_probe_evidence, PROBES)

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from crossflops.ir.profile import Amount
-from crossflops.ir.trace import Call, Modules, Times, Trace, chains, child_paths
+from crossflops.ir.trace import Call, Modules, Times, Trace, child_paths, module_chains
 from crossflops.rules.conditions import (
     HOOKS,
     VMAP,
@@ -88,7 +88,7 @@ def ptflops_chain_counts(modules: Modules) -> dict[int, int]:
 
 def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
     """The same chains from every module: print_model_with_flops shows what each accumulates."""
-    return chains(modules, _SUPPORTED)
+    return module_chains(modules, _SUPPORTED)
 
 
 def _is_alone(call: Call) -> bool:

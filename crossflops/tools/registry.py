@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from crossflops.errors import UnknownNameError, nearest
+from crossflops.errors import UnknownNameError, nearest_name_hint
 from crossflops.rules.rule import Convention
 
 GROUP = "crossflops.adapters"  # the entry points of plugins, one for each tool
@@ -102,7 +102,7 @@ def find_convention(tool: str, edition: str | None = None) -> Convention:
     if not editions:
         known = sorted({convention.tool for convention in all_conventions()})
         raise UnknownNameError(
-            f"no convention is known for the tool {tool!r}", nearest(tool, known)
+            f"no convention is known for the tool {tool!r}", nearest_name_hint(tool, known)
         )
     for convention in editions:
         if edition in {None, convention.edition}:

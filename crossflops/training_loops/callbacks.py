@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
 from crossflops.ir.trace import Setting
-from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
+from crossflops.profiling.loops import Called, Undo, keep_called, model_of_optimizer
 from crossflops.profiling.watch import device_of_keras
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
@@ -258,7 +258,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
             elif self._called and self._step.is_due(at):
                 self._keep_no_more()
                 try:
-                    self._step.begin(trained_by(trainer.optimizers[0], self._called))
+                    self._step.begin(model_of_optimizer(trainer.optimizers[0], self._called))
                 except LookupError as error:
                     self._step.refuse(error)
                 self._called = {}
@@ -393,7 +393,7 @@ def keras_callback(
 
         def _profile(self, seconds: float) -> None:
             try:
-                profile = _of_keras(self.model, batch_size, seconds, against)
+                profile = _keras_step_profile(self.model, batch_size, seconds, against)
                 self._rates.profile = profile
                 show(profile, ShownDepth(), output_file)
             except CrossflopsError as error:  # the training goes on
@@ -402,7 +402,7 @@ def keras_callback(
     return StepCallback()
 
 
-def _of_keras(
+def _keras_step_profile(
     model: Any, batch_size: int, seconds: float, against: RatedAgainst
 ) -> "TrainingProfile":
     """The count of a training step of so many examples, beside the time of one."""

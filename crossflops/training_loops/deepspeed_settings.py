@@ -37,7 +37,7 @@ def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
     Without such a block the profiler is not enabled. Raises InputError for what is no such thing.
     """
     if isinstance(config, str | Path):
-        config = _read(Path(config))
+        config = _read_deepspeed_json(Path(config))
     if not isinstance(config, Mapping):
         raise InputError("a DeepSpeed configuration is an object of JSON", _HINT)
     fields = ProfilerSettings.__struct_fields__
@@ -55,7 +55,7 @@ def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
     return read
 
 
-def _read(path: Path) -> Any:
+def _read_deepspeed_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

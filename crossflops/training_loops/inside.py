@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.files import write
+from crossflops.files import write_file
 from crossflops.profiling.compiled import explain_unseen, has_compiled
-from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, trained_by
+from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, model_of_optimizer
 
 if TYPE_CHECKING:
     from crossflops.training_loops.profiler import FlopsProfiler
@@ -154,7 +154,7 @@ class _ChosenStep:
             profiler, self._profiler = self._profiler, None
             profiler.stop()
             try:
-                write(Path(self._settings.profile), profiler.profile.to_json())
+                write_file(Path(self._settings.profile), profiler.profile.to_json())
             finally:
                 profiler.end()
 
@@ -164,7 +164,7 @@ class _ChosenStep:
         optimizer = self._optimizer() if self._optimizer is not None else None
         if optimizer is None:
             raise LookupError("the optimizer that stepped first is gone")
-        model = trained_by(optimizer, self._called)
+        model = model_of_optimizer(optimizer, self._called)
         self._called = {}
         settings = self._settings
         profiler = FlopsProfiler(

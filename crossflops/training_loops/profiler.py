@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
-from crossflops.files import write
+from crossflops.files import write_file
 from crossflops.profiling.compiled import explain_unseen
 from crossflops.profiling.ranks import Round, sharing
 from crossflops.profiling.watch import StepTimes, Watch
@@ -235,15 +235,15 @@ class FlopsProfiler:
 
     def get_total_flops(self, as_string: bool = False) -> int | str:
         """FLOPs of the forward passes that were watched, all kinds of operations."""
-        return _worded(self.profile.work.forward_flops, as_string, "FLOPs")
+        return _amount_or_text(self.profile.work.forward_flops, as_string, "FLOPs")
 
     def get_total_macs(self, as_string: bool = False) -> int | str:
         """MACs of the forward passes that were watched."""
-        return _worded(self.profile.work.forward_macs, as_string, "MACs")
+        return _amount_or_text(self.profile.work.forward_macs, as_string, "MACs")
 
     def get_total_params(self, as_string: bool = False) -> int | str:
         """Parameters, each storage once."""
-        return _worded(self.profile.params, as_string, "")
+        return _amount_or_text(self.profile.params, as_string, "")
 
     def get_total_duration(self, as_string: bool = False) -> float | str:
         """Seconds of the forward passes that were watched."""
@@ -288,12 +288,12 @@ def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
 
     state = random.getstate()  # rich draws a number when it is imported: the training's next one
     try:
-        _write(Profiled(profile, choice), target)
+        _write_profile_noun(Profiled(profile, choice), target)
     finally:
         random.setstate(state)
 
 
-def _write(noun: Any, target: str | Path | None) -> None:
+def _write_profile_noun(noun: Any, target: str | Path | None) -> None:
     from crossflops.render.formats import FORMATS, noun_file_bytes, suffix
     from crossflops.render.terminal import terminal_page_text
 
@@ -306,10 +306,10 @@ def _write(noun: Any, target: str | Path | None) -> None:
         if suffix(path) in FORMATS
         else f"{terminal_page_text(noun)}\n".encode()
     )
-    write(path, text, "give another output_file")
+    write_file(path, text, "give another output_file")
 
 
-def _worded(amount: int, as_string: bool, unit: str) -> int | str:
+def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
     from crossflops.report.quantity import short_amount
 
     return short_amount(amount, unit) if as_string else amount
@@ -317,9 +317,9 @@ def _worded(amount: int, as_string: bool, unit: str) -> int | str:
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
     """Return what was seen of one step."""
-    from crossflops.profiling.watch import place
+    from crossflops.profiling.watch import model_run_place
 
-    where = place(model)
+    where = model_run_place(model)
     warnings = []
     if times.backward is None:
         warnings.append("no backward pass was seen in the profiled step")

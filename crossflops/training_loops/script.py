@@ -54,7 +54,7 @@ class StepChoice(NamedTuple):
     as_: tuple[str, ...] = ()
 
 
-def run(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> ScriptRun:
+def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> ScriptRun:
     """Run the command with its own input, output and environment, and profile one step.
 
     The script is any program that runs Python; what it writes to stdout goes to stderr where it
@@ -80,8 +80,12 @@ def run(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> Scri
         settings = ScriptSettings(
             profile=str(folder / "profile"), reason=str(folder / "reason"), **choice._asdict()
         )
-        status = _ended(command, _environment(folder, settings), quiet)
-        return ScriptRun(status, _read(folder / "profile"), _reason(folder / "reason"))
+        status = _run_script_command(command, _environment(folder, settings), quiet)
+        return ScriptRun(
+            status,
+            _read_script_profile(folder / "profile"),
+            _last_script_reason(folder / "reason"),
+        )
 
 
 def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
@@ -93,7 +97,7 @@ def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
     }
 
 
-def _ended(command: Sequence[str], environment: dict[str, str], quiet: bool) -> int:
+def _run_script_command(command: Sequence[str], environment: dict[str, str], quiet: bool) -> int:
     """The exit status of the command; 128 and the signal that ended it, as shells have it."""
     try:
         child = subprocess.Popen(command, env=environment, stdout=2 if quiet else None)
@@ -109,7 +113,7 @@ def _ended(command: Sequence[str], environment: dict[str, str], quiet: bool) -> 
         return status if status >= 0 else 128 - status
 
 
-def _read(path: Path) -> TrainingProfile | None:
+def _read_script_profile(path: Path) -> TrainingProfile | None:
     if not path.is_file():
         return None
     try:
@@ -121,7 +125,7 @@ def _read(path: Path) -> TrainingProfile | None:
         ) from error
 
 
-def _reason(path: Path) -> str:
+def _last_script_reason(path: Path) -> str:
     """The last reason that a process gave."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return lines[-1] if lines else "no process of it imported torch.optim"

@@ -30,7 +30,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.errors import InputError, UnknownNameError, nearest
+from crossflops.errors import InputError, UnknownNameError, nearest_name_hint
 from crossflops.plugins.elsewhere import (
     NAME,
     PROJECT,
@@ -102,7 +102,7 @@ def make_budget(
         if option not in FORMS:
             raise InputError(
                 f"{where} sets {option}",
-                nearest(option, keys, f"it may set {', '.join(keys)}"),
+                nearest_name_hint(option, keys, f"it may set {', '.join(keys)}"),
             )
         refuse_form(option, value, f"{option} of {where}", in_toml=bool(file))
     for rule in whole:
@@ -169,7 +169,7 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
     others = ", and the ids of `crossflops tools`" if ids else ""
     raise UnknownNameError(
         f"{where}: the budget {rule.text!r} names {rule.name}, which no {of} has",
-        nearest(rule.name, (*known, *ids), f"there are {', '.join(known)}{others}"),
+        nearest_name_hint(rule.name, (*known, *ids), f"there are {', '.join(known)}{others}"),
     )
 
 
@@ -270,7 +270,7 @@ def refuse_target(target: str, start: Path) -> None:
         file, table = configuration(start)
     except InputError as error:
         raise InputError(f"{target} has no budget: {error.message}", error.hint) from error
-    raise UnknownNameError(f"{file} sets no budget for {target}", nearest(target, table))
+    raise UnknownNameError(f"{file} sets no budget for {target}", nearest_name_hint(target, table))
 
 
 def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.files import locked, write
+from crossflops.files import locking_path, write_file
 from crossflops.ir.profile import Amount
 from crossflops.report.budgets import Check, Checks, Earlier, failure_checks, hold_rules
 from crossflops.report.recorded import (
@@ -303,7 +303,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
 
     Of all names that are `known`, entries of others are dropped, but those of tests.
     """
-    with locked(path):
+    with locking_path(path):
         models = dict(_read_baseline(path, anew=known is not None).models)
         if known is not None:
             models = {
@@ -313,7 +313,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
             }
         baseline = Baseline(models={**models, **now})
         text = msgspec.json.format(msgspec.json.encode(baseline), indent=2) + b"\n"
-        write(path, text, "make it writable")
+        write_file(path, text, "make it writable")
     return baseline
 
 

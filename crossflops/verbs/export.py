@@ -120,7 +120,7 @@ def _export_from_file(
         nodes_of,
         notes_of_file,
     )
-    from crossflops.files import write
+    from crossflops.files import write_file
     from crossflops.load import read_onnx_model
 
     origin = source.model.path
@@ -134,7 +134,7 @@ def _export_from_file(
         notes = notes_of_file(_counts_per_node(normalize(source, setting)[0]), nodes, model)
     if wanted.to == "onnx":
         return copy_model(origin, wanted.file, notes, data_locations(model), parameters)
-    write(wanted.file, node_data(notes.values(), wanted.unit))
+    write_file(wanted.file, node_data(notes.values(), wanted.unit))
     return [wanted.file]
 
 
@@ -152,7 +152,7 @@ def _refuse_sizes(source: Source) -> None:
 def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path]:
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
-    from crossflops.files import write
+    from crossflops.files import write_file
     from crossflops.frontends.onnx.noted_operations import note_operations
     from crossflops.frontends.onnx.noted_parameters import note_parameters
 
@@ -172,7 +172,7 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     if wanted.to == "onnx":
         frontend.add_function_bodies(model)
         return save_program(model, wanted.file, notes, parameters)
-    write(wanted.file, node_data(notes.values(), wanted.unit))
+    write_file(wanted.file, node_data(notes.values(), wanted.unit))
     return [wanted.file]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError, TargetError, nearest
+from crossflops.errors import CrossflopsError, InputError, TargetError, nearest_name_hint
 from crossflops.load import refuse_stand_in
 from crossflops.report.report import Report
 from crossflops.targets import is_file
@@ -65,7 +65,7 @@ def revision_of(text: str) -> tuple[str, str]:
         place_at(before, target)  # raises for a file of a submodule
         raise InputError(
             f"{target} is not in {before}",
-            nearest(target, _files_at(before), "name a file as it was called there"),
+            nearest_name_hint(target, _files_at(before), "name a file as it was called there"),
         )
     return "", text
 
@@ -107,7 +107,7 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
             return f"`git fetch --deepen={back[2] or 1}` brings it, where there is one"
         return f"{back[1]} has fewer commits before it: see `git log {back[1]}`"
     remote = next((name for name in remotes if revision.startswith(f"{name}/")), "")
-    near = "" if remote else nearest(revision, names, " ").strip()
+    near = "" if remote else nearest_name_hint(revision, names, " ").strip()
     if near or not remotes:
         return near or _COMMIT_HINT
     branch = revision.removeprefix(f"{remote}/") if remote else revision

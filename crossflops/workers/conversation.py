@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from crossflops.files import write
+from crossflops.files import write_file
 from crossflops.limits import limit_memory
 
 Say = Callable[[str], None]
@@ -64,7 +64,7 @@ def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], 
         say("ready")
         released.wait()
 
-    write(Path(result), msgspec.json.encode(answered(wait)))
+    write_file(Path(result), msgspec.json.encode(answered(wait)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

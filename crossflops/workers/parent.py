@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from crossflops.errors import print_traceback
-from crossflops.files import write
+from crossflops.files import write_file
 from crossflops.frontends import Source
 from crossflops.frontends.pytorch.load.tool_replacements import replaceable_functions
 from crossflops.ir.profile import Failure, Profile
@@ -122,7 +122,7 @@ def _build_order_models(
 def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
     for number, order, _ in ready:
         refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
-        write(Path(order.result), msgspec.json.encode(refusal))
+        write_file(Path(order.result), msgspec.json.encode(refusal))
         say(f"{REFUSED} {number}")
 
 

@@ -15,7 +15,7 @@ import msgspec
 from crossflops.frontends import Source
 from crossflops.frontends.conversion import forget_listeners
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 from crossflops.workers.parent import REFUSED, THREADS, hold
 from crossflops.workers.process import (
     Attended,
@@ -71,7 +71,9 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(1)
         with contextlib.suppress(ImportError):  # the exporter's progress bars have a thread
             bars: Any = importlib.import_module("tqdm").tqdm
-            restoring.enter_context(patched(bars, "monitor_interval", 0, inventory.BARS))
+            restoring.enter_context(
+                patching_attribute(bars, "monitor_interval", 0, inventory.BARS)
+            )
         yield
 
 

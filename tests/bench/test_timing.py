@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.bench.batches import Goal, search_batch_size
 from crossflops.bench.timing import BenchLimits, is_latency_settled, time_warm_runs
-from crossflops.ir.measurement import Measurement, Unfit, measured
+from crossflops.ir.measurement import Measurement, Unfit, measurement_of_runs
 
 
 class Machine:
@@ -89,7 +89,7 @@ def fits_up_to(most, rate, seen):
         seen.append(batch)
         if batch > most:
             return Unfit(batch=batch, stage="memory", message="out of memory")
-        return measured(batch, [batch / rate(batch)], 0)
+        return measurement_of_runs(batch, [batch / rate(batch)], 0)
 
     return attempt
 

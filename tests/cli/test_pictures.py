@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crossflops.ir.measurement import measured
+from crossflops.ir.measurement import measurement_of_runs
 from crossflops.report.bench import Bench, KernelProfile, KernelRow
 from crossflops.report.report import ModelInfo
 from tests.decoders import Decoder, decoder
@@ -35,7 +35,7 @@ def bench(tmp_path):
     report = Bench(
         model=ModelInfo(name="decoder", digest="", inputs=(), opset={}), batch=3, macs=3, flops=6,
         macs_by_precision={"float16": 3},
-        runtime="onnxruntime", device="cpu", threads=1, curve=(measured(3, [1e-3], 1),),
+        runtime="onnxruntime", device="cpu", threads=1, curve=(measurement_of_runs(3, [1e-3], 1),),
         profile=profile,
     )  # fmt: skip
     file = tmp_path / "bench.json"

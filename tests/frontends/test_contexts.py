@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="models are PyTorch's")
 
 import crossflops  # noqa: E402  # after the framework is known to be there
-from crossflops.testing.probes import function, nn  # noqa: E402
+from crossflops.testing.probes import function_model, nn  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -14,7 +14,7 @@ LAYER = nn("Linear", 8, 8)  # 4 rows: 4 x 8 x 8 = 256 MACs
 
 def residuals(body, *inputs, **modules):
     """Native MACs of a small model, and the residual of every installed tool."""
-    report = crossflops.compare(function(body, **modules)(), inputs, isolate=False)
+    report = crossflops.compare(function_model(body, **modules)(), inputs, isolate=False)
     return report.macs, set(report.residuals.values()) | {0}
 
 
@@ -56,7 +56,7 @@ def test_a_forward_that_writes_into_its_weights_leaves_the_callers_alone():
             model.layer.weight.mul_(0.5)
         return model.layer(x)
 
-    model = function(body, layer=LAYER)()
+    model = function_model(body, layer=LAYER)()
     before = model.layer.weight.detach().clone()
     crossflops.compare(model, torch.randn(4, 8), isolate=False)
     assert torch.equal(model.layer.weight, before)
@@ -76,7 +76,7 @@ def test_the_precision_under_autocast_is_the_inner_one():
             inner = model.first(x)
         return model.second(inner.float())
 
-    model = function(body, first=LAYER, second=LAYER)()
+    model = function_model(body, first=LAYER, second=LAYER)()
     report = crossflops.count(model, torch.randn(4, 8))
     assert report.macs_by_precision == {"bfloat16": 256, "float32": 256}
     assert residuals(body, torch.randn(4, 8), first=LAYER, second=LAYER) == (512, {0})
@@ -90,7 +90,7 @@ def test_autocast_also_widens():
             inner = model.layer(x)
             return torch.nn.functional.mse_loss(inner, inner.relu())
 
-    report = crossflops.count(function(body, layer=LAYER)(), torch.randn(4, 8))
+    report = crossflops.count(function_model(body, layer=LAYER)(), torch.randn(4, 8))
     types = {node.op: node.precision for node in report.nodes}
     assert (types["Gemm"], types["Relu"], types["Sub"]) == ("bfloat16", "bfloat16", "float32")
     assert report.macs_by_precision == {"bfloat16": 256}

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.ir.ledger import Cost
 from crossflops.ir.trace import Setting
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.models import Apply, exported, nn, torch
 from tests.operators.scalars import Tally, work
 
@@ -85,7 +85,7 @@ def test_every_kind_of_work_of_a_projected_lstm():
     h, c = ([tally.number(0) for _ in range(size)] for size in (2, 3))
     for step in x:
         h, c = projected_step(tally, step, h, c, w, r, b, p)
-    lstm = node(
+    lstm = to_node(
         "torch.ops::aten.lstm.input",
         [(2, 1, 4), (1, 1, 2), (1, 1, 3), (12, 4), (12, 2), (12,), (12,), (2, 3)],
         [(2, 1, 2), (1, 1, 2), (1, 1, 3)],

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from crossflops.patches import inventory
-from crossflops.patches.installed import find_source, release, targets
+from crossflops.patches.installed import find_source, patch_targets, release
 from crossflops.patches.patching import ANY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,19 +151,19 @@ def test_each_patch_of_the_inventory_is_used():
 
 def test_each_target_is_in_the_release_that_is_installed():
     """A test of the libraries that are here; `doctor` says it to others."""
-    assert [target.path for target in targets() if target.state == "gone"] == []
+    assert [target.path for target in patch_targets() if target.state == "gone"] == []
 
 
 def test_each_target_with_a_source_was_recorded():
     """So that a later release can be compared with it."""
     known = {
         target.path
-        for target in targets()
+        for target in patch_targets()
         if target.patch.in_text and target.name != ANY and release(target.patch.library)
     }
     unknown = [
         target.path
-        for target in targets()
+        for target in patch_targets()
         if target.path in known and target.state == "same" and not target.recorded
     ]
     assert unknown == []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.ledger import Cost, Counted, Uncounted
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, reference, small, softmax, values, work
 
 
@@ -63,18 +63,20 @@ def test_attention_is_its_loop(
     outs = 3 if past else 1
     assert np.allclose(values(y), reference("Attention", arrays, outs, **attrs), atol=1e-4)
     shapes = [None if a is None else a.shape for a in arrays]
-    assert work(node("Attention-23", shapes, [y.shape], **attrs)) == tally.cost
+    assert work(to_node("Attention-23", shapes, [y.shape], **attrs)) == tally.cost
     flat = [(s[0], s[2], s[1] * s[3]) if i < 3 else s for i, s in enumerate(shapes)]
     heads_ = {"q_num_heads": heads, "kv_num_heads": kv_heads}
-    packed = node("Attention-25", flat, [(batch, queries, heads * wide)], **attrs, **heads_)
+    packed = to_node("Attention-25", flat, [(batch, queries, heads * wide)], **attrs, **heads_)
     assert work(packed) == tally.cost
 
 
 def test_lengths_that_are_data_give_a_bound():
     """nonpad_kv_seqlen shortens the keys by values that nobody knows: an upper bound."""
     qkv = [(1, 2, 3, 4)] * 3
-    full = count_node(node("Attention-24", qkv, [(1, 2, 3, 4)]))
-    padded = count_node(node("Attention-24", [*qkv, None, None, None, "1:int64"], [(1, 2, 3, 4)]))
+    full = count_node(to_node("Attention-24", qkv, [(1, 2, 3, 4)]))
+    padded = count_node(
+        to_node("Attention-24", [*qkv, None, None, None, "1:int64"], [(1, 2, 3, 4)])
+    )
     assert isinstance(full, Counted)
     assert isinstance(padded, Counted)
     assert (full.exactness, padded.exactness) == ("exact", "bound")
@@ -83,7 +85,7 @@ def test_lengths_that_are_data_give_a_bound():
 
 def test_packed_heads_without_their_number_are_uncounted():
     """A 3-D operand cannot be split into heads without q_num_heads."""
-    assert isinstance(count_node(node("Attention", [(1, 2, 8)] * 3, [(1, 2, 8)])), Uncounted)
+    assert isinstance(count_node(to_node("Attention", [(1, 2, 8)] * 3, [(1, 2, 8)])), Uncounted)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_linear_attention_by_hand(rule, expected):
     """Each update rule adds its own terms."""
     inputs = [(1, 2, 12), (1, 2, 6), (1, 2, 10), None, (1, 2, 2), (1, 2, 2)]
     attrs = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": rule}
-    assert work(node("LinearAttention", inputs, [(1, 2, 20)], **attrs)) == expected
+    assert work(to_node("LinearAttention", inputs, [(1, 2, 20)], **attrs)) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,5 +117,5 @@ def test_linear_attention_by_hand(rule, expected):
 )
 def test_rotary_embedding_by_hand(shape, attrs, pairs):
     """A pair costs 4 muls and 2 adds; what is not rotated costs nothing."""
-    rotary = node("RotaryEmbedding", [shape, (9, 4), (9, 4), "2x5:int64"], [shape], **attrs)
+    rotary = to_node("RotaryEmbedding", [shape, (9, 4), (9, 4), "2x5:int64"], [shape], **attrs)
     assert work(rotary) == Cost(muls=4 * pairs, adds=2 * pairs)

@@ -14,7 +14,7 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import all_operator_rules, find_operator_rule
 from crossflops.operators.gradient import no_gradient
 from crossflops.operators.sparse import PRODUCTS
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Number, Tally, few, numbers, values
 from tests.operators.test_attention_against_loop import attention_loop
 from tests.operators.test_contractions_against_loops import (
@@ -436,7 +436,7 @@ def backward_of(op, arrays, results, wanted, attrs, known_values=None):
     `results` is one, or all of which the operator makes several.
     """
     results = results if isinstance(results, list) else [results]
-    given_ = node(
+    given_ = to_node(
         op, [None if a is None else a.shape for a in arrays], [y.shape for y in results], **attrs
     )
     given_ = msgspec.structs.replace(given_, values=known_values or {})
@@ -805,7 +805,7 @@ def test_every_contraction_has_a_loop():
 @pytest.mark.parametrize(("place", "macs"), [(1, 5 * 3), (3, 5 * 3)])
 def test_gradients_of_a_sparse_product_of_tensorflow(place, macs):
     """5 stored values, 3 columns: each value meets a row of dY, or adds to one of dB."""
-    product = node(
+    product = to_node(
         "tensorflow::SparseTensorDenseMatMul",
         ["5x2:int64", (5,), "2:int64", (4, 3)],
         [(6, 3)],

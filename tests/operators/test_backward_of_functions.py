@@ -14,7 +14,7 @@ import pytest
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import all_operator_rules, find_operator_rule
 from crossflops.operators.gradient import moves_back, no_gradient
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, reference, total, values
 from tests.operators.test_backward_of_contractions import ALGEBRA, AS_PYTORCH_RUNS, LOOPS
 
@@ -129,7 +129,7 @@ DOMAINS = {
 
 def gradient(op, shapes, result, place, **attrs):
     """What the rule says of the gradient of one operand, and of what is run again for it."""
-    asked = node(op, shapes, [result], **attrs)
+    asked = to_node(op, shapes, [result], **attrs)
     known = find_operator_rule(asked.op)
     made = known.backward(asked, frozenset({place}), known.formula(asked))
     return made.operands.get(place, ZERO) + made.inner, made.recomputed
@@ -1008,7 +1008,7 @@ class Complex:
     def by(self, name, function):
         """A function of it, for what the forward rule says."""
         op = f"torch.ops::aten.{name}.default"
-        asked = node(op, [(1, 2)], [(1, 2)])
+        asked = to_node(op, [(1, 2)], [(1, 2)])
         self.spent.append(find_operator_rule(asked.op).formula(asked))
         return Complex(function(self.value), self.spent)
 

@@ -10,7 +10,7 @@ import pytest
 
 from crossflops.ir.ledger import Cost
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, work
 
 Z = 0.7 - 0.4j
@@ -139,7 +139,7 @@ def test_a_function_is_its_formula(name):
     tally = Tally()
     parts = formula(tally.number(Z.real), tally.number(Z.imag))
     assert complex(*(part.value for part in parts)) == pytest.approx(true(Z))
-    counted = node(f"torch.ops::aten.{name}.default", [(2, 3, 2)], [(2, 3, 2)])
+    counted = to_node(f"torch.ops::aten.{name}.default", [(2, 3, 2)], [(2, 3, 2)])
     assert work(counted) == tally.cost * 6
     assert count_node(counted).exactness == "estimate"
 
@@ -182,4 +182,4 @@ PRODUCT, QUOTIENT = Cost(muls=4, adds=2), Cost(muls=6, adds=3, divs=2)
 )
 def test_sums_products_and_powers(name, inputs, result, attributes, cost):
     """A product is 4 muls and 2 adds, a quotient 6 muls, 3 adds and 2 divs, a sum 2 adds."""
-    assert work(node(f"torch.ops::aten.{name}", inputs, [result], **attributes)) == cost
+    assert work(to_node(f"torch.ops::aten.{name}", inputs, [result], **attributes)) == cost

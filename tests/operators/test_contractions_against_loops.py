@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, reference, small, values, work
 
 
@@ -80,7 +80,7 @@ def check_convolution(op, loop, arrays, attrs, compare):
         assert np.allclose(values(y), reference(op, arrays, **named), atol=1e-4)
     shapes = [None if array is None else array.shape for array in arrays]
     fixed = {name: tuple(v) if isinstance(v, list) else v for name, v in named.items()}
-    assert work(node(op, shapes, [y.shape], **fixed)) == tally.cost
+    assert work(to_node(op, shapes, [y.shape], **fixed)) == tally.cost
 
 
 @few
@@ -126,7 +126,7 @@ def test_matmul_is_its_loop(left, right, m, k, n, data):
     tally = Tally()
     y = np.asarray(matmul_loop(tally, tally.array(a), tally.array(b)), dtype=object)
     assert np.allclose(values(y), np.matmul(a, b), atol=1e-6)
-    assert work(node("MatMul", [a.shape, b.shape], [y.shape])) == tally.cost
+    assert work(to_node("MatMul", [a.shape, b.shape], [y.shape])) == tally.cost
 
 
 @few
@@ -151,4 +151,4 @@ def test_gemm_is_its_loop(m, n, k, trans_a, trans_b, alpha, beta, c_form, data):
         y = y + (extra * beta if beta != 1 else extra)
     attrs = {"alpha": alpha, "beta": beta, "transA": int(trans_a), "transB": int(trans_b)}
     assert np.allclose(values(y), reference("Gemm", [a, b, c], **attrs), atol=1e-4)
-    assert work(node("Gemm", [a.shape, b.shape, c_shape], [(m, n)], **attrs)) == tally.cost
+    assert work(to_node("Gemm", [a.shape, b.shape, c_shape], [(m, n)], **attrs)) == tally.cost

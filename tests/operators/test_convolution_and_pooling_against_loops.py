@@ -8,7 +8,7 @@ import onnx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import (
     Tally,
     few,
@@ -107,7 +107,7 @@ def test_conv_with_every_attribute(case, group, per_group, outs, data):
             y[(0, m, *at)] = before
     assert np.allclose(values(y), reference("Conv", [x, w], **attrs), atol=1e-4)
     given_ = {name: tuple(v) if isinstance(v, list) else v for name, v in attrs.items()}
-    assert work(node("Conv", [x.shape, w.shape], [shape], **given_)) == tally.cost
+    assert work(to_node("Conv", [x.shape, w.shape], [shape], **given_)) == tally.cost
 
 
 @few
@@ -133,7 +133,7 @@ def test_conv_transpose_with_every_attribute(ins, outs, group, k, stride, dilati
     for _ in np.ndindex(*x):
         for _ in np.ndindex(*w[1:]):
             macs += 1
-    cost = work(node("ConvTranspose", [x, w, (outs * group,)], [y], **attrs))
+    cost = work(to_node("ConvTranspose", [x, w, (outs * group,)], [y], **attrs))
     assert (cost.macs, cost.adds) == (macs, int(np.prod(y)))
 
 
@@ -175,7 +175,7 @@ def test_pooling_with_every_attribute(op, case, up, padding_counts, data):
         # by onnx's reference, which pads wrongly where the two ends of an axis differ
         assert np.allclose(values(y), reference("MaxPool-22", [x], **attrs), atol=1e-4)
     given_ = {name: tuple(v) if isinstance(v, list) else v for name, v in attrs.items()}
-    assert work(node(op, [x.shape], [shape], **given_)) == tally.cost
+    assert work(to_node(op, [x.shape], [shape], **given_)) == tally.cost
 
 
 POOLS = {
@@ -244,4 +244,4 @@ def test_deform_conv_is_its_loop(groups, group, per_group, masked, data):
     assert np.allclose(values(y), reference("DeformConv", arrays, **attrs), atol=1e-4)
     shapes = [None if a is None else a.shape for a in arrays]
     given_ = {name: tuple(v) if isinstance(v, list) else v for name, v in attrs.items()}
-    assert work(node("DeformConv", shapes, [y.shape], **given_)) == tally.cost
+    assert work(to_node("DeformConv", shapes, [y.shape], **given_)) == tally.cost

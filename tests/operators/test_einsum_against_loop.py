@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.ir.ledger import Cost
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, values, work
 
 
@@ -76,7 +76,7 @@ def test_einsum_is_its_loop(terms, data):
         left, rows = einsum_pair(tally, left, rows, tally.array(arrays[i - 1]), list(term), needed)
     y = np.transpose(left, [rows.index(label) for label in out])
     assert np.allclose(values(y), np.einsum(equation, *arrays), atol=1e-6)
-    einsum = node("Einsum", [a.shape for a in arrays], [y.shape], equation=equation)
+    einsum = to_node("Einsum", [a.shape for a in arrays], [y.shape], equation=equation)
     assert work(einsum) == tally.cost
 
 
@@ -97,4 +97,4 @@ def test_einsum_is_its_loop(terms, data):
 def test_einsum_by_hand(equation, shapes, expected):
     """Ellipsis, diagonal, implicit output and spaces read as numpy reads them."""
     out = np.einsum(equation, *(np.zeros(shape) for shape in shapes)).shape
-    assert work(node("Einsum", shapes, [out], equation=equation)) == expected
+    assert work(to_node("Einsum", shapes, [out], equation=equation)) == expected

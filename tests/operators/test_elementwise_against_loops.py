@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import (
     Number,
     Tally,
@@ -67,7 +67,7 @@ def test_pooling_is_its_loop(op, dims, extent, stride, pad, data):
     if op == "AveragePool" or (op == "MaxPool" and pad == 0):  # as far as the reference goes
         assert np.allclose(values(y), reference(op, [x], **attrs), atol=1e-4)
     attrs = {"kernel_shape": tuple(kernel), **({"p": 2} if op == "LpPool" else {})}
-    assert work(node(op, [x.shape], [y.shape], **attrs)) == tally.cost
+    assert work(to_node(op, [x.shape], [y.shape], **attrs)) == tally.cost
 
 
 def standardized(row):
@@ -107,7 +107,7 @@ def test_layer_normalization_is_its_loop(op, a, b, c, axis, biased, data):
     arrays = [x, scale, bias] if biased and not rms else [x, scale]
     assert np.allclose(values(y), reference(op, arrays, axis=axis), atol=1e-2)
     shapes = [array.shape for array in arrays]
-    assert work(node(op, shapes, [y.shape], axis=axis)) == tally.cost
+    assert work(to_node(op, shapes, [y.shape], axis=axis)) == tally.cost
 
 
 @few
@@ -124,9 +124,9 @@ def test_group_and_instance_normalization_are_their_loop(batch, groups, per_grou
     expected = reference("GroupNormalization", [x, scale, bias], num_groups=groups)
     assert np.allclose(values(y), expected, atol=1e-2)
     shapes = [x.shape, (channels,), (channels,)]
-    assert work(node("GroupNormalization", shapes, [x.shape], num_groups=groups)) == tally.cost
+    assert work(to_node("GroupNormalization", shapes, [x.shape], num_groups=groups)) == tally.cost
     if per_group == 1:
-        assert work(node("InstanceNormalization", shapes, [x.shape])) == tally.cost
+        assert work(to_node("InstanceNormalization", shapes, [x.shape])) == tally.cost
 
 
 @few
@@ -143,7 +143,7 @@ def test_batch_normalization_is_its_loop(batch, channels, length, data):
     arrays = [x, scale, bias, mean, var]
     assert np.allclose(values(y), reference("BatchNormalization", arrays), atol=1e-3)
     shapes = [array.shape for array in arrays]
-    assert work(node("BatchNormalization", shapes, [x.shape])) == tally.cost
+    assert work(to_node("BatchNormalization", shapes, [x.shape])) == tally.cost
 
 
 def log_softmax(row):
@@ -164,10 +164,10 @@ def test_softmax_is_its_loop(op, a, b, c, axis, data):
     tally = Tally()
     y = np.moveaxis(grouped(np.moveaxis(tally.array(x), axis, -1), 2, function), -1, axis)
     assert np.allclose(values(y), reference(op, [x], axis=axis), atol=1e-4)
-    assert work(node(op, [x.shape], [x.shape], axis=axis)) == tally.cost
+    assert work(to_node(op, [x.shape], [x.shape], axis=axis)) == tally.cost
     flat = Tally()
     grouped(flat.array(x), axis % 3, function)
-    assert work(node(f"{op}-11", [x.shape], [x.shape], axis=axis % 3)) == flat.cost
+    assert work(to_node(f"{op}-11", [x.shape], [x.shape], axis=axis % 3)) == flat.cost
 
 
 REDUCERS = {
@@ -193,4 +193,4 @@ def test_reduction_is_its_loop(op, a, b, c, axis):
     for at in np.ndindex(*rows.shape[:-1]):
         REDUCERS[op](list(rows[at]))
     out = tuple(1 if i == axis else d for i, d in enumerate((a, b, c)))
-    assert work(node(op, [(a, b, c)], [out])) == tally.cost
+    assert work(to_node(op, [(a, b, c)], [out])) == tally.cost

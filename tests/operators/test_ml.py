@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crossflops.errors import OperandError
 from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, small, total, work
 
 ML = "ai.onnx.ml::"
@@ -39,7 +39,7 @@ def test_svm_regressor_is_its_loop(rows, columns, vectors, kind, data):
     for row in tally.array(x):
         kernels = [kernel_loop(tally, row, vector, kind) for vector in support]
         tally.dot(weights, kernels) + 1.0
-    regressor = node(
+    regressor = to_node(
         f"{ML}SVMRegressor",
         [(rows, columns)],
         [(rows, 1)],
@@ -63,18 +63,20 @@ def test_linear_regressor_is_its_loop(rows, columns, targets, shifted, data):
                 score + 1.0
     attrs = {"coefficients": tuple(w.ravel().tolist()), "targets": targets}
     attrs |= {"intercepts": (1.0,) * targets} if shifted else {}
-    regressor = node(f"{ML}LinearRegressor", [(rows, columns)], [(rows, targets)], **attrs)
+    regressor = to_node(f"{ML}LinearRegressor", [(rows, columns)], [(rows, targets)], **attrs)
     assert work(regressor) == tally.cost
 
 
 def test_svm_classifier_by_hand():
     """3 classes of 2, 1 and 1 vectors: 4 kernels; 3 decisions sum 2 * 4 products in all."""
     attrs = {"vectors_per_class": (2, 1, 1), "support_vectors": (0.0,) * 20, "kernel_type": "RBF"}
-    classifier = node(f"{ML}SVMClassifier", [(2, 5)], ["2:int64", (2, 3)], **attrs)
+    classifier = to_node(f"{ML}SVMClassifier", [(2, 5)], ["2:int64", (2, 3)], **attrs)
     # a kernel of 5 features: 9 adds, 6 muls, exp; 3 decisions (add, compare); 2 compares at last.
     expected = Cost(macs=8, adds=36 + 3, muls=24, specials=4, compares=3 + 2) * 2
     assert work(classifier) == expected
-    graded = node(f"{ML}SVMClassifier", [(2, 5)], ["2:int64", (2, 3)], prob_a=(1.0,) * 3, **attrs)
+    graded = to_node(
+        f"{ML}SVMClassifier", [(2, 5)], ["2:int64", (2, 3)], prob_a=(1.0,) * 3, **attrs
+    )
     assert work(graded) == expected + Cost(muls=3, adds=3, specials=3) * 2
     assert count_node(graded).exactness == "estimate"
 
@@ -83,7 +85,7 @@ X = (2, 3)
 CASES = [
     # one column of weights for two classes, or one per class.
     (
-        node(
+        to_node(
             f"{ML}LinearClassifier",
             [X],
             ["2:int64", (2, 2)],
@@ -95,7 +97,7 @@ CASES = [
         Cost(macs=12, adds=4 + 4 + 2, compares=2 + 2, specials=4, divs=4),
     ),
     (
-        node(
+        to_node(
             f"{ML}SVMClassifier",
             [X],
             ["2:int64", (2, 2)],
@@ -104,15 +106,15 @@ CASES = [
         ),
         Cost(macs=12, adds=4, compares=2),
     ),
-    (node(f"{ML}Scaler", [X], [X], scale=(1.0,), offset=(0.0,)), Cost(adds=6, muls=6)),
-    (node(f"{ML}Normalizer", [X], [X], norm="MAX"), Cost(compares=4, divs=6)),
-    (node(f"{ML}Normalizer", [X], [X], norm="L1"), Cost(compares=6, adds=4, divs=6)),
-    (node(f"{ML}Normalizer", [X], [X], norm="L2"), Cost(muls=6, adds=4, specials=2, divs=6)),
-    (node(f"{ML}Normalizer", [(3,)], [(3,)], norm="MAX"), Cost(compares=2, divs=3)),
-    (node(f"{ML}Binarizer", [X], [X]), Cost(compares=6)),
-    (node(f"{ML}Imputer", [X], [X]), Cost(compares=6)),
-    (node(f"{ML}LabelEncoder", ["2:int64"], ["2:int64"]), ZERO),
-    (node(f"{ML}ZipMap", [X], [None]), ZERO),
+    (to_node(f"{ML}Scaler", [X], [X], scale=(1.0,), offset=(0.0,)), Cost(adds=6, muls=6)),
+    (to_node(f"{ML}Normalizer", [X], [X], norm="MAX"), Cost(compares=4, divs=6)),
+    (to_node(f"{ML}Normalizer", [X], [X], norm="L1"), Cost(compares=6, adds=4, divs=6)),
+    (to_node(f"{ML}Normalizer", [X], [X], norm="L2"), Cost(muls=6, adds=4, specials=2, divs=6)),
+    (to_node(f"{ML}Normalizer", [(3,)], [(3,)], norm="MAX"), Cost(compares=2, divs=3)),
+    (to_node(f"{ML}Binarizer", [X], [X]), Cost(compares=6)),
+    (to_node(f"{ML}Imputer", [X], [X]), Cost(compares=6)),
+    (to_node(f"{ML}LabelEncoder", ["2:int64"], ["2:int64"]), ZERO),
+    (to_node(f"{ML}ZipMap", [X], [None]), ZERO),
 ]
 
 
@@ -124,7 +126,7 @@ def test_work_by_kind(one, expected):
 
 def test_a_model_that_yields_maps_is_counted():
     """ZipMap has an output that is no tensor: it moves nothing that has a size."""
-    counted = count_node(node(f"{ML}ZipMap", [X], [None]))
+    counted = count_node(to_node(f"{ML}ZipMap", [X], [None]))
     assert isinstance(counted, Counted)
     assert (counted.cost.bytes_read, counted.cost.bytes_written) == (0, 0)
 
@@ -132,8 +134,8 @@ def test_a_model_that_yields_maps_is_counted():
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{ML}SVMRegressor", [X], [(2, 1)], kernel_type="COSINE"), "COSINE"),
-        (node(f"{ML}Normalizer", [X], [X], norm="L3"), "L3"),
+        (to_node(f"{ML}SVMRegressor", [X], [(2, 1)], kernel_type="COSINE"), "COSINE"),
+        (to_node(f"{ML}Normalizer", [X], [X], norm="L3"), "L3"),
     ],
 )
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
@@ -156,12 +158,15 @@ def test_the_loops_are_what_they_say():
     ("one", "words"),
     [
         (
-            node(f"{ML}LinearRegressor", [X], [(2, 1)], coefficients=(1.0,)),
+            to_node(f"{ML}LinearRegressor", [X], [(2, 1)], coefficients=(1.0,)),
             "3 features, .* 1 coef",
         ),
-        (node(f"{ML}SVMRegressor", [X], [(2, 1)], n_supports=2), "3 features, and 2 support"),
-        (node(f"{ML}Normalizer", [(1, 2, 3)], [(1, 2, 3)]), "rank 3, and needs 1 or 2"),
-        (node(f"{ML}Scaler", [X], [X], offset=(1.0, 2.0)), "3 features, .*'offset' has 2 numbers"),
+        (to_node(f"{ML}SVMRegressor", [X], [(2, 1)], n_supports=2), "3 features, and 2 support"),
+        (to_node(f"{ML}Normalizer", [(1, 2, 3)], [(1, 2, 3)]), "rank 3, and needs 1 or 2"),
+        (
+            to_node(f"{ML}Scaler", [X], [X], offset=(1.0, 2.0)),
+            "3 features, .*'offset' has 2 numbers",
+        ),
     ],
 )
 def test_features_that_a_model_was_not_made_for_are_refused(one, words):

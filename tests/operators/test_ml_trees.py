@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.ledger import Cost, Uncounted
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import few, small, work
 
 ML = "ai.onnx.ml::"
@@ -49,7 +49,7 @@ def test_a_forest_costs_its_longest_walks(forest, rows):
     attrs, leaves = tables(forest)
     targets = {"target_treeids": tuple(t for t, _ in leaves), "n_targets": 1}
     attrs |= targets | {"target_nodeids": tuple(n for _, n in leaves)}
-    ensemble = node(f"{ML}TreeEnsembleRegressor-3", [(rows, 4)], [(rows, 1)], **attrs)
+    ensemble = to_node(f"{ML}TreeEnsembleRegressor-3", [(rows, 4)], [(rows, 1)], **attrs)
     longest = sum(max(depths(tree)) for tree in forest)
     assert work(ensemble) == Cost(compares=rows * longest, adds=rows * len(forest))
     even = all(len(set(depths(tree))) == 1 for tree in forest)
@@ -61,7 +61,7 @@ def test_leaves_that_differ_in_what_they_hold_give_a_bound():
     attrs, _ = tables([((), ())])
     attrs |= {"class_treeids": (0, 0, 0), "class_nodeids": (1, 1, 2), "class_ids": (0, 1, 0)}
     attrs |= {"classlabels_int64s": (0, 1), "base_values": (0.5, 0.5)}
-    ensemble = node(f"{ML}TreeEnsembleClassifier-3", [(3, 4)], ["3:int64", (3, 2)], **attrs)
+    ensemble = to_node(f"{ML}TreeEnsembleClassifier-3", [(3, 4)], ["3:int64", (3, 2)], **attrs)
     # 3 rows: 1 compare in the tree, 1 for the larger class; 2 values of the leaf and 2 of before.
     assert work(ensemble) == Cost(compares=6, adds=12)
     assert count_node(ensemble).exactness == "bound"
@@ -88,7 +88,7 @@ ROOTED = {
 )
 def test_ensemble_of_version_5_by_hand(attrs, expected):
     """5 rows take 2 + 1 compares; a tree that is one leaf is written with equal branches."""
-    ensemble = node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **ROOTED, **attrs)
+    ensemble = to_node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **ROOTED, **attrs)
     assert work(ensemble) == expected
 
 
@@ -104,7 +104,7 @@ def test_ensemble_of_version_5_by_hand(attrs, expected):
 )
 def test_a_forest_that_is_none_is_uncounted(change, words):
     """A cycle, a missing node or tables of several lengths end with a reason."""
-    gap = count_node(node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **{**ROOTED, **change}))
+    gap = count_node(to_node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **{**ROOTED, **change}))
     assert isinstance(gap, Uncounted)
     assert words in gap.reason
 
@@ -119,4 +119,4 @@ def test_a_long_chain_is_walked_without_recursion():
         "nodes_falsenodeids": tuple(range(depth)),
         "nodes_falseleafs": (1,) * depth,
     }
-    assert work(node(f"{ML}TreeEnsemble", [(1, 4)], [(1, 1)], **attrs)).compares == depth
+    assert work(to_node(f"{ML}TreeEnsemble", [(1, 4)], [(1, 1)], **attrs)).compares == depth

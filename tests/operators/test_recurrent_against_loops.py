@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.ledger import Cost, Uncounted
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, reference, values, work
 
 
@@ -124,17 +124,17 @@ def test_recurrent_is_its_loop(
     if directions == 1:  # ONNX's reference implementation has no other
         assert np.allclose(values(y), reference(kind, given_, **attrs), atol=1e-4)
     shapes = [None if a is None else a.shape for a in given_]
-    assert work(node(kind, shapes, [y.shape], **attrs)) == tally.cost
+    assert work(to_node(kind, shapes, [y.shape], **attrs)) == tally.cost
     swapped = [(batch, length, inputs), *shapes[1:]]
-    assert work(node(kind, swapped, [y.shape], layout=1, **attrs)) == tally.cost
+    assert work(to_node(kind, swapped, [y.shape], layout=1, **attrs)) == tally.cost
 
 
 def test_activations_may_be_others():
     """An RNN with Relu compares once per unit and step where one with tanh takes a special."""
     shapes, out = [(5, 2, 3), (1, 4, 3), (1, 4, 4)], [(5, 1, 2, 4)]
     units = 5 * 2 * 4
-    assert work(node("RNN", shapes, out)) == Cost(macs=units * 7, specials=units)
-    assert work(node("RNN", shapes, out, activations=("Relu",))) == (
+    assert work(to_node("RNN", shapes, out)) == Cost(macs=units * 7, specials=units)
+    assert work(to_node("RNN", shapes, out, activations=("Relu",))) == (
         Cost(macs=units * 7, compares=units)
     )
 
@@ -142,7 +142,7 @@ def test_activations_may_be_others():
 def test_a_clip_compares_each_gate_twice():
     """A GRU with clip bounds its three gates from both sides."""
     shapes, out = [(5, 2, 3), (1, 12, 3), (1, 12, 4)], [(5, 1, 2, 4)]
-    clipped, plain = (work(node("GRU", shapes, out, **a)) for a in ({"clip": 3.0}, {}))
+    clipped, plain = (work(to_node("GRU", shapes, out, **a)) for a in ({"clip": 3.0}, {}))
     assert clipped == plain + Cost(compares=2 * 3 * 5 * 2 * 4)
 
 
@@ -152,11 +152,11 @@ def test_a_clip_compares_each_gate_twice():
 )
 def test_what_is_not_known_is_uncounted(attrs):
     """Coupled gates, too few activations or unknown ones give a reason, not a number."""
-    lstm = node("LSTM", [(5, 2, 3), (1, 16, 3), (1, 16, 4)], [(5, 1, 2, 4)], **attrs)
+    lstm = to_node("LSTM", [(5, 2, 3), (1, 16, 3), (1, 16, 4)], [(5, 1, 2, 4)], **attrs)
     assert isinstance(count_node(lstm), Uncounted)
 
 
 def test_sequence_lens_give_a_bound():
     """Lengths are values: the longest one is counted for all."""
     shapes = [(5, 2, 3), (1, 16, 3), (1, 16, 4), None, "2:int32"]
-    assert count_node(node("LSTM", shapes, [(5, 1, 2, 4)])).exactness == "bound"
+    assert count_node(to_node("LSTM", shapes, [(5, 1, 2, 4)])).exactness == "bound"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.ir.ledger import Cost
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, reference, small, values, work
 
 
@@ -59,7 +59,7 @@ def test_linear_attention_is_its_loop(rule, batch, length, kv_heads, share, dept
     result = values(y).reshape(batch, length, -1)
     assert np.allclose(result, reference("LinearAttention-27", arrays, 2, **attrs), atol=1e-3)
     shapes = [None if a is None else a.shape for a in arrays]
-    assert work(node("LinearAttention", shapes, [result.shape], **attrs)) == tally.cost
+    assert work(to_node("LinearAttention", shapes, [result.shape], **attrs)) == tally.cost
 
 
 @few
@@ -84,7 +84,7 @@ def test_causal_conv_is_its_loop(batch, channels, length, k, biased, gated, data
     result = reference("CausalConvWithState-27", arrays, 2, **attrs)
     assert np.allclose(values(y), result, atol=1e-3)
     shapes = [None if a is None else a.shape for a in arrays]
-    assert work(node("CausalConvWithState", shapes, [y.shape], **attrs)) == tally.cost
+    assert work(to_node("CausalConvWithState", shapes, [y.shape], **attrs)) == tally.cost
 
 
 @pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
@@ -93,7 +93,7 @@ def test_the_direction_costs_nothing(op, gates):
     for layout, x in ((0, (5, 2, 3)), (1, (2, 5, 3))):
         for directions, way in ((1, "forward"), (1, "reverse"), (2, "bidirectional")):
             shapes = [x, (directions, gates * 4, 3), (directions, gates * 4, 4)]
-            cost = work(node(op, shapes, [None, None], direction=way, layout=layout))
+            cost = work(to_node(op, shapes, [None, None], direction=way, layout=layout))
             assert cost.macs == directions * 5 * 2 * gates * 4 * (3 + 4)
 
 
@@ -115,6 +115,6 @@ SCORES = 2 * 3 * 5 * 7  # batch, heads, queries, keys
 def test_attention_options_by_hand(attrs, extra):
     """A mask is added once, a cap is a quotient, a tanh and a product; the rest is free."""
     shapes, out = [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)], [(2, 3, 5, 6)]
-    plain = work(node("Attention", shapes, out))
+    plain = work(to_node("Attention", shapes, out))
     assert plain.macs == SCORES * (4 + 6)
-    assert work(node("Attention", shapes, out, **attrs)) == plain + extra
+    assert work(to_node("Attention", shapes, out, **attrs)) == plain + extra

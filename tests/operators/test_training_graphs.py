@@ -9,7 +9,7 @@ import crossflops
 from crossflops.errors import OperandError
 from crossflops.ir.ledger import Cost, Uncounted
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.onnx_files import saved
 from tests.operators.scalars import work
 
@@ -22,18 +22,18 @@ FLAG, COUNT = ":bool", ":int64"
 
 def pairwise(name, **attrs):
     """A gradient operator of dY and of what its forward operator kept."""
-    return node(f"{MS}{name}", [X, X], [X], **attrs)
+    return to_node(f"{MS}{name}", [X, X], [X], **attrs)
 
 
 CASES = [
     # 72 * 27 for each of dX and dW; dB sums 72 numbers to 4.
-    (node("ConvGrad", [RESULT, PICTURE, KERNEL], [PICTURE, KERNEL, (4,)]),
+    (to_node("ConvGrad", [RESULT, PICTURE, KERNEL], [PICTURE, KERNEL, (4,)]),
      Cost(macs=2 * 1944, adds=68)),
-    (node(f"{MS}ConvGrad", [RESULT, PICTURE, KERNEL], [None, KERNEL]), Cost(macs=1944)),
-    (node("ConvGrad", [(1, 4, 3, 3), (1, 4, 5, 5), (4, 1, 3, 3)], [None, (4, 1, 3, 3), (4,)],
+    (to_node(f"{MS}ConvGrad", [RESULT, PICTURE, KERNEL], [None, KERNEL]), Cost(macs=1944)),
+    (to_node("ConvGrad", [(1, 4, 3, 3), (1, 4, 5, 5), (4, 1, 3, 3)], [None, (4, 1, 3, 3), (4,)],
           group=4), Cost(macs=36 * 9, adds=32)),
     # each of n(X) = 18 elements meets 2 channels of 3 * 3.
-    (node(f"{MS}ConvTransposeGrad", [(1, 2, 5, 5), (1, 2, 3, 3), (2, 2, 3, 3)],
+    (to_node(f"{MS}ConvTransposeGrad", [(1, 2, 5, 5), (1, 2, 3, 3), (2, 2, 3, 3)],
           [(1, 2, 3, 3), (2, 2, 3, 3)]), Cost(macs=2 * 18 * 18)),
     # Y (dY - sum(Y dY)): 24 muls twice, 24 subs, and a sum: of 2 rows of 12, or 6 of 4.
     (pairwise("SoftmaxGrad"), Cost(muls=48, adds=24 + 22)),
@@ -43,17 +43,17 @@ CASES = [
     (pairwise("LogSoftmaxGrad_13"), Cost(muls=24, specials=24, adds=24 + 18)),
     # dX: 4n muls, 2 (n - m) + 2n adds, 2m divs; scale: n muls, n - 4 adds; bias: n - 4 adds; x^
     # again: n muls, n subs.
-    (node(f"{MS}LayerNormalizationGrad", [X, X, ROW, STATISTICS, STATISTICS], [X, ROW, ROW]),
+    (to_node(f"{MS}LayerNormalizationGrad", [X, X, ROW, STATISTICS, STATISTICS], [X, ROW, ROW]),
      Cost(muls=6 * 24, adds=2 * 18 + 48 + 20 + 20 + 24, divs=12)),
-    (node(f"{MS}LayerNormalizationGrad", [X, X, ROW, STATISTICS, STATISTICS], [None, None, ROW]),
+    (to_node(f"{MS}LayerNormalizationGrad", [X, X, ROW, STATISTICS, STATISTICS], [None, None, ROW]),
      Cost(adds=20)),
     # one mean in place of two, and nothing to subtract again.
-    (node(f"{MS}SimplifiedLayerNormalizationGrad", [X, X, ROW, STATISTICS], [X, ROW]),
+    (to_node(f"{MS}SimplifiedLayerNormalizationGrad", [X, X, ROW, STATISTICS], [X, ROW]),
      Cost(muls=6 * 24, adds=18 + 24 + 20, divs=6)),
-    (node(f"{MS}InvertibleLayerNormalizationGrad", [X, X, ROW, ROW, STATISTICS], [X, ROW, ROW]),
+    (to_node(f"{MS}InvertibleLayerNormalizationGrad", [X, X, ROW, ROW, STATISTICS], [X, ROW, ROW]),
      Cost(muls=5 * 24, adds=2 * 18 + 48 + 20 + 20 + 24, divs=12 + 24)),
     # 3 channels of 50 are the groups.
-    (node(f"{MS}BatchNormalizationGrad", [PICTURE, PICTURE, (3,), (3,), (3,)],
+    (to_node(f"{MS}BatchNormalizationGrad", [PICTURE, PICTURE, (3,), (3,), (3,)],
           [PICTURE, (3,), (3,)], epsilon=1e-5),
      Cost(muls=6 * 150, adds=2 * 147 + 300 + 147 + 147 + 150, divs=6)),
     (pairwise("ReluGrad"), Cost(compares=24)),
@@ -61,58 +61,58 @@ CASES = [
     (pairwise("SigmoidGrad"), Cost(muls=48, adds=24)),
     (pairwise("TanhGrad"), Cost(muls=48, adds=24)),
     (pairwise("AbsGrad"), Cost(compares=48, muls=24)),
-    (node("SinGrad", [X, X], [X]), Cost(specials=24, muls=24)),
+    (to_node("SinGrad", [X, X], [X]), Cost(specials=24, muls=24)),
     (pairwise("GeluGrad"), Cost(divs=1, specials=2, adds=2, muls=6) * 24),
     (pairwise("FastGeluGrad"), Cost(specials=1, adds=5, muls=12) * 24),
-    (node(f"{MS}BiasGeluGrad_dX", [X, X, ROW], [X]),
+    (to_node(f"{MS}BiasGeluGrad_dX", [X, X, ROW], [X]),
      Cost(divs=1, specials=2, adds=3, muls=6) * 24),
     (pairwise("QuickGeluGrad"), Cost(specials=1, adds=2, muls=4) * 24),
     (pairwise("QuickGeluGrad", alpha=1.0), Cost(specials=1, adds=2, muls=3) * 24),
     # dA = dY / B; dB = -dY A / B^2 for each of 24, summed to 4.
-    (node(f"{MS}DivGrad", [X, X, ROW], [X, ROW]), Cost(divs=3 * 24, muls=24, adds=24 + 20)),
-    (node(f"{MS}DivGrad", [X, X, ROW], [X]), Cost(divs=24)),
-    (node(f"{MS}DropoutGrad", [X, "2x3x4:bool"], [X]), Cost(muls=48)),
+    (to_node(f"{MS}DivGrad", [X, X, ROW], [X, ROW]), Cost(divs=3 * 24, muls=24, adds=24 + 20)),
+    (to_node(f"{MS}DivGrad", [X, X, ROW], [X]), Cost(divs=24)),
+    (to_node(f"{MS}DropoutGrad", [X, "2x3x4:bool"], [X]), Cost(muls=48)),
     # each of the gradients is added into zeros.
-    (node(f"{MS}GatherGrad", ["2:int64", "3:int64", (3, 4)], [(5, 4)]), Cost(adds=12)),
-    (node(f"{MS}GatherElementsGrad", [(2, 3), "2:int64", "2x3:int64"], [(5, 3)]), Cost(adds=6)),
-    (node(f"{MS}GatherNDGrad", ["2:int64", "3x1:int64", (3, 4)], [(5, 4)]), Cost(adds=12)),
-    (node(f"{MS}SliceGrad", [(2, 3), *["2:int64"] * 3], [(5, 3)]), Cost()),
-    (node(f"{MS}ConcatTraining", [X, X], [(4, 3, 4), "2:int64"], axis=0), Cost()),
-    (node("MaxPoolGrad", [(1, 2, 3, 3), "1x2x3x3:int64"], [(1, 2, 6, 6)]), Cost(adds=18)),
-    (node("AveragePoolGrad", [(1, 2, 3, 3)], [(1, 2, 6, 6)], kernel_shape=(2, 2)),
+    (to_node(f"{MS}GatherGrad", ["2:int64", "3:int64", (3, 4)], [(5, 4)]), Cost(adds=12)),
+    (to_node(f"{MS}GatherElementsGrad", [(2, 3), "2:int64", "2x3:int64"], [(5, 3)]), Cost(adds=6)),
+    (to_node(f"{MS}GatherNDGrad", ["2:int64", "3x1:int64", (3, 4)], [(5, 4)]), Cost(adds=12)),
+    (to_node(f"{MS}SliceGrad", [(2, 3), *["2:int64"] * 3], [(5, 3)]), Cost()),
+    (to_node(f"{MS}ConcatTraining", [X, X], [(4, 3, 4), "2:int64"], axis=0), Cost()),
+    (to_node("MaxPoolGrad", [(1, 2, 3, 3), "1x2x3x3:int64"], [(1, 2, 6, 6)]), Cost(adds=18)),
+    (to_node("AveragePoolGrad", [(1, 2, 3, 3)], [(1, 2, 6, 6)], kernel_shape=(2, 2)),
      Cost(divs=18, adds=72)),
     # 6 labels of 4 classes: LogSoftmax is 18 compares, 24 subs, 24 exps, 18 adds, 6 logs, 24 subs;
     # the loss 6 negations, 5 adds and a div; with ignored ones 6 compares and 5 adds more.
-    (node(f"{MS}SoftmaxCrossEntropyLossInternal", [(6, 4), "6:int64"], [(), (6, 4)]),
+    (to_node(f"{MS}SoftmaxCrossEntropyLossInternal", [(6, 4), "6:int64"], [(), (6, 4)]),
      Cost(compares=18, adds=66 + 11, specials=30, divs=1)),
-    (node(f"{MS}SoftmaxCrossEntropyLossInternal", [(6, 4), "6:int64", None, COUNT], [(), (6, 4)]),
+    (to_node(f"{MS}SoftmaxCrossEntropyLossInternal", [(6, 4), "6:int64", None, COUNT], [(), (6, 4)]),
      Cost(compares=18 + 6, adds=66 + 16, specials=30, divs=1)),
-    (node(f"{MS}SoftmaxCrossEntropyLossInternalGrad", [(), (6, 4), "6:int64"], [(6, 4)]),
+    (to_node(f"{MS}SoftmaxCrossEntropyLossInternalGrad", [(), (6, 4), "6:int64"], [(6, 4)]),
      Cost(muls=24, specials=24, adds=6 + 24 + 18, divs=1)),
-    (node(f"{MS}SoftmaxCrossEntropyLossInternalGrad",
+    (to_node(f"{MS}SoftmaxCrossEntropyLossInternalGrad",
           [(), (6, 4), "6:int64", None, COUNT, (6, 4)], [(6, 4)]),
      Cost(muls=24, specials=24, adds=6 + 24 + 18 + 24, divs=1, compares=6)),
-    (node(f"{MS}SoftmaxCrossEntropyGrad", [(), (6, 4), (6, 4)], [(6, 4)]),
+    (to_node(f"{MS}SoftmaxCrossEntropyGrad", [(), (6, 4), (6, 4)], [(6, 4)]),
      Cost(specials=24, adds=24, muls=24, divs=1)),
-    (node(f"{MS}ReduceSumTraining", [X, "1:int64"], [STATISTICS]), Cost(adds=18)),
-    (node(f"{MS}InPlaceAccumulator", [X, X], [X]), Cost(adds=24)),
-    (node(f"{MS}ReduceAllL2", [X, (2, 3), ROW], [()]), Cost(muls=34, adds=33, specials=1)),
-    (node(f"{MS}ReduceAllL2", [X, (2, 3), ROW], [()], ignore_mask=0b010),
+    (to_node(f"{MS}ReduceSumTraining", [X, "1:int64"], [STATISTICS]), Cost(adds=18)),
+    (to_node(f"{MS}InPlaceAccumulator", [X, X], [X]), Cost(adds=24)),
+    (to_node(f"{MS}ReduceAllL2", [X, (2, 3), ROW], [()]), Cost(muls=34, adds=33, specials=1)),
+    (to_node(f"{MS}ReduceAllL2", [X, (2, 3), ROW], [()], ignore_mask=0b010),
      Cost(muls=28, adds=27, specials=1)),
-    (node(f"{MS}MixedPrecisionScale", [(), X, (2, 3)], [X, (2, 3)], to=10), Cost(muls=30)),
-    (node(f"{MS}Scale", [X, ()], [X]), Cost(muls=24)),
-    (node(f"{MS}Scale", [X, ()], [X], scale_down=1), Cost(divs=24)),
-    (node(f"{MS}ScaledSum", [X, X, X], [X]), Cost(muls=72, adds=48)),
-    (node(f"{MS}IsFinite", [X], ["2x3x4:bool"]), Cost(compares=24)),
-    (node(f"{MS}ZeroGradient", [X, FLAG], [X]), Cost()),
-    (node(f"{MS}SGDOptimizer", [(), X, X], [X, None]), Cost(muls=24, adds=24)),
+    (to_node(f"{MS}MixedPrecisionScale", [(), X, (2, 3)], [X, (2, 3)], to=10), Cost(muls=30)),
+    (to_node(f"{MS}Scale", [X, ()], [X]), Cost(muls=24)),
+    (to_node(f"{MS}Scale", [X, ()], [X], scale_down=1), Cost(divs=24)),
+    (to_node(f"{MS}ScaledSum", [X, X, X], [X]), Cost(muls=72, adds=48)),
+    (to_node(f"{MS}IsFinite", [X], ["2x3x4:bool"]), Cost(compares=24)),
+    (to_node(f"{MS}ZeroGradient", [X, FLAG], [X]), Cost()),
+    (to_node(f"{MS}SGDOptimizer", [(), X, X], [X, None]), Cost(muls=24, adds=24)),
     # M: 2 muls, add; V: 3 muls, add; 2 divs of the correction; sqrt, add, div; lambda: mul, add;
     # the step: mul, sub.
-    (node(f"{MS}AdamOptimizer", [(), COUNT, X, X, X, X], [COUNT, X, X, X]),
+    (to_node(f"{MS}AdamOptimizer", [(), COUNT, X, X, X, X], [COUNT, X, X, X]),
      Cost(muls=7, adds=5, divs=3, specials=1) * 24),
-    (node(f"{MS}AdamOptimizer", [(), COUNT, X, X, X, X, None, ()], [COUNT, X, X, X],
+    (to_node(f"{MS}AdamOptimizer", [(), COUNT, X, X, X, X, None, ()], [COUNT, X, X, X],
           do_bias_correction=0), Cost(muls=7, adds=5, divs=2, specials=1) * 24),
-    (node(f"{MS}LambOptimizer", [None, None, None, (), COUNT, X, X, X, X, None, ROW, ROW, ROW,
+    (to_node(f"{MS}LambOptimizer", [None, None, None, (), COUNT, X, X, X, X, None, ROW, ROW, ROW,
                                  ROW, None], [COUNT, X, None, X, X, None, ROW]),
      Cost(muls=9, adds=7, divs=3, specials=1) * 28 + Cost(adds=-4, specials=4, divs=2)),
 ]  # fmt: skip
@@ -127,11 +127,11 @@ def test_work_by_kind(one, expected):
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{MS}PythonOp", [X], [X]), "another program"),
-        (node(f"{MS}AdamWOptimizer", [(), COUNT], [FLAG]), "sequence of tensors"),
-        (node(f"{MS}NcclAllReduce", [X], [X]), "between devices"),
-        (node(f"{MS}DropoutGrad", [X, "2x3x4:bool", (), FLAG], [X]), "training_mode"),
-        (node(f"{MS}GatherGrad", ["2:int64", "3:int64", None], [None]), "no input 2"),
+        (to_node(f"{MS}PythonOp", [X], [X]), "another program"),
+        (to_node(f"{MS}AdamWOptimizer", [(), COUNT], [FLAG]), "sequence of tensors"),
+        (to_node(f"{MS}NcclAllReduce", [X], [X]), "between devices"),
+        (to_node(f"{MS}DropoutGrad", [X, "2x3x4:bool", (), FLAG], [X]), "training_mode"),
+        (to_node(f"{MS}GatherGrad", ["2:int64", "3:int64", None], [None]), "no input 2"),
     ],
     ids=lambda v: str(getattr(v, "op", "")),
 )
@@ -146,7 +146,7 @@ def test_what_cannot_be_known_has_a_reason(one, words):
 def test_a_gradient_of_another_shape_is_refused(name):
     """A gradient has the shape of what it is a gradient of."""
     with pytest.raises(OperandError, match="has not the shape"):
-        count_node(node(f"{MS}{name}", [(2, 3), X, ROW], [X]))
+        count_node(to_node(f"{MS}{name}", [(2, 3), X, ROW], [X]))
 
 
 def test_shapes_go_through_a_training_graph(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.cli import doctor
 from crossflops.patches import installed
-from crossflops.patches.installed import find_source, targets
+from crossflops.patches.installed import find_source, patch_targets
 from crossflops.patches.patching import Patch
 from crossflops.render.pages.inventory import Health
 from crossflops.render.terminal import terminal
@@ -95,9 +95,9 @@ def test_a_release_is_compared_with_the_one_that_was_verified(
     records = {"toy_library.part.act": {"1.0": [digest, signature]}}
     monkeypatch.setattr(installed, "_read_records", lambda: records)
     library(text)
-    (target,) = targets([TOY])
+    (target,) = patch_targets([TOY])
     assert (target.state, target.message) == (state, message)
-    monkeypatch.setattr(doctor, "targets", lambda: (target,))
+    monkeypatch.setattr(doctor, "patch_targets", lambda: (target,))
     page = " ".join(terminal(Health((), (), doctor._patches()), 200).split())
     assert "verified with toy 1" in page
     assert f"toy_library.part.act {state}{': ' * bool(message)}{message}" in page
@@ -105,11 +105,11 @@ def test_a_release_is_compared_with_the_one_that_was_verified(
 
 def test_an_optional_target_that_is_not_there_is_no_alarm(library):
     """Who patches goes on without it."""
-    (target,) = targets([TOY._replace(names=("nothing",), is_optional=True)])
+    (target,) = patch_targets([TOY._replace(names=("nothing",), is_optional=True)])
     assert target.state == "absent"
 
 
 def test_a_library_that_is_not_installed_has_no_release():
     """Its targets are listed all the same."""
-    (target,) = targets([TOY._replace(library="no-such-library")])
+    (target,) = patch_targets([TOY._replace(library="no-such-library")])
     assert (target.state, target.version) == ("not installed", None)

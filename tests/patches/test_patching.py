@@ -10,9 +10,9 @@ from crossflops.patches.patching import (
     Patch,
     original,
     owner_of,
-    patched,
-    patched_all,
-    patched_items,
+    patching_attribute,
+    patching_attributes,
+    patching_items,
 )
 
 LIBRARY = Patch("numpy", "numpy.linalg", ("own", "inherited", "table"), "test it", "numpy 2.4")
@@ -39,7 +39,7 @@ class Owner(Base):
 def test_what_stood_in_the_owner_is_put_back_when_a_block_fails(name):
     """Descriptors come back as they were, and what was inherited is inherited."""
     before = dict(vars(Owner))
-    with suppress(KeyError), patched(Owner, name, 3, LIBRARY):
+    with suppress(KeyError), patching_attribute(Owner, name, 3, LIBRARY):
         assert getattr(Owner, name) == 3
         raise KeyError
     assert dict(vars(Owner)) == before
@@ -53,7 +53,7 @@ def test_patches_of_one_attribute_end_in_reverse_order():
     module.own = 0
     with ExitStack() as stack:
         for value in (1, 2, 3):
-            stack.enter_context(patched(module, "own", value, LIBRARY))
+            stack.enter_context(patching_attribute(module, "own", value, LIBRARY))
         assert module.own == 3
     assert module.own == 0
 
@@ -61,10 +61,10 @@ def test_patches_of_one_attribute_end_in_reverse_order():
 def test_what_another_puts_there_meanwhile_stays_where_it_is_left():
     """Streams and hooks that a script replaces meanwhile are its own."""
     space = SimpleNamespace(own=0)
-    with patched(space, "own", 1, LIBRARY, leave_foreign=True):
+    with patching_attribute(space, "own", 1, LIBRARY, leave_foreign=True):
         space.own = 2
     assert space.own == 2
-    with patched(space, "own", 1, LIBRARY):
+    with patching_attribute(space, "own", 1, LIBRARY):
         space.own = 3
     assert space.own == 2
 
@@ -74,14 +74,16 @@ def test_a_later_patch_that_fails_takes_the_earlier_ones_with_it():
     space = SimpleNamespace(own=0)
     with (
         pytest.raises(PatchError),
-        patched(space, "own", 1, LIBRARY),
-        patched(space, "inherited", 1, LIBRARY),
+        patching_attribute(space, "own", 1, LIBRARY),
+        patching_attribute(space, "inherited", 1, LIBRARY),
     ):
         pass
     assert vars(space) == {"own": 0}
 
 
-@pytest.mark.parametrize("act", [original, lambda *given: patched(*given[:2], 1, LIBRARY).keep()])
+@pytest.mark.parametrize(
+    "act", [original, lambda *given: patching_attribute(*given[:2], 1, LIBRARY).keep()]
+)
 def test_a_target_that_is_gone_is_named_with_its_release(act):
     """The message has the path and the library, the hint the releases that have it."""
     with pytest.raises(PatchError) as caught:
@@ -106,13 +108,13 @@ def test_a_module_that_the_library_itself_lacks_is_no_target_that_is_gone():
 def test_a_name_that_is_not_declared_is_refused():
     """No attribute is replaced that the inventory does not name."""
     with pytest.raises(ValueError, match="other is none of the names"):
-        patched(SimpleNamespace(other=1), "other", 2, LIBRARY)
+        patching_attribute(SimpleNamespace(other=1), "other", 2, LIBRARY)
 
 
 def test_an_attribute_that_is_added_is_taken_away_again():
     """NumPy's `long`, for a tool that wants it."""
     space = SimpleNamespace()
-    with patched(space, "own", 1, LIBRARY._replace(is_added=True)):
+    with patching_attribute(space, "own", 1, LIBRARY._replace(is_added=True)):
         assert space.own == 1
     assert not vars(space)
 
@@ -120,7 +122,7 @@ def test_an_attribute_that_is_added_is_taken_away_again():
 def test_items_of_a_table_are_put_back_and_new_ones_taken_away():
     """The tables of types of tf2onnx, and sys.modules."""
     table = {"a": 1, "b": 2}
-    with suppress(KeyError), patched_items(table, {"a": 3, "c": 4}, LIBRARY):
+    with suppress(KeyError), patching_items(table, {"a": 3, "c": 4}, LIBRARY):
         assert table == {"a": 3, "b": 2, "c": 4}
         raise KeyError
     assert table == {"a": 1, "b": 2}
@@ -129,12 +131,12 @@ def test_items_of_a_table_are_put_back_and_new_ones_taken_away():
 def test_several_attributes_are_replaced_together_or_not_at_all():
     """The third is gone, so the first two stay as they were."""
     space, every = SimpleNamespace(a=1, b=2), LIBRARY._replace(names=("*",))
-    with pytest.raises(PatchError), patched_all(space, {"a": 3, "b": 4, "gone": 5}, every):
+    with pytest.raises(PatchError), patching_attributes(space, {"a": 3, "b": 4, "gone": 5}, every):
         raise AssertionError("the block is not entered")
     assert vars(space) == {"a": 1, "b": 2}
-    with suppress(KeyError), patched_all(space, {"a": 3, "b": 4}, every):
+    with suppress(KeyError), patching_attributes(space, {"a": 3, "b": 4}, every):
         assert vars(space) == {"a": 3, "b": 4}
         raise KeyError
     assert vars(space) == {"a": 1, "b": 2}
     with pytest.raises(ValueError, match="not declared"):
-        patched_all(space, {"a": 3}, LIBRARY._replace(names=("b",)))
+        patching_attributes(space, {"a": 3}, LIBRARY._replace(names=("b",)))

@@ -213,14 +213,14 @@ def test_the_parts_of_a_model_that_is_not_called_are_a_tree():
 
 def test_the_model_around_parts_is_found():
     """It has more of the optimizer's parameters than each of them; a holder of all has no more."""
-    from crossflops.profiling.loops import trained_by
+    from crossflops.profiling.loops import model_of_optimizer
 
     net = steps.Coder()
     holder = torch.nn.ModuleList([net])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     called = dict.fromkeys([net.encoder, net.decoder])
-    assert trained_by(optimizer, called) is net
-    assert trained_by(optimizer, {holder[0].encoder: None, net: None}) is net
+    assert model_of_optimizer(optimizer, called) is net
+    assert model_of_optimizer(optimizer, {holder[0].encoder: None, net: None}) is net
 
 
 def test_a_reentrant_checkpoint_of_the_script_runs_the_model_again():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.ir.profile import FoldedRow
-from crossflops.testing.graphs import node as make_node
+from crossflops.testing.graphs import to_node as make_node
 from crossflops.tools import no_tool as exact
 from crossflops.verbs.api import count
 from tests.onnx_files import parsed, saved

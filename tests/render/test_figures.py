@@ -14,7 +14,7 @@ from crossflops.hardware.roofline import (
     step_bound,
     step_efficiencies,
 )
-from crossflops.ir.measurement import Unfit, measured
+from crossflops.ir.measurement import Unfit, measurement_of_runs
 from crossflops.ir.roofline import Ceiling, KernelBound, Load, Roofline
 from crossflops.render.figures.batches import batch_curve_figure
 from crossflops.render.figures.canvas import Words
@@ -24,9 +24,9 @@ from crossflops.render.figures.roofline import roofline_sheet
 MACHINE = Ceiling(name="machine", peaks={"fp16": 1e14, "fp32": 1e13}, bandwidth=1e12)
 RUN = Scenario(label="as asked", ceiling=MACHINE, examples=2, precision="fp16")
 CURVE = [
-    measured(1, [0.1], 1),
-    measured(2, [0.15], 1),
-    measured(4, [0.4], 1),
+    measurement_of_runs(1, [0.1], 1),
+    measurement_of_runs(2, [0.15], 1),
+    measurement_of_runs(4, [0.4], 1),
     Unfit(batch=8, stage="memory", message="no room"),
 ]
 
@@ -136,7 +136,11 @@ def test_a_curve_names_the_fastest_the_largest_and_what_failed():
 
 def test_points_of_a_curve_stand_at_their_values():
     """1 and 4 are two octaves apart, 2 in the middle; twice the rate is twice as high."""
-    curve = [measured(1, [0.1], 1), measured(2, [0.1], 1), measured(4, [0.2], 1)]
+    curve = [
+        measurement_of_runs(1, [0.1], 1),
+        measurement_of_runs(2, [0.1], 1),
+        measurement_of_runs(4, [0.2], 1),
+    ]
     shapes = batch_curve_figure(curve).shapes
     dots = {shape.tip: shape for shape in shapes if getattr(shape, "tip", "")}
     slow, fast = dots["1: 10/s"], dots["2: 20/s"]
@@ -151,7 +155,7 @@ def test_points_of_a_curve_stand_at_their_values():
 
 def test_one_batch_and_what_had_not_settled():
     """A curve of one point is one, and says that its runs had not settled."""
-    curve = [measured(3, [0.1, 0.3], 1, settled=False)]
+    curve = [measurement_of_runs(3, [0.1, 0.3], 1, settled=False)]
     assert "rings: the runs had not settled" in texts(batch_curve_figure(curve))
     assert "rings" not in " ".join(texts(batch_curve_figure(CURVE)))
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crossflops.bench.timing import Ran
-from crossflops.ir.measurement import measured
+from crossflops.ir.measurement import measurement_of_runs
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import ModelInfo
 from crossflops.targets.request import Request
@@ -40,7 +40,7 @@ def account(tmp_path):
             model=ModelInfo(name="g", digest="", inputs=(), opset={}), batch=1,
             macs=5000, flops=10_050, macs_by_precision={"float32": 5000}, runtime=runtime,
             device="cpu", threads=1,
-            curve=(measured(1, [alone * MICRO], 0),),
+            curve=(measurement_of_runs(1, [alone * MICRO], 0),),
         )  # fmt: skip
         return with_kernel_account(
             bench, ready, ran, BenchPeak(rates={"float32": peak}, source="told")

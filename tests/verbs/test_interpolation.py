@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.polynomial import evaluate, polynomial, written
+from crossflops.ir.polynomial import evaluate, polynomial, polynomial_text
 from crossflops.verbs.vary import degree, interpolate
 
 coefficients = st.integers(-(10**24), 10**24)
@@ -67,4 +67,4 @@ def test_a_polynomial_of_two_dimensions_is_found_again(terms, sizes):
 )
 def test_a_polynomial_as_one_reads_it(terms, text):
     """The highest degree first, no factor 1, and fractions where there are any."""
-    assert written(polynomial(("batch", "seq"), terms)) == text
+    assert polynomial_text(polynomial(("batch", "seq"), terms)) == text

@@ -8,7 +8,7 @@ from crossflops import Report, count
 from crossflops.cli import main
 from crossflops.errors import InputError
 from crossflops.ir.graph import Op
-from crossflops.ir.polynomial import evaluate, written
+from crossflops.ir.polynomial import evaluate, polynomial_text
 from crossflops.operators import find_operator_rule
 from crossflops.render.terminal import terminal
 from tests.onnx_files import ledger_of, parsed, saved
@@ -91,7 +91,7 @@ def test_the_macs_are_the_polynomial_by_hand(name, tmp_path):
     text, names, macs = BY_HAND[name]
     path = saved(tmp_path, parsed(text, opset=23))
     report = count(path, vary=names.split())
-    assert written(report.formulas.macs) == macs
+    assert polynomial_text(report.formulas.macs) == macs
     assert [dimension.multiple_of for dimension in report.formulas.dimensions] == [1] * len(
         names.split()
     )
@@ -107,7 +107,7 @@ def test_all_totals_are_polynomials(tmp_path):
     path = saved(tmp_path, parsed(BY_HAND["a product"][0]))
     formulas = count(path, vary=["n"]).formulas
     kinds = ("flops", "bytes_read", "bytes_written", "params")
-    assert [written(getattr(formulas, kind)) for kind in kinds] == [
+    assert [polynomial_text(getattr(formulas, kind)) for kind in kinds] == [
         "64 n", "32 n + 128", "16 n", "0"
     ]  # fmt: skip
 
@@ -122,7 +122,7 @@ def test_a_mixture_of_experts(tmp_path):
         '{ y = com.microsoft.MoE <k = 2, activation_type = "relu"> (x, r, u, , d) }'
     )
     formulas = count(saved(tmp_path, parsed(text)), vary=["n"]).formulas
-    assert written(formulas.macs) == "256 n"
+    assert polynomial_text(formulas.macs) == "256 n"
 
 
 STRIDED = (
@@ -142,7 +142,7 @@ def test_a_stride_has_no_polynomial_and_names_its_node(tmp_path):
     assert (b.multiple_of, b.node) == (1, "")
     assert (h.multiple_of, h.node) == (4, "the stride")
     # h x 8 x 3 x 27 + (h / 4) x 8 x 8 x 27 + (h / 4) x 8 x 4 x 8, for every b.
-    assert written(report.formulas.macs) == "1144 b h"
+    assert polynomial_text(report.formulas.macs) == "1144 b h"
 
 
 def test_a_stride_that_no_multiple_helps_leaves_no_formula(tmp_path, capsys):
@@ -165,7 +165,7 @@ def test_sizes_that_the_model_does_not_take_are_left_out(tmp_path):
     report = count(saved(tmp_path, parsed(text)), vary=["n"])
     (n,) = report.formulas.dimensions
     assert n.multiple_of == 2
-    assert written(report.formulas.macs) == "32 n"
+    assert polynomial_text(report.formulas.macs) == "32 n"
 
 
 def test_the_command_prints_them(tmp_path, capsys):
@@ -204,7 +204,7 @@ def test_a_kink_far_beyond_leaves_a_formula_below_it(tmp_path):
     """A table of 300 positions: n x 8 x 4 below its end, 9600 beyond."""
     report = count(saved(tmp_path, parsed(POSITIONS)), vary=["n"])
     (line,) = report.formulas.dimensions
-    assert written(report.formulas.macs) == "32 n"
+    assert polynomial_text(report.formulas.macs) == "32 n"
     assert (line.multiple_of, line.largest < 300, bool(line.node)) == (1, True, True)
     assert f"far beyond, node '{line.node}' costs something else" in " ".join(
         terminal(report, 200).split()

@@ -16,7 +16,7 @@ from crossflops.frontends.sklearn.interpolation import isotonic_interpolated
 from crossflops.frontends.sklearn.lost_settings import last_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 from crossflops.threads import filter_warnings
 
 # What skl2onnx refuses although nothing in it changes the prediction.
@@ -49,7 +49,9 @@ def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
         stack.enter_context(_transforming(estimators))
         for estimator in estimators:
             for name, value in _attribute_changes(estimator):
-                stack.enter_context(patched(estimator, name, value, inventory.ESTIMATORS))
+                stack.enter_context(
+                    patching_attribute(estimator, name, value, inventory.ESTIMATORS)
+                )
         yield
 
 
@@ -93,10 +95,10 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
 
     classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
     with (
-        patched(parse, "_parse_sklearn", parse_step, inventory.PARSERS),
-        patched(pipelines, "_parse_sklearn", parse_step, inventory.PIPELINE_PARSERS),
+        patching_attribute(parse, "_parse_sklearn", parse_step, inventory.PARSERS),
+        patching_attribute(pipelines, "_parse_sklearn", parse_step, inventory.PIPELINE_PARSERS),
         # of a pipeline in another estimator the option is given to every classifier
-        patched(pipelines, "is_classifier", takes_maps, inventory.PIPELINE_OPTIONS),
+        patching_attribute(pipelines, "is_classifier", takes_maps, inventory.PIPELINE_OPTIONS),
     ):
         yield
 
@@ -127,7 +129,7 @@ def _whole_numbers() -> Iterator[None]:
     def make_whole_node(*given: Any, **attributes: Any) -> Any:
         return make_node(*given, **{name: _as_whole(value) for name, value in attributes.items()})
 
-    with patched(_container, "make_node", make_whole_node, inventory.NODES):
+    with patching_attribute(_container, "make_node", make_whole_node, inventory.NODES):
         yield
 
 
@@ -144,7 +146,7 @@ def _any_number_of_rows() -> Iterator[None]:
     def gemm_with_one_zero(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
         return gemm(rows, centers, zeros[:1], **attributes)
 
-    with patched(module, "OnnxGemm", gemm_with_one_zero, inventory.CLUSTERS):
+    with patching_attribute(module, "OnnxGemm", gemm_with_one_zero, inventory.CLUSTERS):
         yield
 
 
@@ -194,9 +196,13 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
         return result
 
     with (
-        patched(places[0], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_KERNELS),
-        patched(places[1], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_PROCESSES),
-        patched(kind, "add_to", add_and_record, inventory.OPERATORS),
+        patching_attribute(
+            places[0], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_KERNELS
+        ),
+        patching_attribute(
+            places[1], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_PROCESSES
+        ),
+        patching_attribute(kind, "add_to", add_and_record, inventory.OPERATORS),
     ):
         yield
 
@@ -496,8 +502,10 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
         return operator
 
     with (
-        patched(Topology, "call_converter", convert_operator, inventory.CONVERTERS),
-        patched(Scope, "declare_local_operator", declare_operator, inventory.SCOPES_OF_ESTIMATORS),
+        patching_attribute(Topology, "call_converter", convert_operator, inventory.CONVERTERS),
+        patching_attribute(
+            Scope, "declare_local_operator", declare_operator, inventory.SCOPES_OF_ESTIMATORS
+        ),
     ):
         yield
 

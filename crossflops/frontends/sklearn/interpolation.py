@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 
 @contextmanager
@@ -36,7 +36,9 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
         empty.update(name for name in names if name != last)
         return result
 
-    with patched(module, "_transform_isotonic", interpolate_isotonic, inventory.CALIBRATIONS):
+    with patching_attribute(
+        module, "_transform_isotonic", interpolate_isotonic, inventory.CALIBRATIONS
+    ):
         yield
 
 

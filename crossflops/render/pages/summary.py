@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
-from crossflops.ir.polynomial import Dimension, Formulas, written
+from crossflops.ir.polynomial import Dimension, Formulas, polynomial_text
 from crossflops.ir.profile import Folded
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.trace import Setting
@@ -136,7 +136,7 @@ def formulas(report: Report) -> list[Block]:
     names = " and ".join(dim.name for dim in polynomials.dimensions)
     blocks: list[Block] = [Heading(f"As polynomials in {names}")]
     rows = [
-        Row.of(head, written(formula))
+        Row.of(head, polynomial_text(formula))
         for head, kind in _FORMULA_KINDS
         if (formula := getattr(polynomials, kind)) is not None
     ]

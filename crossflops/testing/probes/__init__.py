@@ -41,12 +41,12 @@ class Probe(msgspec.Struct, frozen=True):
         return (model.eval(), *make(model, specs))
 
 
-def inside(layer: Callable[[], Any]) -> Callable[[], Any]:
+def wrap_layer(layer: Callable[[], Any]) -> Callable[[], Any]:
     """A layer as the only child of a model: some tools treat a root otherwise."""
-    return lambda: function(lambda model, *args: model.layer(*args), layer=layer)()
+    return lambda: function_model(lambda model, *args: model.layer(*args), layer=layer)()
 
 
-def function(body: Callable[..., Any], **modules: Callable[[], Any]) -> Callable[[], Any]:
+def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Callable[[], Any]:
     """A model whose forward is `body(model, *inputs)`, with these modules as attributes."""
 
     def build() -> Any:

@@ -3,27 +3,27 @@
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.testing.probes import Probe, function, inside, nn
+from crossflops.testing.probes import Probe, function_model, nn, wrap_layer
 
 _MAPS, _TOKENS = ("1x8x16x16",), ("2x10x32",)
 _CONV = nn("Conv2d", 8, 8, 3, padding=1, bias=False)  # 147456 on _MAPS
 
 
-def _shared_two_names() -> Any:
+def _layer_with_two_names() -> Any:
     layer = _CONV()
-    return function(
+    return function_model(
         lambda model, x: model.second(model.first(x)), first=lambda: layer, second=lambda: layer
     )()
 
 
-def _shared_two_parents() -> Any:
+def _layer_with_two_parents() -> Any:
     layer = _CONV()
-    parent = inside(lambda: layer)
-    return function(lambda model, x: model.b(model.a(x)), a=parent, b=parent)()
+    parent = wrap_layer(lambda: layer)
+    return function_model(lambda model, x: model.b(model.a(x)), a=parent, b=parent)()
 
 
 def _tied() -> Any:
-    model = function(
+    model = function_model(
         lambda model, x: model.b(model.a(x)),
         a=nn("Linear", 32, 32, bias=False),
         b=nn("Linear", 32, 32, bias=False),
@@ -32,7 +32,7 @@ def _tied() -> Any:
     return model
 
 
-def _subclassed() -> Any:
+def _conv_subclass() -> Any:
     from torch import nn as torch_nn
 
     class OwnConv(torch_nn.Conv2d):
@@ -46,18 +46,18 @@ def _dead(*layers: Callable[[], Any]) -> Callable[[], Any]:
         model.dead(x)
         return model.live(x)
 
-    return function(body, live=_CONV, dead=_sequential(*layers))
+    return function_model(body, live=_CONV, dead=_sequential(*layers))
 
 
 def _sequential(*layers: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: nn("Sequential", *(layer() for layer in layers))()
 
 
-def _attention(**options: Any) -> Callable[[], Any]:
+def _self_attention_model(**options: Any) -> Callable[[], Any]:
     def body(model: Any, x: Any) -> Any:
         return model.layer(x, x, x, **options)[0]
 
-    return function(body, layer=nn("MultiheadAttention", 32, 4, batch_first=True))
+    return function_model(body, layer=nn("MultiheadAttention", 32, 4, batch_first=True))
 
 
 _ENCODER_LAYER = nn("TransformerEncoderLayer", 32, 4, 64, batch_first=True)
@@ -66,31 +66,31 @@ _DECODER_LAYER = nn("TransformerDecoderLayer", 32, 4, 64, batch_first=True)
 _COMPOSITION = (
     Probe(
         "shared_called_twice",
-        function(lambda model, x: model.layer(model.layer(x)), layer=_CONV),
+        function_model(lambda model, x: model.layer(model.layer(x)), layer=_CONV),
         _MAPS,
         294912,
     ),
-    Probe("shared_two_names", _shared_two_names, _MAPS, 294912),
-    Probe("shared_two_parents", _shared_two_parents, _MAPS, 294912),
+    Probe("shared_two_names", _layer_with_two_names, _MAPS, 294912),
+    Probe("shared_two_parents", _layer_with_two_parents, _MAPS, 294912),
     Probe("tied_weight_two_modules", _tied, ("16x32",), 32768),
     Probe(
         "unused_submodule",
-        function(lambda model, x: model.layer(x), layer=_CONV, unused=_CONV),
+        function_model(lambda model, x: model.layer(x), layer=_CONV, unused=_CONV),
         _MAPS,
         147456,
     ),
     Probe(
         "direct_forward",
-        function(lambda model, x: model.layer.forward(x), layer=_CONV),
+        function_model(lambda model, x: model.layer.forward(x), layer=_CONV),
         _MAPS,
         147456,
     ),
-    Probe("subclassed_conv", inside(_subclassed), ("1x3x16x16",), 55296),
+    Probe("subclassed_conv", wrap_layer(_conv_subclass), ("1x3x16x16",), 55296),
     Probe("dead_conv", _dead(_CONV), _MAPS, 147456),
     Probe("dead_conv_bn", _dead(_CONV, nn("BatchNorm2d", 8)), _MAPS, 147456),
     Probe(
         "py_loop3",
-        function(lambda model, x: model.l(model.l(model.l(x))), l=nn("Linear", 8, 8)),
+        function_model(lambda model, x: model.l(model.l(model.l(x))), l=nn("Linear", 8, 8)),
         ("4x8",),
         768,
     ),
@@ -109,8 +109,8 @@ _COMPOSITION = (
 _ATTENTION = 81920 + 12800
 _FEED_FORWARD = 2 * 20 * 32 * 64
 _ATTENTION_MODULES = (
-    Probe("MHA_noweights", _attention(need_weights=False), _TOKENS, _ATTENTION),
-    Probe("MHA_weights", _attention(), _TOKENS, _ATTENTION),
+    Probe("MHA_noweights", _self_attention_model(need_weights=False), _TOKENS, _ATTENTION),
+    Probe("MHA_weights", _self_attention_model(), _TOKENS, _ATTENTION),
     Probe("TransformerEncLayer", _ENCODER_LAYER, _TOKENS, _ATTENTION + _FEED_FORWARD),
     Probe(
         "TransformerEncoder4",
@@ -136,7 +136,7 @@ _RULES_MAPS, _ROWS, _RULES_TOKENS = ("1x8x16x16",), ("4x64",), ("2x10x32",)
 _TARGET = (*_RULES_TOKENS, "2x7x12", "2x7x20")  # queries, keys, values
 
 
-def _vmapped(model: Any, x: Any) -> Any:
+def _vmap_composite(model: Any, x: Any) -> Any:
     import torch
 
     return torch.vmap(model.layer)(x)
@@ -148,11 +148,11 @@ def _subscripts(model: Any, a: Any, b: Any) -> Any:
     return torch.einsum(a, [0, 1, 2], b, [0, 2, 3], [0, 1, 3])
 
 
-def _by_keyword(model: Any, x: Any) -> Any:
+def _call_by_keyword(model: Any, x: Any) -> Any:
     return model.layer(input=x)
 
 
-def _attend(model: Any, *tensors: Any, **options: Any) -> Any:
+def _call_attention(model: Any, *tensors: Any, **options: Any) -> Any:
     query, key, value = tensors if len(tensors) == 3 else tensors * 3
     return model.layer(query, key, value, **options)[0]
 
@@ -160,7 +160,9 @@ def _attend(model: Any, *tensors: Any, **options: Any) -> Any:
 def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
     """nn.MultiheadAttention of width 32 with these options, called with those of `call`."""
     layer = nn("MultiheadAttention", 32, 4, *args, **options)
-    return function(lambda model, *x: _attend(model, *x, **(call or {})), layer=layer)
+    return function_model(
+        lambda model, *x: _call_attention(model, *x, **(call or {})), layer=layer
+    )
 
 
 def _forward_of_attention(model: Any, x: Any) -> Any:
@@ -239,7 +241,7 @@ def _own_product(model: Any, x: Any) -> Any:
 
 
 _POOLS = tuple(
-    Probe(name, inside(nn(layer, *args, **options)), inputs, 0)
+    Probe(name, wrap_layer(nn(layer, *args, **options)), inputs, 0)
     for name, layer, args, options, inputs in (
         ("AvgPool_padded", "AvgPool2d", (3, 2, 1), {}, _RULES_MAPS),
         ("AvgPool_cut", "AvgPool2d", (3, 2, 1), {"count_include_pad": False}, _RULES_MAPS),
@@ -256,12 +258,12 @@ _SEQUENCES = (
     # 5 steps of 2 samples: 4 x 32 x (16 + 8) + 32 x 8, once more for 8 inputs
     Probe(
         "LSTM_2l_projected",
-        inside(nn("LSTM", 16, 32, 2, proj_size=8)),
+        wrap_layer(nn("LSTM", 16, 32, 2, proj_size=8)),
         ("5x2x16",),
         10 * (128 * (16 + 8) + 256 + 128 * (8 + 8) + 256),
     ),
-    Probe("GRU_bare_steps", inside(nn("GRU", 16, 32)), ("5x16",), 5 * 96 * 48),
-    Probe("LSTMCell_vector", inside(nn("LSTMCell", 16, 32)), ("16",), 128 * 48),
+    Probe("GRU_bare_steps", wrap_layer(nn("GRU", 16, 32)), ("5x16",), 5 * 96 * 48),
+    Probe("LSTMCell_vector", wrap_layer(nn("LSTMCell", 16, 32)), ("16",), 128 * 48),
 )
 # rows x E x E for each projection, and 2 x B x L x S x E for the products
 _KEYS = (
@@ -286,31 +288,46 @@ _KEYS = (
     Probe("MHA_unbatched", _rules_attention(), ("10x32",), 4 * 10 * 1024 + 2 * 10 * 10 * 32),
     Probe(
         "MHA_forward",
-        function(_forward_of_attention, layer=nn("MultiheadAttention", 32, 4)),
+        function_model(_forward_of_attention, layer=nn("MultiheadAttention", 32, 4)),
         _RULES_TOKENS,
         4 * 20 * 1024 + 2 * 10 * 2 * 2 * 32,
     ),
 )
 _FUNCTIONS = (
     Probe(
-        "vmap_convT", function(_vmapped, layer=nn("ConvTranspose2d", 3, 8, 3)), ("5x3x6x6",), 38880
+        "vmap_convT",
+        function_model(_vmap_composite, layer=nn("ConvTranspose2d", 3, 8, 3)),
+        ("5x3x6x6",),
+        38880,
     ),
-    Probe("einsum_subscripts", function(_subscripts), ("2x10x8", "2x8x10"), 1600),
-    Probe("einsum_summed", function(_subscripts), ("2x10x8", "1x8x10"), 1600),
-    Probe("own_function", function(_own_product), ("6x6",), 216),
-    Probe("linear_by_keyword", function(_by_keyword, layer=nn("Linear", 64, 32)), _ROWS, 8192),
-    Probe("linear_forward", function(_forward_of_linear, layer=nn("Linear", 64, 32)), _ROWS, 8192),
+    Probe("einsum_subscripts", function_model(_subscripts), ("2x10x8", "2x8x10"), 1600),
+    Probe("einsum_summed", function_model(_subscripts), ("2x10x8", "1x8x10"), 1600),
+    Probe("own_function", function_model(_own_product), ("6x6",), 216),
+    Probe(
+        "linear_by_keyword",
+        function_model(_call_by_keyword, layer=nn("Linear", 64, 32)),
+        _ROWS,
+        8192,
+    ),
+    Probe(
+        "linear_forward",
+        function_model(_forward_of_linear, layer=nn("Linear", 64, 32)),
+        _ROWS,
+        8192,
+    ),
 )
 _SUBCLASSES = (
-    Probe("linear_with_branch", inside(_Own.with_branch), _ROWS, 2 * 8192),
+    Probe("linear_with_branch", wrap_layer(_Own.with_branch), _ROWS, 2 * 8192),
     Probe(
         "norm_with_children",
-        inside(_Own.norm_with_children),
+        wrap_layer(_Own.norm_with_children),
         _RULES_MAPS,
         64 * 256 + 8 * 16 * 16 * 16,
     ),
-    Probe("linear_with_child", inside(_Own.linear_with_child), _ROWS, 8192 + 4 * 4 * (64 + 32)),
-    Probe("activation_with_product", inside(_Own.free), ("6x6",), 216),
+    Probe(
+        "linear_with_child", wrap_layer(_Own.linear_with_child), _ROWS, 8192 + 4 * 4 * (64 + 32)
+    ),
+    Probe("activation_with_product", wrap_layer(_Own.free), ("6x6",), 216),
 )
 
 _RULES_PROBES = (*_POOLS, *_SEQUENCES, *_KEYS, *_FUNCTIONS, *_SUBCLASSES)
@@ -327,36 +344,36 @@ def _torch(name: str, **options: Any) -> Any:
 
         return getattr(torch, name)(*tensors, **options)
 
-    return function(body)
+    return function_model(body)
 
 
-def _einsum(model: Any, a: Any, b: Any) -> Any:
+def _einsum_product(model: Any, a: Any, b: Any) -> Any:
     import torch
 
     return torch.einsum("ij, kj -> ik", a, b)
 
 
-def _resampled(mode: str) -> Any:
+def _grid_sample_model(mode: str) -> Any:
     def body(model: Any, x: Any, grid: Any) -> Any:
         import torch.nn.functional
 
         return torch.nn.functional.grid_sample(x, grid, mode=mode, align_corners=False)
 
-    return function(body)
+    return function_model(body)
 
 
-def _heads(model: Any, x: Any) -> Any:
+def _reshape_to_heads(model: Any, x: Any) -> Any:
     # sizes that are multiplied are shape arithmetic, which a tracer keeps
     batch, length, width = x.shape
     return model.layer(x.reshape(batch * length, width)).view(batch, length * 2, width // 2)
 
 
-def _unused(model: Any, x: Any) -> Any:
+def _discard_layer_output(model: Any, x: Any) -> Any:
     model.layer(x * 3)
     return x * 2
 
 
-def _summary(model: Any, x: Any) -> Any:
+def _output_tree(model: Any, x: Any) -> Any:
     return {"maps": [model.layer(x)], "mean": (x.mean(), None)}
 
 
@@ -364,27 +381,40 @@ _TRACED_PROBES = (
     # outputs x K
     Probe("torch.addmv", _torch("addmv"), ("10", "10x8", "8"), 80),
     Probe("baddbmm_whole", _torch("baddbmm"), ("2x10x4", "2x10x8", "2x8x4"), 640),
-    Probe("einsum_labels", function(_einsum), ("10x8", "4x8"), 320),
-    Probe("shape_arithmetic", function(_heads, layer=nn("Linear", 32, 32)), ("2x10x32",), 20480),
+    Probe("einsum_labels", function_model(_einsum_product), ("10x8", "4x8"), 320),
+    Probe(
+        "shape_arithmetic",
+        function_model(_reshape_to_heads, layer=nn("Linear", 32, 32)),
+        ("2x10x32",),
+        20480,
+    ),
     # inputs x Co/g x K; as many channels out as in
     Probe(
         "convT_square",
-        inside(nn("ConvTranspose2d", 8, 8, 2, 2, groups=2)),
+        wrap_layer(nn("ConvTranspose2d", 8, 8, 2, 2, groups=2)),
         ("1x8x4x4",),
         8 * 16 * 4 * 4,
     ),
-    Probe("dead_product", function(_unused, layer=nn("Linear", 16, 4)), _TRACED_MAPS, 0),
     Probe(
-        "outputs_in_a_dict", function(_summary, layer=nn("Conv2d", 8, 4, 1)), _TRACED_MAPS, 8192
+        "dead_product",
+        function_model(_discard_layer_output, layer=nn("Linear", 16, 4)),
+        _TRACED_MAPS,
+        0,
+    ),
+    Probe(
+        "outputs_in_a_dict",
+        function_model(_output_tree, layer=nn("Conv2d", 8, 4, 1)),
+        _TRACED_MAPS,
+        8192,
     ),
     *(
         Probe(name, model, inputs, 0)
         for name, model, inputs in (
-            ("grid_bicubic", _resampled("bicubic"), (*_TRACED_MAPS, "1x4x4x2")),
-            ("grid_nearest", _resampled("nearest"), (*_TRACED_MAPS, "1x4x4x2")),
-            ("mul_inplace", function(lambda model, x: (x + 1).mul_(x)), _TRACED_MAPS),
-            ("add_small_first", function(lambda model, a, b: a + b), ("16", "1x8x16x16")),
-            ("1-x", function(lambda model, x: 1 - 2 * x), _TRACED_MAPS),
+            ("grid_bicubic", _grid_sample_model("bicubic"), (*_TRACED_MAPS, "1x4x4x2")),
+            ("grid_nearest", _grid_sample_model("nearest"), (*_TRACED_MAPS, "1x4x4x2")),
+            ("mul_inplace", function_model(lambda model, x: (x + 1).mul_(x)), _TRACED_MAPS),
+            ("add_small_first", function_model(lambda model, a, b: a + b), ("16", "1x8x16x16")),
+            ("1-x", function_model(lambda model, x: 1 - 2 * x), _TRACED_MAPS),
         )
     ),
 )

@@ -3,59 +3,66 @@
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.testing.probes import Probe, function, inside, nn
+from crossflops.testing.probes import Probe, function_model, nn, wrap_layer
 
 _IMAGE, _MAPS, _ROWS, _TOKENS = ("1x3x16x16",), ("1x8x16x16",), ("4x64",), ("2x10x64",)
 _STEPS = ("5x2x16",)
 
 _CONVOLUTIONS = (
     # outputs x Ci/g x K; transposed: inputs x Co/g x K
-    Probe("conv_nobias", inside(nn("Conv2d", 3, 8, 3, padding=1, bias=False)), _IMAGE, 55296),
-    Probe("conv_bias", inside(nn("Conv2d", 3, 8, 3, padding=1)), _IMAGE, 55296),
-    Probe("conv_bias_batch4", inside(nn("Conv2d", 3, 8, 3, padding=1)), ("4x3x16x16",), 221184),
+    Probe("conv_nobias", wrap_layer(nn("Conv2d", 3, 8, 3, padding=1, bias=False)), _IMAGE, 55296),
+    Probe("conv_bias", wrap_layer(nn("Conv2d", 3, 8, 3, padding=1)), _IMAGE, 55296),
+    Probe(
+        "conv_bias_batch4", wrap_layer(nn("Conv2d", 3, 8, 3, padding=1)), ("4x3x16x16",), 221184
+    ),
     Probe("conv_root", nn("Conv2d", 3, 8, 3, padding=1), _IMAGE, 55296),
     Probe(
         "conv_group4",
-        inside(nn("Conv2d", 8, 16, 3, padding=1, groups=4, bias=False)),
+        wrap_layer(nn("Conv2d", 8, 16, 3, padding=1, groups=4, bias=False)),
         _MAPS,
         73728,
     ),
     Probe(
         "conv_dil2",
-        inside(nn("Conv2d", 3, 8, 3, padding=2, dilation=2, bias=False)),
+        wrap_layer(nn("Conv2d", 3, 8, 3, padding=2, dilation=2, bias=False)),
         _IMAGE,
         55296,
     ),
     Probe(
-        "conv_same_even", inside(nn("Conv2d", 3, 8, 4, padding="same", bias=False)), _IMAGE, 98304
+        "conv_same_even",
+        wrap_layer(nn("Conv2d", 3, 8, 4, padding="same", bias=False)),
+        _IMAGE,
+        98304,
     ),
-    Probe("conv_unbatched", inside(nn("Conv2d", 3, 8, 3, padding=1)), ("3x16x16",), 55296),
-    Probe("conv1d_bias", inside(nn("Conv1d", 4, 8, 3, padding=1)), ("1x4x40",), 3840),
+    Probe("conv_unbatched", wrap_layer(nn("Conv2d", 3, 8, 3, padding=1)), ("3x16x16",), 55296),
+    Probe("conv1d_bias", wrap_layer(nn("Conv1d", 4, 8, 3, padding=1)), ("1x4x40",), 3840),
     Probe(
         "conv3d_nobias",
-        inside(nn("Conv3d", 3, 8, 3, padding=1, bias=False)),
+        wrap_layer(nn("Conv3d", 3, 8, 3, padding=1, bias=False)),
         ("1x3x2x6x6",),
         46656,
     ),
-    Probe("convT_bias_s2", inside(nn("ConvTranspose2d", 8, 4, 3, 2, 1, 1)), ("1x8x8x8",), 18432),
+    Probe(
+        "convT_bias_s2", wrap_layer(nn("ConvTranspose2d", 8, 4, 3, 2, 1, 1)), ("1x8x8x8",), 18432
+    ),
     Probe(
         "convT_g2_nobias",
-        inside(nn("ConvTranspose2d", 8, 4, 3, 2, 1, 1, groups=2, bias=False)),
+        wrap_layer(nn("ConvTranspose2d", 8, 4, 3, 2, 1, 1, groups=2, bias=False)),
         ("1x8x8x8",),
         9216,
     ),
-    Probe("convT1d", inside(nn("ConvTranspose1d", 8, 4, 4, 2, 1)), ("2x8x9",), 2304),
+    Probe("convT1d", wrap_layer(nn("ConvTranspose1d", 8, 4, 4, 2, 1)), ("2x8x9",), 2304),
 )
 _LINEAR = (
     # rows x in x out
-    Probe("linear_bias_2d", inside(nn("Linear", 64, 32)), _ROWS, 8192),
-    Probe("linear_bias_3d", inside(nn("Linear", 64, 32)), _TOKENS, 40960),
-    Probe("linear_nobias_2d", inside(nn("Linear", 64, 32, bias=False)), _ROWS, 8192),
-    Probe("linear_vector", inside(nn("Linear", 64, 32)), ("64",), 2048),
+    Probe("linear_bias_2d", wrap_layer(nn("Linear", 64, 32)), _ROWS, 8192),
+    Probe("linear_bias_3d", wrap_layer(nn("Linear", 64, 32)), _TOKENS, 40960),
+    Probe("linear_nobias_2d", wrap_layer(nn("Linear", 64, 32, bias=False)), _ROWS, 8192),
+    Probe("linear_vector", wrap_layer(nn("Linear", 64, 32)), ("64",), 2048),
     Probe("linear_root", nn("Linear", 64, 32), _ROWS, 8192),
 )
 _NORMS = tuple(
-    Probe(name, inside(layer), inputs, 0)
+    Probe(name, wrap_layer(layer), inputs, 0)
     for name, layer, inputs in (
         ("bn1d", nn("BatchNorm1d", 64), _ROWS),
         ("bn2d", nn("BatchNorm2d", 8), _MAPS),
@@ -70,14 +77,14 @@ _NORMS = tuple(
     )
 )
 _ACTIVATIONS = tuple(
-    Probe(f"nn.{name}", inside(nn(name)), _MAPS, 0)
+    Probe(f"nn.{name}", wrap_layer(nn(name)), _MAPS, 0)
     for name in (
         "ReLU", "ReLU6", "LeakyReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Hardswish",
         "Hardsigmoid", "PReLU", "ELU", "CELU", "SELU", "Mish", "Softplus",
     )
 )  # fmt: skip
 _POOLS = tuple(
-    Probe(name, inside(layer), inputs, 0)
+    Probe(name, wrap_layer(layer), inputs, 0)
     for name, layer, inputs in (
         ("MaxPool2", nn("MaxPool2d", 2), _MAPS),
         ("MaxPool3s2p1", nn("MaxPool2d", 3, 2, 1), _MAPS),
@@ -103,18 +110,20 @@ _POOLS = tuple(
 )
 _RECURRENT = (
     # T B x the elements of the weight matrices: g H (I + H) per layer and direction
-    Probe("LSTM_1l", inside(nn("LSTM", 16, 32)), _STEPS, 61440),
-    Probe("LSTM_2l_bi", inside(nn("LSTM", 16, 32, 2, bidirectional=True)), _STEPS, 368640),
-    Probe("LSTM_batch_first", inside(nn("LSTM", 16, 32, batch_first=True)), ("2x5x16",), 61440),
-    Probe("LSTM_nobias", inside(nn("LSTM", 16, 32, bias=False)), _STEPS, 61440),
+    Probe("LSTM_1l", wrap_layer(nn("LSTM", 16, 32)), _STEPS, 61440),
+    Probe("LSTM_2l_bi", wrap_layer(nn("LSTM", 16, 32, 2, bidirectional=True)), _STEPS, 368640),
+    Probe(
+        "LSTM_batch_first", wrap_layer(nn("LSTM", 16, 32, batch_first=True)), ("2x5x16",), 61440
+    ),
+    Probe("LSTM_nobias", wrap_layer(nn("LSTM", 16, 32, bias=False)), _STEPS, 61440),
     Probe("LSTM_root", nn("LSTM", 16, 32), _STEPS, 61440),
-    Probe("GRU_1l", inside(nn("GRU", 16, 32)), _STEPS, 46080),
-    Probe("RNN_1l", inside(nn("RNN", 16, 32)), _STEPS, 15360),
-    Probe("RNN_relu", inside(nn("RNN", 16, 32, nonlinearity="relu")), _STEPS, 15360),
+    Probe("GRU_1l", wrap_layer(nn("GRU", 16, 32)), _STEPS, 46080),
+    Probe("RNN_1l", wrap_layer(nn("RNN", 16, 32)), _STEPS, 15360),
+    Probe("RNN_relu", wrap_layer(nn("RNN", 16, 32, nonlinearity="relu")), _STEPS, 15360),
     # B x g H (I + H)
-    Probe("LSTMCell", inside(nn("LSTMCell", 16, 32)), ("5x16",), 30720),
-    Probe("GRUCell", inside(nn("GRUCell", 16, 32)), ("5x16",), 23040),
-    Probe("RNNCell", inside(nn("RNNCell", 16, 32)), ("5x16",), 7680),
+    Probe("LSTMCell", wrap_layer(nn("LSTMCell", 16, 32)), ("5x16",), 30720),
+    Probe("GRUCell", wrap_layer(nn("GRUCell", 16, 32)), ("5x16",), 23040),
+    Probe("RNNCell", wrap_layer(nn("RNNCell", 16, 32)), ("5x16",), 7680),
     Probe("GRUCell_root", nn("GRUCell", 16, 32), ("5x16", "5x32"), 23040),
 )
 _LAYERS_PROBES = (*_CONVOLUTIONS, *_LINEAR, *_NORMS, *_ACTIVATIONS, *_POOLS, *_RECURRENT)
@@ -125,12 +134,12 @@ _LAYERS_PROBES = (*_CONVOLUTIONS, *_LINEAR, *_NORMS, *_ACTIVATIONS, *_POOLS, *_R
 _IMAGES_IMAGE, _IMAGES_MAPS = ("1x3x4x4",), ("1x8x8x8",)
 
 
-def _bilinear(model: Any, x: Any) -> Any:
+def _call_bilinear(model: Any, x: Any) -> Any:
     rows = x.flatten(1)
     return model.layer(rows[:, :6], rows[:, 6:10])
 
 
-def _classes(model: Any, x: Any) -> Any:
+def _class_probabilities(model: Any, x: Any) -> Any:
     return model.softmax(model.layer(x.flatten(1)))
 
 
@@ -138,25 +147,28 @@ _IMAGES_PROBES = (
     # 48 features to 5 classes
     Probe(
         "image_classifier",
-        function(_classes, layer=nn("Linear", 48, 5), softmax=nn("Softmax", -1)),
+        function_model(_class_probabilities, layer=nn("Linear", 48, 5), softmax=nn("Softmax", -1)),
         _IMAGES_IMAGE,
         240,
     ),
     # x1 W x2 for 3 outputs: 3 x (6 x 4 for the first product, and 4 for the second)
     Probe(
-        "image_bilinear", function(_bilinear, layer=nn("Bilinear", 6, 4, 3)), _IMAGES_IMAGE, 3 * 28
+        "image_bilinear",
+        function_model(_call_bilinear, layer=nn("Bilinear", 6, 4, 3)),
+        _IMAGES_IMAGE,
+        3 * 28,
     ),
     # 12 rows of 4 features
     Probe(
         "image_rows",
-        function(lambda model, x: model.layer(x), layer=nn("Linear", 4, 5)),
+        function_model(lambda model, x: model.layer(x), layer=nn("Linear", 4, 5)),
         _IMAGES_IMAGE,
         12 * 20,
     ),
     # a class whose base is there as well, before it
     Probe(
         "image_relu6_after_its_base",
-        function(
+        function_model(
             lambda model, x: model.relu6(model.hardtanh(x)),
             hardtanh=nn("Hardtanh"),
             relu6=nn("ReLU6"),
@@ -166,20 +178,22 @@ _IMAGES_PROBES = (
     ),
     Probe(
         "image_softmax_of_a_vector",
-        function(lambda model, x: model.softmax(x.flatten()), softmax=nn("Softmax", 0)),
+        function_model(lambda model, x: model.softmax(x.flatten()), softmax=nn("Softmax", 0)),
         _IMAGES_IMAGE,
         0,
     ),
     Probe(
         "image_indices",
-        function(lambda model, x: model.pool(x)[0], pool=nn("MaxPool2d", 2, return_indices=True)),
+        function_model(
+            lambda model, x: model.pool(x)[0], pool=nn("MaxPool2d", 2, return_indices=True)
+        ),
         _IMAGES_MAPS,
         0,
     ),
     # called once as asked, and before with another shape: a tool may keep the last call only
     Probe(
         "image_twice",
-        function(
+        function_model(
             lambda model, x: model.conv(model.conv(x)[:, :, :5]), conv=nn("Conv2d", 8, 8, 3, 1, 1)
         ),
         _IMAGES_MAPS,
@@ -193,7 +207,9 @@ _IMAGES_PROBES = (
 _PARAMETERS_IMAGE, _PARAMETERS_ROWS, _PARAMETERS_TOKENS = ("1x3x16x16",), ("4x64",), ("2x10x64",)
 
 
-def _layer(name: str, body: Callable[..., Any], **shapes: tuple[int, ...]) -> Callable[[], Any]:
+def _custom_layer(
+    name: str, body: Callable[..., Any], **shapes: tuple[int, ...]
+) -> Callable[[], Any]:
     """A layer of a class of this name, with these parameters; its forward is `body(layer, x)`."""
 
     def build() -> Any:
@@ -214,21 +230,21 @@ class _Result:
         self.value = value
 
 
-def _packed(layer: Any, x: Any) -> Any:
+def _pack_product(layer: Any, x: Any) -> Any:
     return _Result(x @ layer.kernel)
 
 
-def _unpacked(model: Any, x: Any) -> Any:
+def _unpack_product(model: Any, x: Any) -> Any:
     return model.layer(x).value
 
 
-def _linear(layer: Any, x: Any) -> Any:
+def _custom_linear(layer: Any, x: Any) -> Any:
     import torch
 
     return torch.nn.functional.linear(x, layer.weight, layer.bias)
 
 
-def _columns(layer: Any, x: Any) -> Any:
+def _gpt2_linear(layer: Any, x: Any) -> Any:
     """As transformers writes the linear layers of GPT-2."""
     import torch
 
@@ -236,23 +252,23 @@ def _columns(layer: Any, x: Any) -> Any:
     return rows.view(*x.shape[:-1], layer.weight.size(1))
 
 
-def _scaled(layer: Any, x: Any) -> Any:
+def _multiply_by_weight(layer: Any, x: Any) -> Any:
     return x * layer.weight
 
 
-def _shifted(layer: Any, x: Any) -> Any:
+def _add_layer_bias(layer: Any, x: Any) -> Any:
     return x + layer.bias
 
 
-def _mixed(layer: Any, x: Any) -> Any:
+def _multiply_by_kernel(layer: Any, x: Any) -> Any:
     return x @ layer.kernel
 
 
-def _norm(layer: Any, x: Any) -> Any:
+def _custom_rms_norm(layer: Any, x: Any) -> Any:
     return layer.weight * x * (x * x).mean(-1, keepdim=True).rsqrt()
 
 
-def _total(layer: Any, x: Any) -> Any:
+def _sum_with_weight(layer: Any, x: Any) -> Any:
     return (x * layer.weight).sum()
 
 
@@ -283,7 +299,7 @@ def _with_child() -> Any:
     return layer
 
 
-def _pruned() -> Any:
+def _conv_with_pruning() -> Any:
     import torch
     from torch.nn.utils import prune
 
@@ -309,49 +325,79 @@ _NAMES = (
     # rows x in x out; convolutions: outputs x Ci x K
     Probe(
         "conv_renamed",
-        inside(_subclass("Conv2d", "Patches", 3, 8, 3)),
+        wrap_layer(_subclass("Conv2d", "Patches", 3, 8, 3)),
         _PARAMETERS_IMAGE,
         8 * 196 * 27,
     ),
     Probe(
         "own_Conv1D",
-        inside(_layer("Conv1D", _columns, weight=(64, 32), bias=(32,))),
+        wrap_layer(_custom_layer("Conv1D", _gpt2_linear, weight=(64, 32), bias=(32,))),
         _PARAMETERS_TOKENS,
         40960,
     ),
     Probe(
-        "own_ConvShift", inside(_layer("ConvShift", _shifted, bias=(64,))), _PARAMETERS_TOKENS, 0
+        "own_ConvShift",
+        wrap_layer(_custom_layer("ConvShift", _add_layer_bias, bias=(64,))),
+        _PARAMETERS_TOKENS,
+        0,
     ),
     Probe(
         "own_linear",
-        inside(_layer("Dense", _linear, weight=(32, 64), bias=(32,))),
+        wrap_layer(_custom_layer("Dense", _custom_linear, weight=(32, 64), bias=(32,))),
         _PARAMETERS_TOKENS,
         40960,
     ),
-    Probe("own_scale", inside(_layer("Scale", _scaled, weight=(64,))), _PARAMETERS_TOKENS, 0),
-    Probe("own_shift", inside(_layer("Shift", _shifted, bias=(64,))), _PARAMETERS_TOKENS, 0),
-    Probe("own_kernel", inside(_layer("Mix", _mixed, kernel=(64, 32))), _PARAMETERS_TOKENS, 40960),
-    Probe("own_RMSNorm", inside(_layer("OwnRMSNorm", _norm, weight=(64,))), _PARAMETERS_TOKENS, 0),
-    Probe("own_total", inside(_layer("Total", _total, weight=(64,))), _PARAMETERS_TOKENS, 0),
+    Probe(
+        "own_scale",
+        wrap_layer(_custom_layer("Scale", _multiply_by_weight, weight=(64,))),
+        _PARAMETERS_TOKENS,
+        0,
+    ),
+    Probe(
+        "own_shift",
+        wrap_layer(_custom_layer("Shift", _add_layer_bias, bias=(64,))),
+        _PARAMETERS_TOKENS,
+        0,
+    ),
+    Probe(
+        "own_kernel",
+        wrap_layer(_custom_layer("Mix", _multiply_by_kernel, kernel=(64, 32))),
+        _PARAMETERS_TOKENS,
+        40960,
+    ),
+    Probe(
+        "own_RMSNorm",
+        wrap_layer(_custom_layer("OwnRMSNorm", _custom_rms_norm, weight=(64,))),
+        _PARAMETERS_TOKENS,
+        0,
+    ),
+    Probe(
+        "own_total",
+        wrap_layer(_custom_layer("Total", _sum_with_weight, weight=(64,))),
+        _PARAMETERS_TOKENS,
+        0,
+    ),
 )
 _RESULTS = (
     Probe(
         "returns_object",
-        function(_unpacked, layer=_layer("Packed", _packed, kernel=(64, 32))),
+        function_model(
+            _unpack_product, layer=_custom_layer("Packed", _pack_product, kernel=(64, 32))
+        ),
         _PARAMETERS_TOKENS,
         40960,
     ),
 )
 _CHILDREN = (
-    Probe("linear_empty_child", inside(_with_empty_child), _PARAMETERS_ROWS, 8192),
-    Probe("linear_child", inside(_with_child), _PARAMETERS_ROWS, 8192),
+    Probe("linear_empty_child", wrap_layer(_with_empty_child), _PARAMETERS_ROWS, 8192),
+    Probe("linear_child", wrap_layer(_with_child), _PARAMETERS_ROWS, 8192),
 )
 _COMPUTED = (
-    Probe("pruned_conv", inside(_pruned), _PARAMETERS_IMAGE, 8 * 196 * 27),
+    Probe("pruned_conv", wrap_layer(_conv_with_pruning), _PARAMETERS_IMAGE, 8 * 196 * 27),
     # its hook multiplies the weight with a vector, and that with another
-    Probe("spectral_conv", inside(_spectral), _PARAMETERS_IMAGE, 8 * 196 * 27 + 8 * 27 + 8),
-    Probe("weight_norm_conv", inside(_weight_normed), _PARAMETERS_IMAGE, 8 * 196 * 27),
-    Probe("EmbeddingBag", inside(nn("EmbeddingBag", 100, 16)), ("2x10:int64",), 0),
+    Probe("spectral_conv", wrap_layer(_spectral), _PARAMETERS_IMAGE, 8 * 196 * 27 + 8 * 27 + 8),
+    Probe("weight_norm_conv", wrap_layer(_weight_normed), _PARAMETERS_IMAGE, 8 * 196 * 27),
+    Probe("EmbeddingBag", wrap_layer(nn("EmbeddingBag", 100, 16)), ("2x10:int64",), 0),
     Probe("Bilinear", lambda: nn("Bilinear", 6, 7, 5)(), ("4x6", "4x7"), 4 * 5 * 7 * (6 + 1)),
 )
 
@@ -365,10 +411,10 @@ _PARAMETER_KINDS_LINEAR = nn("Linear", 16, 8, bias=False)  # 4 x 16 x 8 = 512
 
 
 def _model() -> Any:
-    return function(lambda model, x: model.layer(x), layer=_PARAMETER_KINDS_LINEAR)()
+    return function_model(lambda model, x: model.layer(x), layer=_PARAMETER_KINDS_LINEAR)()
 
 
-def _frozen() -> Any:
+def _model_with_frozen_weight() -> Any:
     model = _model()
     model.layer.weight.requires_grad_(False)
     return model
@@ -382,7 +428,7 @@ def _bare() -> Any:
     return model
 
 
-def _in_turns() -> Any:
+def _interleave_layer_lists() -> Any:
     """Two lists of layers, gone through side by side: each list is left and entered again."""
     import torch
 
@@ -395,12 +441,12 @@ def _in_turns() -> Any:
         return x
 
     square, norm = nn("Linear", 16, 16, bias=False), nn("LayerNorm", 16)
-    return function(forward, layers=lambda: layers(square), norms=lambda: layers(norm))()
+    return function_model(forward, layers=lambda: layers(square), norms=lambda: layers(norm))()
 
 
 _PARAMETER_KINDS_PROBES = (
-    Probe("lists_in_turns", _in_turns, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16),
-    Probe("frozen_weight", _frozen, _PARAMETER_KINDS_ROWS, 512),
+    Probe("lists_in_turns", _interleave_layer_lists, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16),
+    Probe("frozen_weight", _model_with_frozen_weight, _PARAMETER_KINDS_ROWS, 512),
     Probe("bare_parameter", _bare, _PARAMETER_KINDS_ROWS, 512),
 )
 

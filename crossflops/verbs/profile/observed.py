@@ -16,11 +16,11 @@ from crossflops.profiling.passes import (
     BackwardPass,
     CallKind,
     ModelCall,
+    call_signature,
     inputs_of,
     kinds_of,
-    shape_of,
 )
-from crossflops.profiling.watch import Watch, plain, undisturbed
+from crossflops.profiling.watch import Watch, preserving_random_state, without_wrappers
 from crossflops.report import tables
 from crossflops.report.profile import BesideProfile
 from crossflops.report.report import Report
@@ -46,8 +46,8 @@ _INPUTS = (
 def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
     """The count of every kind of call in the step. Random numbers go on as if nothing ran."""
     counter = _CallCounter(as_)
-    inner = plain(model)
-    with undisturbed():
+    inner = without_wrappers(model)
+    with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
         parts = [counter.part(kind) for kind in kinds_of(own) if not kind.call.is_transformed]
         beside = tuple(
@@ -154,7 +154,7 @@ class _CallCounter:
         return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
 
     def _native(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
-        key = id(call.module), call.training, call.trained, shape_of(call)
+        key = id(call.module), call.training, call.trained, call_signature(call)
         if key not in self._known:
             setting = Setting(training=call.training)
             given = inputs_of(call)
@@ -212,7 +212,7 @@ class _CallCounter:
         """The inputs of the graph that have a gradient: that they do depends on an input."""
         if not places:
             return {}
-        shapes, specs = shape_of(call)[0], native.graph.inputs
+        shapes, specs = call_signature(call)[0], native.graph.inputs
         if [shape for shape, _ in shapes] != [spec.shape for spec in specs]:
             self.doubts[_INPUTS.format(_name_of(call))] = None
             return {}

@@ -9,7 +9,7 @@ from crossflops_deepspeed import Deepspeed, DeepspeedMacs
 from torch import nn
 
 from crossflops.ir.trace import Setting
-from crossflops.testing.conformance import Conformance, Evidence, predicted, printed
+from crossflops.testing.conformance import Conformance, Evidence, predict_amount, tool_amount
 
 pytestmark = pytest.mark.tools
 
@@ -34,11 +34,11 @@ class WithEinops(Conformance):
 
     def test_a_product_of_einops_is_predicted(self) -> None:
         """Twice 2 x 3 x 4 x 5 + 1, as numpy.einsum_path prints it; and no MACs."""
-        prediction = predicted(
+        prediction = predict_amount(
             self.convention, self.observe(Products(), INPUTS, {}, Setting()), Setting()
         )
         assert prediction == (242 if self.convention.unit == 2 else 0)
-        assert printed(self.adapter, Products(), INPUTS, {}, Setting()) == prediction
+        assert tool_amount(self.adapter, Products(), INPUTS, {}, Setting()) == prediction
 
 
 class TestFlops(WithEinops):

@@ -5,8 +5,8 @@ from crossflops_torchstat import Flops, MAdd, MemRead, MemWrite
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 
-from crossflops.testing.architectures import Architecture, architectures
-from crossflops.testing.conformance import EXAMPLES, GRAD, Conformance, predicted, printed
+from crossflops.testing.architectures import Architecture, random_architectures
+from crossflops.testing.conformance import EXAMPLES, GRAD, Conformance, predict_amount, tool_amount
 
 pytestmark = pytest.mark.tools
 
@@ -22,12 +22,16 @@ class Columns(Conformance):
         derandomize=True,
         suppress_health_check=[HealthCheck.differing_executors],
     )
-    @given(architecture=architectures().map(lambda architecture: replace(architecture, batch=1)))
+    @given(
+        architecture=random_architectures().map(
+            lambda architecture: replace(architecture, batch=1)
+        )
+    )
     def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
         """The convention gives the tool's number or its failure on a model that nobody wrote."""
         model, args = architecture.build()
-        prediction = predicted(self.convention, self.observe(model, args, {}, GRAD), GRAD)
-        amount = printed(self.adapter, model, args, {}, GRAD)
+        prediction = predict_amount(self.convention, self.observe(model, args, {}, GRAD), GRAD)
+        amount = tool_amount(self.adapter, model, args, {}, GRAD)
         assert amount == prediction, f"printed {amount}, predicted {prediction}"
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.ledger import Cost
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import (
     Tally,
     few,
@@ -96,10 +96,10 @@ def test_multi_head_attention_is_its_loop(
     ]
     attrs = {"num_heads": heads, "unidirectional": int(causal)}
     out = (batch, queries, heads * wide)
-    assert work(node(f"{MS}MultiHeadAttention", inputs, [out], **attrs)) == tally.cost
+    assert work(to_node(f"{MS}MultiHeadAttention", inputs, [out], **attrs)) == tally.cost
     if not causal and (queries, wide) == (1, depth):
         decoder = [*inputs[:3], None, inputs[5], *pasts, None, None, None, inputs[3]]
-        decoding = node(f"{MS}DecoderMaskedMultiHeadAttention", decoder, [out], **attrs)
+        decoding = to_node(f"{MS}DecoderMaskedMultiHeadAttention", decoder, [out], **attrs)
         assert work(decoding) == tally.cost
 
 
@@ -147,11 +147,11 @@ def test_self_attention_is_its_projections_and_its_loop(
     inputs += [(2, batch, heads, past, depth)] if past else []
     out = (batch, length, heads * wide)
     attrs = {"num_heads": heads, "qkv_hidden_sizes": sizes}
-    assert work(node(f"{MS}Attention", inputs, [out], **attrs)) == tally.cost
-    assert work(node(f"{MS}DecoderMaskedSelfAttention", inputs, [out], **attrs)) == tally.cost
+    assert work(to_node(f"{MS}Attention", inputs, [out], **attrs)) == tally.cost
+    assert work(to_node(f"{MS}DecoderMaskedSelfAttention", inputs, [out], **attrs)) == tally.cost
     quantized = [x.shape, w.shape, inputs[2], (), (), inputs[3], (), (), *inputs[4:]]
     rescaled = Cost(adds=x.size + w.size, muls=projected.size)
-    attention = node(f"{MS}QAttention", quantized, [out], **attrs)
+    attention = to_node(f"{MS}QAttention", quantized, [out], **attrs)
     assert work(attention) == tally.cost + rescaled
 
 
@@ -185,10 +185,10 @@ def test_group_query_attention_is_its_loop(
     attrs["do_rotary"] = int(turned)
     present = (batch, kv_heads, every, depth)
     outs = [operands[0], present, present]
-    attention = node(f"{MS}GroupQueryAttention", [*operands, *rest], outs, **attrs)
+    attention = to_node(f"{MS}GroupQueryAttention", [*operands, *rest], outs, **attrs)
     assert work(attention) == tally.cost
     packed = [(batch, length, (heads + 2 * kv_heads) * depth), None, None]
-    alone = node(f"{MS}GroupQueryAttention", [*packed, *rest], outs[:1], **attrs)
+    alone = to_node(f"{MS}GroupQueryAttention", [*packed, *rest], outs[:1], **attrs)
     assert work(alone) == tally.cost
     assert count_node(attention).exactness == "bound"
 
@@ -214,4 +214,4 @@ def test_rotary_embedding_is_its_loop(batch, heads, length, half, flat, data):
     shape = (batch, length, heads * 2 * half) if flat else x.shape
     places, cosines = f"{batch}x{length}:int64", (9, half)
     for name, where in (("RotaryEmbedding", places), ("MRotaryEmbedding", f"3x{places}")):
-        assert work(node(MS + name, [shape, where, cosines, cosines], [shape])) == tally.cost
+        assert work(to_node(MS + name, [shape, where, cosines, cosines], [shape])) == tally.cost

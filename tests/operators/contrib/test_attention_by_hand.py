@@ -5,7 +5,7 @@ import pytest
 from crossflops.errors import OperandError
 from crossflops.ir.ledger import Cost, Counted, Uncounted
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import work
 
 MS = "com.microsoft::"
@@ -16,7 +16,7 @@ def test_the_operands_of_multi_head_attention_may_be_packed(masked):
     """QKV in five dimensions, KV in five, or keys that another node has finished."""
     attrs, out = {"num_heads": 2}, (1, 3, 8)
     more = [None, None, (1, 1, 3, 3)] if masked else []
-    plain = work(node(f"{MS}MultiHeadAttention", [(1, 3, 8)] * 3 + more, [out], **attrs))
+    plain = work(to_node(f"{MS}MultiHeadAttention", [(1, 3, 8)] * 3 + more, [out], **attrs))
     # scores 2*3*3 = 18: 18*(4+4) MACs, 18 muls; softmax 12 compares, 18+12 adds, 18 exps, 18 divs.
     expected = Cost(macs=144, muls=18, compares=12, adds=30, specials=18, divs=18)
     assert plain == expected + Cost(adds=18 if masked else 0)
@@ -26,7 +26,7 @@ def test_the_operands_of_multi_head_attention_may_be_packed(masked):
         [(1, 3, 8), (1, 2, 3, 4), (1, 2, 3, 4)],
         [(1, 3, 24), None, None],
     ):
-        attention = node(f"{MS}MultiHeadAttention", operands + more, [out], **attrs)
+        attention = to_node(f"{MS}MultiHeadAttention", operands + more, [out], **attrs)
         assert work(attention) == plain
 
 
@@ -35,14 +35,14 @@ def test_the_contraction_is_that_of_onnx_attention(past):
     """MACs of MultiHeadAttention and GroupQueryAttention are those of ai.onnx Attention."""
     pasts = [(2, 4, past, 8)] * 2 if past else [None, None]
     out = (2, 3, 32)
-    onnx_ = node(
+    onnx_ = to_node(
         "Attention", [(2, 4, 3, 8)] * 3 + [None, *pasts], [(2, 4, 3, 8)] * (3 if past else 1)
     )
-    ours = node(f"{MS}MultiHeadAttention", [out] * 3 + [None] * 3 + pasts, [out], num_heads=4)
+    ours = to_node(f"{MS}MultiHeadAttention", [out] * 3 + [None] * 3 + pasts, [out], num_heads=4)
     assert work(ours).macs == work(onnx_).macs == 2 * 4 * 3 * (3 + past) * 16
     flat = [out, (2, 3, 16), (2, 3, 16)]
     pasts = [(2, 2, past, 8)] * 2
-    grouped = node(
+    grouped = to_node(
         f"{MS}GroupQueryAttention",
         [*flat, *pasts, "2:int32", ":int32"],
         [out],
@@ -55,9 +55,9 @@ def test_the_contraction_is_that_of_onnx_attention(past):
 def test_a_shared_buffer_is_a_bound():
     """How much of the buffer of past and present is filled is data: all of it, at most."""
     operands = [(1, 1, 8)] * 3 + [None] * 3 + [(1, 2, 16, 4)] * 2
-    grown = count_node(node(f"{MS}MultiHeadAttention", operands, [(1, 1, 8)], num_heads=2))
+    grown = count_node(to_node(f"{MS}MultiHeadAttention", operands, [(1, 1, 8)], num_heads=2))
     shared = count_node(
-        node(f"{MS}MultiHeadAttention", [*operands, ":int32"], [(1, 1, 8)], num_heads=2)
+        to_node(f"{MS}MultiHeadAttention", [*operands, ":int32"], [(1, 1, 8)], num_heads=2)
     )
     assert isinstance(grown, Counted)
     assert isinstance(shared, Counted)
@@ -73,7 +73,7 @@ def test_sparse_attention_counts_the_blocks_of_its_pattern():
     for blocks, scores in ((5, 5 * 256), (40, 64 * 64)):
         pattern = ["1x5:int32", f"1x{blocks}:int32"]
         counted = count_node(
-            node(f"{MS}SparseAttention", operands + pattern + rest, [(1, 64, 32)], **attrs)
+            to_node(f"{MS}SparseAttention", operands + pattern + rest, [(1, 64, 32)], **attrs)
         )
         assert isinstance(counted, Counted)
         assert counted.cost.macs == 4 * scores * 2 * 8
@@ -84,7 +84,7 @@ def test_paged_attention_is_bounded_by_its_blocks():
     """7 tokens of 4 heads meet at most 3 blocks of 16 keys."""
     operands = [(7, 32), (7, 16), (7, 16), (9, 16, 2, 8), (9, 16, 2, 8)]
     operands += ["3:int32", "2:int32", "2x3:int32"]
-    attention = node(f"{MS}PagedAttention", operands, [(7, 32)], num_heads=4, kv_num_heads=2)
+    attention = to_node(f"{MS}PagedAttention", operands, [(7, 32)], num_heads=4, kv_num_heads=2)
     assert work(attention).macs == 7 * 4 * 48 * (8 + 8)
     assert count_node(attention).exactness == "bound"
 
@@ -93,20 +93,20 @@ def test_packed_sequences_are_bounded_by_the_longest():
     """9 tokens of sequences of at most 5: 9 * 5 scores in each of 2 heads."""
     attrs = {"num_heads": 2}
     flat = [(9, 8), (8, 24), (24,), "3x5:int32", "4:int32"]
-    attention = node(f"{MS}PackedAttention", flat, [(9, 8)], **attrs)
+    attention = to_node(f"{MS}PackedAttention", flat, [(9, 8)], **attrs)
     assert work(attention).macs == 9 * 8 * 24 + 2 * 9 * 5 * (4 + 4)
     assert count_node(attention).exactness == "bound"
     several = [*[(9, 8)] * 3, (24,), "3x5:int32", "4:int32"]
-    many = work(node(f"{MS}PackedMultiHeadAttention", several, [(9, 8)], **attrs))
+    many = work(to_node(f"{MS}PackedMultiHeadAttention", several, [(9, 8)], **attrs))
     assert many.macs == 2 * 9 * 5 * (4 + 4)
     together = [(9, 2, 3, 4), None, None, *several[3:]]
-    assert work(node(f"{MS}PackedMultiHeadAttention", together, [(9, 8)], **attrs)) == many
+    assert work(to_node(f"{MS}PackedMultiHeadAttention", together, [(9, 8)], **attrs)) == many
 
 
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{MS}LongformerAttention", [(1, 2, 9)], [(1, 2, 9)]), "globally"),
+        (to_node(f"{MS}LongformerAttention", [(1, 2, 9)], [(1, 2, 9)]), "globally"),
     ],
 )
 def test_what_cannot_be_known_has_a_reason(one, words):
@@ -119,8 +119,11 @@ def test_what_cannot_be_known_has_a_reason(one, words):
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{MS}MultiHeadAttention", [(1, 2, 9)] * 3, [(1, 2, 9)], num_heads=2), "2 heads"),
-        (node(f"{MS}Attention", [(1, 2, 9), (9, 28)], [(1, 2, 9)], num_heads=3), "28 at axis 1"),
+        (to_node(f"{MS}MultiHeadAttention", [(1, 2, 9)] * 3, [(1, 2, 9)], num_heads=2), "2 heads"),
+        (
+            to_node(f"{MS}Attention", [(1, 2, 9), (9, 28)], [(1, 2, 9)], num_heads=3),
+            "28 at axis 1",
+        ),
     ],
 )
 def test_operands_that_contradict_each_other_are_refused(one, words):

@@ -5,7 +5,7 @@ import pytest
 import crossflops
 from crossflops.ir.ledger import Cost, Counted, Uncounted
 from crossflops.ledger.count import count_node
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.onnx_files import parsed, saved
 from tests.operators.scalars import work
 
@@ -37,23 +37,25 @@ OUT = 2 * 4 * 36
 )
 def test_a_fused_convolution_is_a_convolution_and_more(inputs, attrs, more):
     """Conv, then a residual, then an activation; the layout changes nothing."""
-    plain = work(node("Conv", inputs[:3], [Y], group=2))
+    plain = work(to_node("Conv", inputs[:3], [Y], group=2))
     assert plain.macs == OUT * 3 * 9
-    assert work(node(f"{MS}FusedConv", inputs, [Y], group=2, **attrs)) == plain + more
+    assert work(to_node(f"{MS}FusedConv", inputs, [Y], group=2, **attrs)) == plain + more
     last = [LAST_X, W, *inputs[2:3], *[LAST_Y for _ in inputs[3:]]]
-    assert work(node(f"{MS}NhwcFusedConv", last, [LAST_Y], group=2, **attrs)) == plain + more
-    blocked = node("com.microsoft.nchwc::Conv", inputs, [Y], group=2, **attrs)
+    assert work(to_node(f"{MS}NhwcFusedConv", last, [LAST_Y], group=2, **attrs)) == plain + more
+    blocked = to_node("com.microsoft.nchwc::Conv", inputs, [Y], group=2, **attrs)
     assert work(blocked) == plain + more
 
 
 def test_a_convolution_with_channels_last_is_a_convolution():
     """NhwcConv and the internal NHWC domain keep the filter as it is."""
-    plain = work(node("Conv", [X, W, (4,)], [Y], group=2))
-    assert work(node(f"{MS}NhwcConv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
-    assert work(node("com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
+    plain = work(to_node("Conv", [X, W, (4,)], [Y], group=2))
+    assert work(to_node(f"{MS}NhwcConv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
+    assert (
+        work(to_node("com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
+    )
     turned = (W[0], *W[2:], W[1])
-    assert work(node(f"{MS}NhwcConv", [LAST_X, turned, (4,)], [LAST_Y], group=2)) == plain
-    relu = node(
+    assert work(to_node(f"{MS}NhwcConv", [LAST_X, turned, (4,)], [LAST_Y], group=2)) == plain
+    relu = to_node(
         "com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], activation="Relu", group=2
     )
     assert work(relu) == plain + RELU * OUT
@@ -73,16 +75,16 @@ def test_a_convolution_with_channels_last_is_a_convolution():
 @pytest.mark.parametrize("name", ["FusedMatMul", "TransposeMatMul", "SparseToDenseMatMul"])
 def test_a_transposed_product_is_the_plain_one(name, a, b, attrs):
     """However the operands are held, 5 * 3 * 4 * 2 results are sums of 7 products."""
-    plain = work(node("MatMul", [(5, 3, 4, 7), (5, 3, 7, 2)], [(5, 3, 4, 2)]))
+    plain = work(to_node("MatMul", [(5, 3, 4, 7), (5, 3, 7, 2)], [(5, 3, 4, 2)]))
     assert plain == Cost(macs=5 * 3 * 4 * 2 * 7)
-    assert work(node(MS + name, [a, b], [(5, 3, 4, 2)], **attrs)) == plain
-    halved = node(MS + name, [a, b], [(5, 3, 4, 2)], alpha=0.5, **attrs)
+    assert work(to_node(MS + name, [a, b], [(5, 3, 4, 2)], **attrs)) == plain
+    halved = to_node(MS + name, [a, b], [(5, 3, 4, 2)], alpha=0.5, **attrs)
     assert work(halved) == plain + Cost(muls=120)
 
 
 def test_a_vector_is_not_transposed():
     """A 1-D operand stays a row."""
-    assert work(node(f"{MS}FusedMatMul", [(7,), (7, 2)], [(2,)], transA=1)) == Cost(macs=14)
+    assert work(to_node(f"{MS}FusedMatMul", [(7,), (7, 2)], [(2,)], transA=1)) == Cost(macs=14)
 
 
 @pytest.mark.parametrize(
@@ -101,19 +103,19 @@ def test_a_vector_is_not_transposed():
 def test_a_product_with_an_activation(attrs, more):
     """FusedMatMulActivation by hand."""
     inputs, out = [(2, 3, 5), (2, 5, 4)], (2, 3, 4)
-    product = node(f"{MS}FusedMatMulActivation", inputs, [out], alpha=2.0, **attrs)
+    product = to_node(f"{MS}FusedMatMulActivation", inputs, [out], alpha=2.0, **attrs)
     assert work(product) == Cost(macs=120, muls=24) + more
 
 
 def test_fused_gemm_is_gemm_and_an_activation():
     """A row per operand and scale."""
     inputs, attrs = [(3, 5), (4, 5), (4,)], {"transB": 1, "alpha": 0.5, "beta": 2.0}
-    plain = node("Gemm", inputs, [(3, 4)], **attrs)
-    fused = node(f"{MS}FusedGemm", inputs, [(3, 4)], activation="Sigmoid", **attrs)
+    plain = to_node("Gemm", inputs, [(3, 4)], **attrs)
+    fused = to_node(f"{MS}FusedGemm", inputs, [(3, 4)], activation="Sigmoid", **attrs)
     assert work(fused) == sum_of(plain, TANH * 12)
-    fused = node(f"{MS}GemmFastGelu", [(2, 3, 5), (5, 4), (4,)], [(2, 3, 4)])
-    gelu = node("Gelu", [(2, 3, 4)], [(2, 3, 4)], approximate="tanh")
-    product = node("MatMul", [(2, 3, 5), (5, 4)], [(2, 3, 4)])
+    fused = to_node(f"{MS}GemmFastGelu", [(2, 3, 5), (5, 4), (4,)], [(2, 3, 4)])
+    gelu = to_node("Gelu", [(2, 3, 4)], [(2, 3, 4)], approximate="tanh")
+    product = to_node("MatMul", [(2, 3, 5), (5, 4)], [(2, 3, 4)])
     assert work(fused) == sum_of(product, gelu, Cost(adds=24))
 
 
@@ -131,7 +133,7 @@ def test_fused_gemm_is_gemm_and_an_activation():
 def test_gemm_of_float8(inputs, attrs, more):
     """M*N*K products in the eight bits of A."""
     operands = ["3x5:float8e4m3fn", "4x5:float8e4m3fn"]
-    gemm = node(f"{MS}GemmFloat8", [*operands, *inputs], [(3, 4)], transB=1, **attrs)
+    gemm = to_node(f"{MS}GemmFloat8", [*operands, *inputs], [(3, 4)], transB=1, **attrs)
     assert work(gemm) == Cost(macs=60) + more
     assert count_node(gemm).precision == "float8e4m3fn"
 
@@ -142,32 +144,35 @@ A = (2, 3, 4)
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
-        (node(f"{MS}Gelu", [A], [A]), work(node("Gelu", [A], [A]))),
-        (node(f"{MS}BiasGelu", [A, (4,)], [A]), sum_of(node("Gelu", [A], [A]), Cost(adds=24))),
-        (node(f"{MS}FastGelu", [A], [A]), work(node("Gelu", [A], [A], approximate="tanh"))),
+        (to_node(f"{MS}Gelu", [A], [A]), work(to_node("Gelu", [A], [A]))),
         (
-            node(f"{MS}FastGelu", [A, (4,)], [A]),
-            sum_of(node("Gelu", [A], [A], approximate="tanh"), Cost(adds=24)),
+            to_node(f"{MS}BiasGelu", [A, (4,)], [A]),
+            sum_of(to_node("Gelu", [A], [A]), Cost(adds=24)),
         ),
-        (node(f"{MS}QuickGelu", [A], [A]), Cost(specials=24, muls=48)),
-        (node(f"{MS}QuickGelu", [A], [A], alpha=1.0), work(node("Swish", [A], [A]))),
-        (node(f"{MS}ScaledSiLU", [A], [A]), work(node("Swish", [A], [A]))),
-        (node(f"{MS}ScaledSiLU", [A, ()], [A]), Cost(specials=24, muls=48)),
+        (to_node(f"{MS}FastGelu", [A], [A]), work(to_node("Gelu", [A], [A], approximate="tanh"))),
+        (
+            to_node(f"{MS}FastGelu", [A, (4,)], [A]),
+            sum_of(to_node("Gelu", [A], [A], approximate="tanh"), Cost(adds=24)),
+        ),
+        (to_node(f"{MS}QuickGelu", [A], [A]), Cost(specials=24, muls=48)),
+        (to_node(f"{MS}QuickGelu", [A], [A], alpha=1.0), work(to_node("Swish", [A], [A]))),
+        (to_node(f"{MS}ScaledSiLU", [A], [A]), work(to_node("Swish", [A], [A]))),
+        (to_node(f"{MS}ScaledSiLU", [A, ()], [A]), Cost(specials=24, muls=48)),
         # 24 adds; then 12 Gelus (div, erf, add, 2 muls) and 12 muls.
         (
-            node(f"{MS}BiasSplitGelu", [A, (4,)], [(2, 3, 2)]),
+            to_node(f"{MS}BiasSplitGelu", [A, (4,)], [(2, 3, 2)]),
             Cost(adds=24 + 12, divs=12, specials=12, muls=36),
         ),
-        (node(f"{MS}BiasAdd", [A, (4,), A], [A]), Cost(adds=48)),
-        (node(f"{MS}BiasDropout", [A, (4,), A], [A, None]), Cost(adds=48)),
-        (node(f"{MS}BiasDropout", [A, (4,)], [A]), Cost(adds=24)),
+        (to_node(f"{MS}BiasAdd", [A, (4,), A], [A]), Cost(adds=48)),
+        (to_node(f"{MS}BiasDropout", [A, (4,), A], [A, None]), Cost(adds=48)),
+        (to_node(f"{MS}BiasDropout", [A, (4,)], [A]), Cost(adds=24)),
         (
-            node(f"{MS}BiasSoftmax", [A, A], [A], axis=2),
-            sum_of(node("Softmax", [A], [A], axis=-1), Cost(adds=24)),
+            to_node(f"{MS}BiasSoftmax", [A, A], [A], axis=2),
+            sum_of(to_node("Softmax", [A], [A], axis=-1), Cost(adds=24)),
         ),
         (
-            node(f"{MS}BiasSoftmax", [A, A], [A], axis=1),
-            sum_of(node("Softmax-11", [A], [A], axis=1), Cost(adds=24)),
+            to_node(f"{MS}BiasSoftmax", [A, A], [A], axis=1),
+            sum_of(to_node("Softmax-11", [A], [A], axis=1), Cost(adds=24)),
         ),
     ],
     ids=lambda v: str(getattr(v, "op", "")),
@@ -180,10 +185,10 @@ def test_activations_are_what_they_were_made_of(one, expected):
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (node(f"{MS}FusedConv", [X, W], [Y], activation="Snake", group=2), "Snake"),
-        (node(f"{MS}BiasDropout", [A, (4,), None, None, ":bool"], [A]), "training_mode"),
+        (to_node(f"{MS}FusedConv", [X, W], [Y], activation="Snake", group=2), "Snake"),
+        (to_node(f"{MS}BiasDropout", [A, (4,), None, None, ":bool"], [A]), "training_mode"),
         (
-            node(
+            to_node(
                 f"{MS}FusedMatMulActivation",
                 [A, (4, 4)],
                 [A],
@@ -203,7 +208,7 @@ def test_what_cannot_be_known_has_a_reason(one, words):
 
 def test_a_sparse_operand_gives_a_bound():
     """How many products are spared is in the data."""
-    counted = count_node(node(f"{MS}SparseToDenseMatMul", [(3, 5), (5, 4)], [(3, 4)]))
+    counted = count_node(to_node(f"{MS}SparseToDenseMatMul", [(3, 5), (5, 4)], [(3, 4)]))
     assert isinstance(counted, Counted)
     assert counted.exactness == "bound"
 

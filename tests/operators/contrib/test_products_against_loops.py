@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from crossflops.ir.ledger import Cost
 from crossflops.ledger.count import count_node
 from crossflops.operators.contrib.products import expert_parameters
-from crossflops.testing.graphs import node
+from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, largest, numbers, small, softmax, total, work
 
 MS = "com.microsoft::"
@@ -42,7 +42,7 @@ def test_a_product_with_packed_weights_is_its_loop(rows, width, blocks, bits, bi
     inputs = [(rows, depth), "x".join(map(str, packed.shape)) + ":uint8", (width, blocks)]
     inputs += [None, None, (width,)] if biased else []
     attrs = {"K": depth, "N": width, "bits": bits, "block_size": block}
-    counted = count_node(node(f"{MS}MatMulNBits", inputs, [(rows, width)], **attrs))
+    counted = count_node(to_node(f"{MS}MatMulNBits", inputs, [(rows, width)], **attrs))
     assert work(counted.node) == tally.cost
     assert counted.precision == f"float32xint{bits}"
     stored = 4 * rows * depth + depth * width * bits // 8 + 4 * width * blocks
@@ -80,7 +80,7 @@ def test_a_mixture_of_experts_is_its_loop(
         there = number < 2 or third
         inputs += [layer if there else None, bias if biased and there else None]
     attrs = {"k": chosen, "activation_type": "silu", "normalize_routing_weights": 1}
-    moe = node(f"{MS}MoE", inputs, [(tokens, width)], **attrs)
+    moe = to_node(f"{MS}MoE", inputs, [(tokens, width)], **attrs)
     assert work(moe) == tally.cost
     assert work(moe).macs == tokens * chosen * width * inner * (3 if third else 2)
     per_expert = width * inner * (3 if third else 2)
@@ -108,15 +108,17 @@ def test_a_fused_gate_halves_the_first_layer():
     """fc1 has the gate's rows too: 2 tokens, 1 of 4 experts, 8 -> 2*6 -> 8."""
     inputs = [(2, 8), (2, 4), (4, 12, 8), None, (4, 8, 6)]
     attrs = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.702}
-    plain = node(f"{MS}MoE", inputs, [(2, 8)], **attrs)
+    plain = to_node(f"{MS}MoE", inputs, [(2, 8)], **attrs)
     assert work(plain).macs == 2 * (8 * 12 + 6 * 8)
     assert expert_parameters(plain) == (4 * 144, 144)
     packed = [(2, 8), (2, 4), "4x12x4:uint8", (4, 12), None, "4x8x3:uint8", (4, 8)]
-    quantized = work(node(f"{MS}QMoE", packed, [(2, 8)], expert_weight_bits=4, **attrs))
+    quantized = work(to_node(f"{MS}QMoE", packed, [(2, 8)], expert_weight_bits=4, **attrs))
     assert quantized == work(plain) + Cost(muls=2 * 144, adds=2 * 144)
     for tokens, exactness in ((1, "exact"), (2, "bound")):
         rows = [(tokens, 8), (tokens, 4), *packed[2:]]
-        counted = count_node(node(f"{MS}QMoE", rows, [(tokens, 8)], expert_weight_bits=4, **attrs))
+        counted = count_node(
+            to_node(f"{MS}QMoE", rows, [(tokens, 8)], expert_weight_bits=4, **attrs)
+        )
         assert counted.exactness == exactness
 
 
@@ -141,12 +143,12 @@ def test_a_quantized_convolution_is_its_loop(n, c, m, size, k, group, biased, da
     inputs = [xs, (), ":uint8", ws, (), ":uint8", (), ":uint8"]
     inputs += [f"{group * m}:int32"] if biased else []
     ys = "x".join(map(str, y)) + ":uint8"
-    convolution = node(f"{MS}QLinearConv", inputs, [ys], group=group)
+    convolution = to_node(f"{MS}QLinearConv", inputs, [ys], group=group)
     assert work(convolution) == tally.cost
-    plain = node("Conv", [x, w], [y], group=group)
+    plain = to_node("Conv", [x, w], [y], group=group)
     assert work(convolution).macs == work(plain).macs
     last = [f"{n}x{size}x{size}x{group * c}:uint8", *inputs[1:]]
     yl = f"{n}x{out}x{out}x{group * m}:uint8"
-    other = node(f"{MS}QLinearConv", last, [yl], group=group, channels_last=1)
+    other = to_node(f"{MS}QLinearConv", last, [yl], group=group, channels_last=1)
     assert work(other) == tally.cost
     assert count_node(other).precision == "int8"

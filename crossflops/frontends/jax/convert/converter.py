@@ -23,7 +23,7 @@ from crossflops.frontends.jax.convert.lowering import (
 from crossflops.frontends.jax.convert.rewrites import resizes_named
 from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 # What jax2onnx writes, tidied: no biases that are never added, no products that ONNX has not.
 
@@ -332,7 +332,7 @@ def _keeping() -> Iterator[None]:
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
     before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
     kept = tuple(step for step in before if step.name not in _LEFT_OUT)
-    with patched(module, "_OPTIMIZER_PASSES", kept, inventory.OPTIMIZERS):
+    with patching_attribute(module, "_OPTIMIZER_PASSES", kept, inventory.OPTIMIZERS):
         yield
 
 
@@ -367,8 +367,10 @@ def _living(pure: Pure) -> Iterator[None]:
                 value.shape = ir.Shape((*variable.aval.shape, 2))
 
     with (
-        patched(module, "_trace_to_jaxpr", trace_live_program, inventory.TRACES),
-        patched(module, "_bind_closed_jaxpr_constants", bind_constants, inventory.TRACES),
+        patching_attribute(module, "_trace_to_jaxpr", trace_live_program, inventory.TRACES),
+        patching_attribute(
+            module, "_bind_closed_jaxpr_constants", bind_constants, inventory.TRACES
+        ),
     ):
         yield
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def dead_states_dropped() -> Iterator[None]:
     from jax.lax import while_p
 
     rules = {**partial_eval.dce_rules, while_p: _without_dead_states}
-    with patched(partial_eval, "dce_rules", rules, inventory.DEAD_STATES):
+    with patching_attribute(partial_eval, "dce_rules", rules, inventory.DEAD_STATES):
         yield
 
 

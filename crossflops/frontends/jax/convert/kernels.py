@@ -18,7 +18,7 @@ import numpy as np
 
 from crossflops.frontends.jax.convert.rewrites import Equal, gather_along_axis, scatter_block
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 KERNEL = "pallas_call"
 _MOST_PLACES = 1 << 16  # of a grid: the table of where blocks lie has a row for each
@@ -63,12 +63,16 @@ def _stepping(mapping: Any) -> Iterator[None]:
     }
     with ExitStack() as stack:
         for name, replacement in steps.items():
-            stack.enter_context(patched(interpreter, name, replacement, inventory.KERNELS))
+            stack.enter_context(
+                patching_attribute(interpreter, name, replacement, inventory.KERNELS)
+            )
         if kind is not None:
             compute = kind.compute_start_indices_interpret
             known = lambda own, *more: rows.get(id(own)) or compute(own, *more)  # noqa: E731
             places = inventory.KERNEL_PLACES
-            stack.enter_context(patched(kind, "compute_start_indices_interpret", known, places))
+            stack.enter_context(
+                patching_attribute(kind, "compute_start_indices_interpret", known, places)
+            )
         yield
 
 

@@ -47,7 +47,7 @@ from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 from crossflops.operators.framework_functions import COMPLEX_MOVES
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 # Which equation of a JAX program each ONNX node was made for: written down while it is made.
 
@@ -362,8 +362,10 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
             return _opaque(ctx, eqn, looped=recorder.is_looped)
 
     with (
-        patched(dispatch, "lower_equation_with_plugin", lower_equation, inventory.EQUATIONS),
-        patched(
+        patching_attribute(
+            dispatch, "lower_equation_with_plugin", lower_equation, inventory.EQUATIONS
+        ),
+        patching_attribute(
             dispatch, "get_registered_lowering_plugin", find_lowering_rule, inventory.EQUATIONS
         ),
     ):

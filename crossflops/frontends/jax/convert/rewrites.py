@@ -9,7 +9,7 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 # Other equations in place of one.
 
@@ -678,7 +678,7 @@ def resizes_named() -> Iterator[None]:
         with jax.named_scope(f"crossflops.resize.{mode}.{int(bool(antialias))}"):
             return resize(image, shape, method, antialias, *more)
 
-    with patched(module, "_resize", resize_in_scope, inventory.RESIZES):
+    with patching_attribute(module, "_resize", resize_in_scope, inventory.RESIZES):
         yield
 
 

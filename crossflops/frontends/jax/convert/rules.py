@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched, patched_items, put_back
+from crossflops.patches.patching import patching_attribute, patching_items, restore_attribute
 
 _SYSTEM = "jax2onnx.plugins.plugin_system"
 _CHANGED = ("jax.numpy", "jax.lax", "jax.nn", "flax.nnx")
@@ -44,13 +44,13 @@ def register() -> None:
     changed = [(module, dict(vars(module))) for module in map(importlib.import_module, _CHANGED)]
     try:
         # None hides a module from import
-        with patched_items(sys.modules, dict.fromkeys(hidden), inventory.MODULES):
+        with patching_items(sys.modules, dict.fromkeys(hidden), inventory.MODULES):
             importlib.import_module(_SYSTEM).import_all_plugins()
     finally:
         for module, before in changed:
             for name, content in before.items():
                 if vars(module).get(name) is not content:
-                    put_back(module, name, content)
+                    restore_attribute(module, name, content)
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def patching_lowering_rules() -> Iterator[None]:
             kind = type(_rule_registry().get(rule))
             if name in vars(kind):
                 method = change(vars(kind)[name])
-                undo.enter_context(patched(kind, name, method, declared))
+                undo.enter_context(patching_attribute(kind, name, method, declared))
         yield
 
 

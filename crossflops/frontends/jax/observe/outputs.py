@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from crossflops.errors import InputError, raised_at
+from crossflops.errors import InputError, error_location
 from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.jax.record.function import Pure, as_words, isolating_jax_cache, pure
 from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
@@ -42,7 +42,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
             outputs = run(values, held)
         except Exception as error:  # whatever it is, it does not run on these
             raise InputError(
-                f"the model raised {type(error).__name__}: {error}{raised_at(error)}",
+                f"the model raised {type(error).__name__}: {error}{error_location(error)}",
                 "give values that it takes",
             ) from error
         return model_run(

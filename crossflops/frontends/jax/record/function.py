@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.errors import InputError, NormalizeError, raised_at, remedy
+from crossflops.errors import InputError, NormalizeError, error_location, error_remedy
 from crossflops.frontends.jax.kinds import is_jax_keras_model, is_linen, is_module
 from crossflops.frontends.jax.record.scopes import Called, linen_entered
 from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
@@ -341,8 +341,8 @@ def _call_model(question: Callable[[], Any]) -> Any:
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
         raise InputError(
-            f"the model raised {type(error).__name__}: {text[:300]}{raised_at(error)}",
-            _HINTS.get(type(error).__name__) or remedy(error, _HINT),
+            f"the model raised {type(error).__name__}: {text[:300]}{error_location(error)}",
+            _HINTS.get(type(error).__name__) or error_remedy(error, _HINT),
         ) from error
 
 

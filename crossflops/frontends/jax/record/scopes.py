@@ -12,7 +12,7 @@ import msgspec
 from crossflops.frontends.converted import plain_layer_settings
 from crossflops.ir.trace import Module, Parameter, Scalar
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 MARK = "nnx:"
 _MARKED = re.compile(rf"{MARK}([^/()]*)")
@@ -63,7 +63,7 @@ def mark_module_paths(model: Any) -> set[type]:
     """Write its path into every module, where transformations of Flax keep it. The classes."""
     classes = set()
     for path, module in flax_modules(model):
-        patched(module, _PATH, path, inventory.PATHS).keep()
+        patching_attribute(module, _PATH, path, inventory.PATHS).keep()
         classes.add(type(module))
     return classes
 
@@ -96,7 +96,7 @@ def _wrapping_method(kind: type, name: str) -> Iterator[None]:
     if isinstance(vars(kind).get(name), staticmethod | classmethod | type):
         yield
         return
-    with patched(kind, name, _with_module_scope(before), inventory.SCOPES):
+    with patching_attribute(kind, name, _with_module_scope(before), inventory.SCOPES):
         yield
 
 

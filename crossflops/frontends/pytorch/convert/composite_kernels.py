@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patched, patched_items
+from crossflops.patches.patching import original, owner_of, patching_attribute, patching_items
 
 
 class _OperatorKernels(NamedTuple):
@@ -60,8 +60,10 @@ class CompositeKernels:
             return dict(self._composite), dict(self._plain)
 
         with (
-            patched(library, "_override_composite_implicit_decomp", replace, place),
-            patched(library, "_split_decomp_table_to_cia_and_python_decomp", split_once, place),
+            patching_attribute(library, "_override_composite_implicit_decomp", replace, place),
+            patching_attribute(
+                library, "_split_decomp_table_to_cia_and_python_decomp", split_once, place
+            ),
         ):
             yield
 
@@ -92,12 +94,12 @@ class CompositeKernels:
         with ExitStack() as undo:
             undo.callback(self._forget_dispatch)
             for known in self._kernels:
-                items = patched_items(
+                items = patching_items(
                     known.operator.py_kernels, known.replaced, inventory.COMPOSITE_KERNELS
                 )
                 undo.enter_context(items)
             undo.enter_context(
-                patched_items(_fake_rules(), self._fake_rules, inventory.COMPOSITE_KERNELS)
+                patching_items(_fake_rules(), self._fake_rules, inventory.COMPOSITE_KERNELS)
             )
             self._forget_dispatch()
             yield

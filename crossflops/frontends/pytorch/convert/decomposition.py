@@ -33,7 +33,7 @@ from crossflops.frontends.pytorch.record.operators import (
     write_argument_nodes,
 )
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patched
+from crossflops.patches.patching import original, owner_of, patching_attribute
 
 if TYPE_CHECKING:
     from torch import fx
@@ -1166,13 +1166,15 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
     interpreter = owner_of(inventory.EXPORT_PROMOTION)
     run_node = original(interpreter, "run_node", inventory.EXPORT_PROMOTION)
     with (
-        patched(
+        patching_attribute(
             passes,
             "decompose_with_registry",
             decompose_or_delegate,
             inventory.EXPORT_DECOMPOSITION,
         ),
-        patched(interpreter, "run_node", _looking(run_node), inventory.EXPORT_PROMOTION),
+        patching_attribute(
+            interpreter, "run_node", _looking(run_node), inventory.EXPORT_PROMOTION
+        ),
     ):
         yield
 

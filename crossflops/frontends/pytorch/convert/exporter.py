@@ -16,7 +16,7 @@ from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators, watch_dropped
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patched
+from crossflops.patches.patching import original, owner_of, patching_attribute
 
 # The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
 #
@@ -50,7 +50,9 @@ def reusing_export_registry() -> Iterator[None]:
             _build_export_registry(build, registry, there, args, **kwargs)
         )
 
-    with patched(Registry, "from_torchlib", classmethod(from_torchlib), inventory.EXPORT_REGISTRY):
+    with patching_attribute(
+        Registry, "from_torchlib", classmethod(from_torchlib), inventory.EXPORT_REGISTRY
+    ):
         yield
 
 
@@ -76,7 +78,9 @@ def reusing_schema_signatures() -> Iterator[None]:
         return _SIGNATURES[key]
 
     replaced = staticmethod(from_op_schema)
-    with patched(OpSignature, "from_op_schema", replaced, inventory.OPERATOR_SIGNATURES):
+    with patching_attribute(
+        OpSignature, "from_op_schema", replaced, inventory.OPERATOR_SIGNATURES
+    ):
         yield
 
 
@@ -192,7 +196,9 @@ def translating_complex_operators(
             return opaque(node.target, COMPLEX if other else ""), ""
         return form, why
 
-    with patched(_dispatching, "dispatch", dispatch_known_form, inventory.EXPORT_DISPATCH):
+    with patching_attribute(
+        _dispatching, "dispatch", dispatch_known_form, inventory.EXPORT_DISPATCH
+    ):
         yield
 
 
@@ -230,7 +236,7 @@ def promoting_scalar_operands() -> Iterator[None]:
                 node.graph, "call_function", scalar, (fx_arg,), {"dtype": dtype}
             )
 
-    with patched(
+    with patching_attribute(
         interpreter, "_maybe_promote_arg", promote_scalar_operand, inventory.EXPORT_NUMBERS
     ):
         yield

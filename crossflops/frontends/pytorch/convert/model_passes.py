@@ -10,7 +10,7 @@ import numpy as np
 
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patched
+from crossflops.patches.patching import original, owner_of, patching_attribute
 
 # Shapes and types of results, inferred once for nodes that are alike.
 
@@ -74,8 +74,8 @@ def reusing_shape_inference() -> Iterator[None]:
         return result
 
     with (
-        patched(folder, "_do_inference", infer_once, inventory.FOLDED_SHAPES),
-        patched(evaluator, "evaluate", evaluate_once, inventory.FOLDED_VALUES),
+        patching_attribute(folder, "_do_inference", infer_once, inventory.FOLDED_SHAPES),
+        patching_attribute(evaluator, "evaluate", evaluate_once, inventory.FOLDED_VALUES),
     ):
         yield
 
@@ -223,7 +223,7 @@ def renumbering_opsets() -> Iterator[None]:
         common.RemoveUnusedOpsetsPass()(model)
         return None
 
-    with patched(library, "convert_version", renumber, inventory.VERSION_CONVERTER):
+    with patching_attribute(library, "convert_version", renumber, inventory.VERSION_CONVERTER):
         yield
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _COLLECT = "_get_protocol_attrs"
 
@@ -29,5 +29,5 @@ def reusing_protocol_attributes() -> Iterator[None]:
             known[protocol] = collect(protocol)
         return known[protocol]
 
-    with patched(typing, _COLLECT, collect_once, inventory.PROTOCOLS):
+    with patching_attribute(typing, _COLLECT, collect_once, inventory.PROTOCOLS):
         yield

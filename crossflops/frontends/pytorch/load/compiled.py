@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,7 +48,7 @@ def running_uncompiled() -> Iterator[None]:
     with ExitStack() as undo:
         for name, function in instead.items():
             if name in vars(frames):
-                undo.enter_context(patched(frames, name, function, inventory.COMPILED))
+                undo.enter_context(patching_attribute(frames, name, function, inventory.COMPILED))
         undo.enter_context(unfusing_flex_attention())
         yield
 

@@ -11,7 +11,7 @@ from types import MethodType
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 
 def group_loops(model: Any) -> bool:
@@ -24,7 +24,9 @@ def group_loops(model: Any) -> bool:
         forward = _FORWARDS.get(type(module).__qualname__)
         own = type(module).__module__.startswith("transformers.")
         if forward and own and all(weight.is_meta for weight in module.parameters()):
-            patched(module, "forward", MethodType(forward, module), inventory.MODEL_METHODS).keep()
+            patching_attribute(
+                module, "forward", MethodType(forward, module), inventory.MODEL_METHODS
+            ).keep()
             grouped = True
     return grouped
 

@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.load.tensors import attributes_of
 from crossflops.frontends.pytorch.load.tool_replacements import Own, owner_attributes, undone
 from crossflops.ir.provenance import FAKE, META, REAL
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 READS = "reads values"
 _OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
@@ -51,7 +51,7 @@ def faking_grouped_products() -> Iterator[None]:
             mat_a, mat_b, options.get("offs"), options.get("out_dtype")
         )
 
-    with patched(kernels, name, infer_grouped_product, inventory.GROUPED_PRODUCTS):
+    with patching_attribute(kernels, name, infer_grouped_product, inventory.GROUPED_PRODUCTS):
         yield
 
 
@@ -315,7 +315,7 @@ def _no_scripts(mode: Any) -> Iterator[None]:
         mode.asked = mode.asked or _SCRIPTED
         raise ValuesNeededError(_SCRIPTED)
 
-    with patched(RecursiveScriptModule, "__init__", refuse, inventory.SCRIPT_MODULES):
+    with patching_attribute(RecursiveScriptModule, "__init__", refuse, inventory.SCRIPT_MODULES):
         yield
 
 
@@ -334,5 +334,5 @@ def _real_imports() -> Iterator[None]:
         with _disable_current_modes():
             usual(loader, module)
 
-    with patched(SourceFileLoader, "exec_module", exec_module, inventory.IMPORTS):
+    with patching_attribute(SourceFileLoader, "exec_module", exec_module, inventory.IMPORTS):
         yield

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _API = "torch.nn.attention.flex_attention"
 _OPERATOR = "torch._higher_order_ops.flex_attention"
@@ -94,7 +94,7 @@ def unfusing_flex_attention(
     with ExitStack() as undo:
         for module, name, value, declared in instead:
             if name in vars(module):
-                undo.enter_context(patched(module, name, value, declared))
+                undo.enter_context(patching_attribute(module, name, value, declared))
         yield
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import InputError, error_words, raised_at
+from crossflops.errors import InputError, error_location, error_words
 from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,7 +51,7 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
         )
     except Exception as error:  # whatever code of a model raises
         raise InputError(
-            f"the model raised {error_words(error)}{raised_at(error)}",
+            f"the model raised {error_words(error)}{error_location(error)}",
             "check the number, the shapes and the types of --input",
         ) from error
 
@@ -80,7 +80,7 @@ def copying_keras_attributes(model: Any) -> Iterator[None]:
         return
     from keras.src.saving.keras_saveable import KerasSaveable
 
-    with patched(KerasSaveable, "__reduce__", _parts_of_copy, inventory.KERAS_COPIES):
+    with patching_attribute(KerasSaveable, "__reduce__", _parts_of_copy, inventory.KERAS_COPIES):
         yield
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crossflops.errors import MissingExtraError, TargetError, nearest
+from crossflops.errors import MissingExtraError, TargetError, nearest_name_hint
 from crossflops.frontends.named import Library, Named, image_input_spec, names_in_package
 from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
 from crossflops.frontends.pytorch.load.expert_loops import group_loops
@@ -106,7 +106,7 @@ class Torchvision(Library):
         models = importlib.import_module("torchvision").models
         known = models.list_models()
         if name.lower() not in known:
-            raise TargetError(f"torchvision has no model {name!r}", nearest(name, known))
+            raise TargetError(f"torchvision has no model {name!r}", nearest_name_hint(name, known))
         weights = models.get_model_weights(name)
         dtype, arguments = split_type(arguments)
         options: dict[str, object] = {"weights": None}
@@ -255,7 +255,7 @@ def _config(transformers: Any, name: str, given: Mapping[str, Any], dtype: str) 
     if kind not in known:
         raise TargetError(
             f"hf:{name} has the model_type {kind!r}, which this transformers does not have",
-            nearest(str(kind), list(known.keys()), "update transformers; no code of a repository"
+            nearest_name_hint(str(kind), list(known.keys()), "update transformers; no code of a repository"
                     " is run"),
         )  # fmt: skip
     return transformers.AutoConfig.for_model(kind, **content)
@@ -278,7 +278,7 @@ def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> N
         raise TargetError(
             f"a config of {config.model_type} has no {strays[0]!r}: --arg {strays[0]} changes"
             f" nothing in hf:{name}",
-            nearest(strays[0], known, "check --arg"),
+            nearest_name_hint(strays[0], known, "check --arg"),
         )
 
 

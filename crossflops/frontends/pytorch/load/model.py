@@ -18,9 +18,9 @@ from crossflops.errors import (
     InputError,
     NormalizeError,
     ValuesNeededError,
+    error_location,
+    error_remedy,
     error_words,
-    raised_at,
-    remedy,
 )
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.load.compiled import bind_methods
@@ -35,7 +35,7 @@ from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched, put_back
+from crossflops.patches.patching import patching_attribute, restore_attribute
 from crossflops.threads import filter_warnings, silence_logs, silence_streams
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def without_stack_traces() -> Iterator[None]:
     if not hasattr(config, "do_not_emit_stack_traces"):
         yield
         return
-    with patched(config, "do_not_emit_stack_traces", True, inventory.STACK_TRACES):
+    with patching_attribute(config, "do_not_emit_stack_traces", True, inventory.STACK_TRACES):
         yield
 
 
@@ -144,7 +144,7 @@ def spelling_module_names() -> Iterator[None]:
     """
     import torch.fx.graph as written
 
-    with patched(written, "_format_target", _format_target, inventory.WRITTEN_CODE):
+    with patching_attribute(written, "_format_target", _format_target, inventory.WRITTEN_CODE):
         yield
 
 
@@ -377,9 +377,9 @@ def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
     elif isinstance(value, list) and isinstance(content, list):
         value[:] = content
     elif content is _NOTHING:
-        put_back(space, name)
+        restore_attribute(space, name)
     else:
-        put_back(space, name, content)
+        restore_attribute(space, name, content)
 
 
 def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
@@ -497,7 +497,7 @@ def model_run_error(error: BaseException, where: str = "on these inputs") -> Inp
     bare = "device meta" in str(error) or "meta tensor" in str(error)
     mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
     return InputError(
-        f"the model raised {where}: {error_words(error)}{raised_at(error)}",
+        f"the model raised {where}: {error_words(error)}{error_location(error)}",
         "take the exit out of the model: it would end the process that runs it"
         if leaves
         else _OF_VALUES
@@ -506,7 +506,7 @@ def model_run_error(error: BaseException, where: str = "on these inputs") -> Inp
         if bare
         else _OF_TYPES
         if mistyped
-        else remedy(error, "check the number, the shapes and the types of --input"),
+        else error_remedy(error, "check the number, the shapes and the types of --input"),
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 if TYPE_CHECKING:
     from torch import nn
@@ -168,7 +168,7 @@ def _integer_or_half_weight(weight: Any) -> Any:
 # The operators.
 
 
-_patched = functools.partial(patched, declared=inventory.QUANTIZED)
+_patched = functools.partial(patching_attribute, declared=inventory.QUANTIZED)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import re
 
-from crossflops.errors import NormalizeError, raised_at
+from crossflops.errors import NormalizeError, error_location
 
 REFUSED = "torch.export cannot trace the model: "
 _LONGEST = 200
@@ -57,7 +57,7 @@ def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
     if derives and not hint:
         message = f"{REFUSED}it derives something while it runs, by {derives}"
         return NormalizeError(message, _DERIVES)
-    message = f"{REFUSED}{brief_error_text(error)}{raised_at(error)}"
+    message = f"{REFUSED}{brief_error_text(error)}{error_location(error)}"
     return NormalizeError(message, hint or _FALLBACK)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from crossflops.patches.patching import put_back
+from crossflops.patches.patching import restore_attribute
 
 Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
@@ -51,7 +51,7 @@ def undone(before: Own) -> Iterator[None]:
         yield
     finally:
         for owner, name, value in replaced:
-            put_back(owner, name, value)
+            restore_attribute(owner, name, value)
 
 
 def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
@@ -64,9 +64,9 @@ def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
         for name, value in _replacement_attributes(owner, own, now):
             replaced.append((owner, name, value))
             if name in own:
-                put_back(owner, name, own[name])
+                restore_attribute(owner, name, own[name])
             else:
-                put_back(owner, name)
+                restore_attribute(owner, name)
     return replaced
 
 

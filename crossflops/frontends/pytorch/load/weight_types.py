@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import TargetError, nearest
+from crossflops.errors import TargetError, nearest_name_hint
 from crossflops.ir.graph import TensorSpec
 
 TYPES = ("float32", "bfloat16", "float16", "float64")  # that a layer of PyTorch computes in
@@ -100,7 +100,9 @@ def _weight_dtype_name(value: object, where: str) -> str:
     if name not in TYPES:
         raise TargetError(
             f"{where} is {value!r}, which is no type that layers of PyTorch compute in",
-            nearest(name, TYPES, f"give {', '.join(TYPES[:-1])} or {TYPES[-1]}: {_SETS_ONE}"),
+            nearest_name_hint(
+                name, TYPES, f"give {', '.join(TYPES[:-1])} or {TYPES[-1]}: {_SETS_ONE}"
+            ),
         )
     return name
 

@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.recorder import ROOT, Frame, Recorder, short_target_name
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
-from crossflops.ir.training import begun_of, gradients_of, rerun_of, scores_of
+from crossflops.ir.training import checkpoint_stop_key, gradients_of, rerun_of, scores_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -150,7 +150,7 @@ def _match_backward_calls(
             alike.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _autograd_node_numbers(call):
                 made[number].append((call, home, keys))
-            name = begun_of if call.phase == "begun" else rerun_of
+            name = checkpoint_stop_key if call.phase == "begun" else rerun_of
             yield call, home, tuple(map(name, keys))
         elif call.phase in ("gradients", "own"):
             makers = next(

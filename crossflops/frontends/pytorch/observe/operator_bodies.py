@@ -23,7 +23,7 @@ from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.provenance import REAL
 from crossflops.ir.trace import Call, Setting
 from crossflops.patches import inventory
-from crossflops.patches.patching import Patch, patched
+from crossflops.patches.patching import Patch, patching_attribute
 
 if TYPE_CHECKING:
     from torch import nn
@@ -102,7 +102,7 @@ def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
     with ExitStack() as undo:
         for kind, declared in kinds:
             recording = _recording(recorder, kind.__call__)
-            undo.enter_context(patched(kind, "__call__", recording, declared))
+            undo.enter_context(patching_attribute(kind, "__call__", recording, declared))
         yield
 
 

@@ -18,7 +18,7 @@ from crossflops.frontends.pytorch.record.recorder import CUSTOM, Applied, Frame,
 from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given
 
@@ -248,10 +248,14 @@ def running(watch: Running) -> Iterator[None]:
         return watch.unpack(node, lambda: kept.__get__(node))
 
     with (
-        patched(BackwardCFunction, "saved_tensors", property(unpack), inventory.SAVED_TENSORS),
-        patched(Function, "apply", classmethod(apply), inventory.CUSTOM_FUNCTION),
-        patched(BackwardCFunction, "apply", back("apply"), inventory.CUSTOM_BACKWARD),
-        patched(BackwardCFunction, "apply_boxed", back("apply_boxed"), inventory.CUSTOM_BACKWARD),
-        patched(FunctionCtx, "save_for_backward", save, inventory.SAVE_FOR_BACKWARD),
+        patching_attribute(
+            BackwardCFunction, "saved_tensors", property(unpack), inventory.SAVED_TENSORS
+        ),
+        patching_attribute(Function, "apply", classmethod(apply), inventory.CUSTOM_FUNCTION),
+        patching_attribute(BackwardCFunction, "apply", back("apply"), inventory.CUSTOM_BACKWARD),
+        patching_attribute(
+            BackwardCFunction, "apply_boxed", back("apply_boxed"), inventory.CUSTOM_BACKWARD
+        ),
+        patching_attribute(FunctionCtx, "save_for_backward", save, inventory.SAVE_FOR_BACKWARD),
     ):
         yield

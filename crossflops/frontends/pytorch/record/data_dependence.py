@@ -25,7 +25,7 @@ from crossflops.frontends.pytorch.record.python_steps import READ, as_run
 from crossflops.frontends.seeds import Drawn, seeding_generators, standing_in
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -81,9 +81,9 @@ def carrying_real_tensors() -> Iterator[Drawn]:
         return out  # fake and real kernels may differ in what is a view, which is no work
 
     with (
-        patched(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
-        patched(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
-        patched(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
+        patching_attribute(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
+        patching_attribute(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
+        patching_attribute(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
         seeding_generators() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
         as_run() as arrays,
@@ -220,7 +220,7 @@ def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
             _overwrite(result, drawn[n.name])
         return result
 
-    with patched(Interpreter, "run_node", run_node, inventory.RUN_NODE):
+    with patching_attribute(Interpreter, "run_node", run_node, inventory.RUN_NODE):
         yield
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 
 class DroppedOperator(NamedTuple):
@@ -82,7 +82,7 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
         note(self)
         return eliminate_dead_code(self, *args, **kwargs)
 
-    with patched(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
+    with patching_attribute(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
         yield
 
 
@@ -106,5 +106,5 @@ def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
         dropped.note(there)
         return result
 
-    with patched(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
+    with patching_attribute(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
         yield

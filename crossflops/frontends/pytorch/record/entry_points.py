@@ -30,7 +30,7 @@ from crossflops.frontends.pytorch.record.operators import (
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.frontends.seeds import standing_in
 from crossflops.patches import inventory
-from crossflops.patches.patching import Patch, patched, patched_all
+from crossflops.patches.patching import Patch, patching_attribute, patching_attributes
 
 # What stands around operators and is no function of torch: a tool may see it, or not see into it.
 #
@@ -150,7 +150,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
                 wrapper = wrappers[attribute] = _wrapper_of(name, function)
                 names[id(wrapper)] = name
                 originals.append((owner, attribute, function))
-            undo.enter_context(patched_all(owner, wrappers, inventory.FUNCTIONS))
+            undo.enter_context(patching_attributes(owner, wrappers, inventory.FUNCTIONS))
         _wrap_compiler(undo, originals)
         wrap_enclosures(undo, recorder)
         if captured:
@@ -508,4 +508,4 @@ def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = Tr
 def _replace_attribute(
     undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch
 ) -> None:
-    undo.enter_context(patched(owner, attribute, value, declared))
+    undo.enter_context(patching_attribute(owner, attribute, value, declared))

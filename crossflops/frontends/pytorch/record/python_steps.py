@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched, patched_items
+from crossflops.patches.patching import original, patching_attribute, patching_items
 
 READ = "crossflops read"  # stands at nodes behind a place where values left PyTorch
 _LOOP = "torch._higher_order_ops.while_loop"
@@ -47,8 +47,8 @@ def as_run() -> Iterator[Arrays]:
     unpacked = original(primitives, packed, inventory.PACKED)
     with (
         replacing_functions_everywhere({id(loop): _run_while_loop}),
-        patched(torch.Tensor, "numpy", numpy, inventory.NUMPY),
-        patched(
+        patching_attribute(torch.Tensor, "numpy", numpy, inventory.NUMPY),
+        patching_attribute(
             primitives,
             packed,
             lambda *given: _pad_sequence_pieces(unpacked, *given),
@@ -71,7 +71,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
     def data(self: Any) -> Any:
         return self.detach() if inside() else usual.__get__(self)
 
-    with patched(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
+    with patching_attribute(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
         yield
 
 
@@ -90,7 +90,7 @@ def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -
                 name: wrappers[id(v)] for name, v in list(held.items()) if id(v) in wrappers
             }
             if instead:
-                undo.enter_context(patched_items(held, instead, inventory.QUESTIONS))
+                undo.enter_context(patching_items(held, instead, inventory.QUESTIONS))
         yield
 
 

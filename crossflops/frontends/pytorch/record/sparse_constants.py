@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -42,9 +42,9 @@ def sparse_constants() -> Iterator[None]:
         return mode.from_tensor(value)
 
     with (
-        patched(proxy_tensor, "extract_val", extract_val, inventory.SYMBOLIC_VALUES),
-        patched(torch, "smm", _smm, inventory.SPARSE_PRODUCT),
-        patched(torch.Tensor, "smm", _smm, inventory.SPARSE_PRODUCT),
+        patching_attribute(proxy_tensor, "extract_val", extract_val, inventory.SYMBOLIC_VALUES),
+        patching_attribute(torch, "smm", _smm, inventory.SPARSE_PRODUCT),
+        patching_attribute(torch.Tensor, "smm", _smm, inventory.SPARSE_PRODUCT),
     ):
         yield
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from crossflops.frontends.pytorch.record.custom_functions import are_transforms_active
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def transforms_first() -> Iterator[None]:
         return tree_unflatten(taken, tree), axes
 
     with (
-        patched(operator, "__call__", run, inventory.TRANSFORMED_FUNCTIONS),
-        patched(vmap, "unwrap_batched", take_out, inventory.TRANSFORMED_RESULTS),
+        patching_attribute(operator, "__call__", run, inventory.TRANSFORMED_FUNCTIONS),
+        patching_attribute(vmap, "unwrap_batched", take_out, inventory.TRANSFORMED_RESULTS),
     ):
         yield

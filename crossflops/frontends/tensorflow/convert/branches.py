@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _IFS = {"Case": "If", "StatelessCase": "StatelessIf"}
 _INT32, _BOOL = 3, 10  # tensorflow/core/framework/types.proto
@@ -130,7 +130,7 @@ def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
             loader.set_function(name, function)
         return list(made.values())
 
-    return patched(tfonnx, "resolve_functions", resolve, inventory.BRANCHES)
+    return patching_attribute(tfonnx, "resolve_functions", resolve, inventory.BRANCHES)
 
 
 def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from crossflops.frontends.tensorflow.convert.lost_attributes import mend_handler
 from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
-from crossflops.patches.patching import owner_of, patched, patched_items
+from crossflops.patches.patching import owner_of, patching_attribute, patching_items
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
 
@@ -308,7 +308,7 @@ def importing_definition(
         _bfloat16_kept(),
         shaping_functions(tfonnx),
         nullcontext() if weighted else _omitting_weight_copies(),
-        patched(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
+        patching_attribute(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
         _rewriters_left_out(tfonnx),
         _keeping_shared_products(),
         _recording_nodes(tfonnx, noted, left, results),
@@ -452,7 +452,7 @@ def _recording_nodes(
             kept[_HANDING] = (_unless_named(handle, results), *rest)
         return mapping(graph, {**every, **kept}, *more, **named)
 
-    with patched(tfonnx, name, map_handlers, inventory.HANDLERS):
+    with patching_attribute(tfonnx, name, map_handlers, inventory.HANDLERS):
         yield
 
 
@@ -518,7 +518,7 @@ def _keeping_shared_products() -> Iterator[None]:
                 if all(_is_read_once(node) for node in held):
                     yield match
 
-    with patched(gemm_rewriter, "GraphMatcher", Unshared, inventory.GEMMS):
+    with patching_attribute(gemm_rewriter, "GraphMatcher", Unshared, inventory.GEMMS):
         yield
 
 
@@ -532,7 +532,7 @@ def _is_read_once(node: Any) -> bool:
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
     """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
     name = "compute_const_folding_using_tf"
-    with patched(tfonnx, name, _fold_sizes_and_weights, inventory.FOLDING):
+    with patching_attribute(tfonnx, name, _fold_sizes_and_weights, inventory.FOLDING):
         yield
 
 
@@ -541,7 +541,9 @@ def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
     """Let tf2onnx join no two recurrent layers of two directions."""
     with ExitStack() as undo:
         for name in _JOINING:
-            kept = patched(tfonnx, name, lambda _graph, nodes: nodes, inventory.REWRITERS)
+            kept = patching_attribute(
+                tfonnx, name, lambda _graph, nodes: nodes, inventory.REWRITERS
+            )
             undo.enter_context(kept)
         yield
 
@@ -561,9 +563,11 @@ def _bfloat16_kept() -> Iterator[None]:
         importlib.import_module(f"tf2onnx.{name}") for name in ("tf_utils", "utils")
     )
     with (
-        patched_items(tf_utils.TF_TO_ONNX_DTYPE, {types_pb2.DT_BFLOAT16: kind}, inventory.TYPES),
-        patched_items(utils.ONNX_TO_NUMPY_DTYPE, {kind: ml_dtypes.bfloat16}, inventory.TYPE_NAMES),
-        patched_items(utils.ONNX_DTYPE_NAMES, {kind: "bfloat16"}, inventory.TYPE_NAMES),
+        patching_items(tf_utils.TF_TO_ONNX_DTYPE, {types_pb2.DT_BFLOAT16: kind}, inventory.TYPES),
+        patching_items(
+            utils.ONNX_TO_NUMPY_DTYPE, {kind: ml_dtypes.bfloat16}, inventory.TYPE_NAMES
+        ),
+        patching_items(utils.ONNX_DTYPE_NAMES, {kind: "bfloat16"}, inventory.TYPE_NAMES),
     ):
         yield
 
@@ -600,9 +604,9 @@ def _omitting_weight_copies() -> Iterator[None]:
         return spread(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
 
     with (
-        patched(numpy_helper, "to_array", array, inventory.ONNX_ARRAYS),
-        patched(numpy_helper, "from_array", proto, inventory.ONNX_ARRAYS),
-        patched(utils, "get_tf_tensor_data", constant, inventory.CONSTANTS),
+        patching_attribute(numpy_helper, "to_array", array, inventory.ONNX_ARRAYS),
+        patching_attribute(numpy_helper, "from_array", proto, inventory.ONNX_ARRAYS),
+        patching_attribute(utils, "get_tf_tensor_data", constant, inventory.CONSTANTS),
     ):
         yield
 

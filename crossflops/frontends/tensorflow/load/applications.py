@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Mapping, Sequence
 
-from crossflops.errors import TargetError, nearest
+from crossflops.errors import TargetError, nearest_name_hint
 from crossflops.frontends.named import Library, Named, names_in_package
 from crossflops.ir.graph import TensorSpec
 
@@ -26,7 +26,7 @@ class Applications(Library):
         known = {public.casefold(): public for public in dir(applications) if public[0].isupper()}
         if name.casefold() not in known:
             message = f"keras has no application {name!r}"
-            raise TargetError(message, nearest(name, known.values()))
+            raise TargetError(message, nearest_name_hint(name, known.values()))
         options: dict[str, object] = {"weights": None}
         if side := sizes.get("image_size"):
             options["input_shape"] = (side, side, 3)

@@ -14,7 +14,7 @@ from typing import Any
 
 from crossflops.frontends.conversion import silencing_loggers
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # 0 everything, 1 no information, 2 no warnings
 _LOGGERS = ("tensorflow", "absl", "tf2onnx")
@@ -56,7 +56,7 @@ class _Quietly(MetaPathFinder):
         if spec is not None and spec.loader is not None:
             held: Any = spec.loader
             shown = _show_output_on_failure(held.exec_module)
-            patched(held, "exec_module", shown, inventory.ONE_IMPORT).keep()
+            patching_attribute(held, "exec_module", shown, inventory.ONE_IMPORT).keep()
         return spec
 
 

@@ -13,7 +13,7 @@ from crossflops.frontends.tensorflow.load.function import CHOSEN, require_tensor
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.load import refuse_stand_in
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _ALONE = "load it in Python by itself to see the whole traceback"
 _AGAIN = "save it again: model.save(FILE.keras), or model.export(FOLDER)"
@@ -88,7 +88,7 @@ def _load_saved_model(path: Path, signature: str) -> Any:
         if signature not in model.signatures:
             named = ", ".join(model.signatures) or "none"
             raise TargetError(f"{path} has no signature {signature}", f"it has: {named}")
-        patched(model, CHOSEN, signature, inventory.SIGNATURE).keep()
+        patching_attribute(model, CHOSEN, signature, inventory.SIGNATURE).keep()
     return model
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from crossflops.errors import ValuesNeededError
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _LARGE = 4096  # elements from which on it is worth it; smaller ones may decide about the graph
 _READ = "it reads the numbers of its weights"
@@ -33,7 +33,7 @@ def omitting_initial_weights() -> Iterator[None]:
         options = {"trainable": self.trainable, "shape": self._shape, "dtype": self._dtype}
         self._initialize(kind(name=self.name, **options))
 
-    with patched(
+    with patching_attribute(
         core.Variable, "_initialize_with_initializer", without_numbers, inventory.WEIGHTS
     ):
         try:

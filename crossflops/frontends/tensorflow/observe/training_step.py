@@ -23,7 +23,7 @@ from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import matches
 from crossflops.load.payload import NUMBER
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 
 def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
@@ -119,8 +119,10 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
         return call(self._clone(None), *given, **named)
 
     with (
-        patched(BaseResourceVariable, "_read_variable_op", read, inventory.VARIABLE_READS),
-        patched(Function, "__call__", anew, inventory.FUNCTION_CALLS),
+        patching_attribute(
+            BaseResourceVariable, "_read_variable_op", read, inventory.VARIABLE_READS
+        ),
+        patching_attribute(Function, "__call__", anew, inventory.FUNCTION_CALLS),
     ):
         yield
 

@@ -9,7 +9,7 @@ from crossflops.errors import NormalizeError
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.load.payload import NUMBER
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 _LARGE = 1024  # elements from which on a variable of floats is there by shape
 _STORES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -87,8 +87,8 @@ def _freezing_by_shape() -> Iterator[None]:
         return write(first_value, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
 
     with (
-        patched(kind, "_eval", value, inventory.VARIABLE_COPIES),
-        patched(
+        patching_attribute(kind, "_eval", value, inventory.VARIABLE_COPIES),
+        patching_attribute(
             module.tensor_util, "make_tensor_proto", write_by_shape, inventory.VARIABLE_PROTOS
         ),
     ):
@@ -113,7 +113,7 @@ def keeping_choices_whole() -> AbstractContextManager[object]:
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     name = "_CONTROL_FLOW_OPS"
-    return patched(
+    return patching_attribute(
         module,
         name,
         original(module, name, inventory.CONTROL_FLOW) | _LACKING,
@@ -138,7 +138,7 @@ def gathers_frozen() -> AbstractContextManager[object]:
         else:
             _gather(self.converted_self().node, self._function.converted_self().function)
 
-    return patched(kind, name, convert_gather, inventory.GATHERS)
+    return patching_attribute(kind, name, convert_gather, inventory.GATHERS)
 
 
 def _gather(node: Any, function: Any) -> None:

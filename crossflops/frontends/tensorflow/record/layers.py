@@ -9,7 +9,7 @@ from crossflops.frontends.converted import plain_layer_settings
 from crossflops.frontends.onnx.modules import build_module_table, place_from_name
 from crossflops.ir.trace import Module, Parameter
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patched
+from crossflops.patches.patching import original, patching_attribute
 
 # Which Keras layer opened which name scope: seen while the model is traced, not guessed.
 
@@ -38,7 +38,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
         return entered_scope
 
-    with patched(name_scope, "__enter__", enter_scope, inventory.NAME_SCOPES):
+    with patching_attribute(name_scope, "__enter__", enter_scope, inventory.NAME_SCOPES):
         yield
 
 

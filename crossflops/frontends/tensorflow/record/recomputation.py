@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 
 def names_recomputed() -> AbstractContextManager[object]:
@@ -32,7 +32,7 @@ def names_recomputed() -> AbstractContextManager[object]:
 
         return call
 
-    return patched(tf, "recompute_grad", recompute_grad, inventory.RECOMPUTATION)
+    return patching_attribute(tf, "recompute_grad", recompute_grad, inventory.RECOMPUTATION)
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError, raised_at, remedy
+from crossflops.errors import CrossflopsError, InputError, error_location, error_remedy
 from crossflops.frontends.tensorflow.load.function import call_of, is_keras_layer
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.frontends.tensorflow.record.freezing import has_variable_writes
@@ -60,8 +60,10 @@ def _concrete(
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"the model raised {type(error).__name__}: {short_error_text(error)}{raised_at(error)}",
-            remedy(error, "check the number, the names, the shapes and the types of --input"),
+            f"the model raised {type(error).__name__}: {short_error_text(error)}{error_location(error)}",
+            error_remedy(
+                error, "check the number, the names, the shapes and the types of --input"
+            ),
         ) from error
 
 

@@ -10,7 +10,7 @@ from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched_items
+from crossflops.patches.patching import patching_items
 from crossflops.plugins.adapter import exact, installed, is_module, under
 
 _PACKAGE = "calflops"
@@ -105,5 +105,5 @@ def _pipeline() -> Any:
     if spec is None:
         raise MissingExtraError("calflops is not installed", "pip install calflops")
     package = importlib.util.module_from_spec(spec)
-    with patched_items(sys.modules, {_PACKAGE: package}, inventory.MODULES):
+    with patching_items(sys.modules, {_PACKAGE: package}, inventory.MODULES):
         return importlib.import_module(_PIPELINE)

@@ -14,7 +14,7 @@ from crossflops.frontends import load_with_retry
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 from crossflops.plugins.adapter import exact, installed, is_module, under
 from crossflops_ptflops.inputs import constructed
 
@@ -117,7 +117,9 @@ class PtflopsPytorch(_Ptflops):
                     amounts[path] = int(_summed(engine, module) / self.__batch_counter__)
             return compute(self)
 
-        with patched(engine, "compute_average_flops_cost", computed, inventory.PTFLOPS_SUMS):
+        with patching_attribute(
+            engine, "compute_average_flops_cost", computed, inventory.PTFLOPS_SUMS
+        ):
             yield amounts
 
 
@@ -142,7 +144,7 @@ class PtflopsAten(_Ptflops):
                     if path != "Global":
                         amounts[path] = exact(sum(counts.values()))
 
-        with patched(engine, "FlopCounterMode", Watched, inventory.PTFLOPS_MODE):
+        with patching_attribute(engine, "FlopCounterMode", Watched, inventory.PTFLOPS_MODE):
             yield amounts
 
 

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 
 _BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -42,4 +42,4 @@ def _rename(model: Any, names: tuple[str, ...]) -> None:
         placed = [inputs.pop(name) for name in names]
         return forward(*placed, **inputs)
 
-    patched(model, "forward", by_keyword, inventory.MODEL_METHODS).keep()
+    patching_attribute(model, "forward", by_keyword, inventory.MODEL_METHODS).keep()

@@ -14,7 +14,7 @@ from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched
+from crossflops.patches.patching import patching_attribute
 from crossflops.plugins.adapter import exact, is_module, positional, refused_buffers, under
 from crossflops.plugins.discovery import owner
 
@@ -123,5 +123,5 @@ def _iterable_in_collections() -> Iterator[None]:
         yield
         return
     iterable = collections.abc.Iterable
-    with patched(collections, "Iterable", iterable, inventory.COLLECTIONS):
+    with patching_attribute(collections, "Iterable", iterable, inventory.COLLECTIONS):
         yield

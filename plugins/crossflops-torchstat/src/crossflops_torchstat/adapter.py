@@ -14,7 +14,7 @@ from crossflops.errors import InputError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
-from crossflops.patches.patching import patched, patched_items, put_back
+from crossflops.patches.patching import patching_attribute, patching_items, restore_attribute
 from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
@@ -133,7 +133,7 @@ def _pandas() -> Iterator[None]:
         return
     stand_in = types.ModuleType("pandas")
     vars(stand_in)["set_option"] = lambda *_: None
-    with patched_items(sys.modules, {"pandas": stand_in}, inventory.MODULES):
+    with patching_items(sys.modules, {"pandas": stand_in}, inventory.MODULES):
         yield
 
 
@@ -144,7 +144,7 @@ def _long() -> Iterator[None]:
     if hasattr(numpy, "long"):
         yield
         return
-    with patched(numpy, "long", numpy.int64, inventory.NUMPY_LONG):
+    with patching_attribute(numpy, "long", numpy.int64, inventory.NUMPY_LONG):
         yield
 
 
@@ -157,6 +157,6 @@ def _calls_restored(model: Any) -> Iterator[None]:
     finally:
         for kind, call in before.items():
             if call is not None:
-                put_back(kind, "__call__", call)
+                restore_attribute(kind, "__call__", call)
             elif "__call__" in vars(kind):
-                put_back(kind, "__call__")
+                restore_attribute(kind, "__call__")
