@@ -39,7 +39,7 @@ class _Process:
         if self._at_fork.held:
             self.turn.release()
 
-    def in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """Forget who waits: the child has no thread but the one that forked."""
         if self._at_fork.held:
             self.turn.release()
@@ -52,7 +52,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_PROCESS.before_fork,
         after_in_parent=_PROCESS.after_fork,
-        after_in_child=_PROCESS.in_child,
+        after_in_child=_PROCESS.reset_in_child,
     )
 
 

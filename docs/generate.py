@@ -95,7 +95,7 @@ def _figures(rows: list[tuple[Claim, str, str]]) -> Table:
     return Table(
         columns=tuple(Column(head=head) for head in heads),
         rows=tuple(
-            Row.of(claim.model, claim.claim, claim.printed, figure, taken, claim.options)
+            Row.from_cells(claim.model, claim.claim, claim.printed, figure, taken, claim.options)
             for claim, figure, taken in rows
         ),
     )

@@ -16,13 +16,13 @@ class Goal(NamedTuple):
 
     latency: float | None = None
 
-    def met(self, timing: Measurement) -> bool:
+    def is_met(self, timing: Measurement) -> bool:
         """Whether the latency is kept."""
         return self.latency is None or timing.p99 <= self.latency
 
     def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
         """The fastest of those that keep the latency; of two alike the smaller batch."""
-        able = [run for run in tried if isinstance(run, Measurement) and self.met(run)]
+        able = [run for run in tried if isinstance(run, Measurement) and self.is_met(run)]
         return max(able, key=lambda run: (run.examples_per_second, -run.batch), default=None)
 
 
@@ -51,7 +51,7 @@ def search_batch_size(
 
     def good(batch: int) -> bool:
         outcome = tried[batch] if batch in tried else tried.setdefault(batch, attempt(batch))
-        return isinstance(outcome, Measurement) and goal.met(outcome)
+        return isinstance(outcome, Measurement) and goal.is_met(outcome)
 
     batch, flat = 1, 0
     while good(batch) and batch * 2 <= most:

@@ -130,7 +130,7 @@ def build_ordered_model(order: ModelOrder) -> Source:
     from crossflops import targets
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
-    runtime_frontend(order.runtime).bound(order.threads)
+    runtime_frontend(order.runtime).limit_threads(order.threads)
     return targets.load_target_source(
         order.target,
         order.arguments,

@@ -132,7 +132,7 @@ class Origin:
             return ()
         return tuple(dict.fromkeys(_values_read_by_node(node)))
 
-    def behind(self, name: str) -> Iterator[Node]:
+    def value_ancestors(self, name: str) -> Iterator[Node]:
         """The nodes on which a value depends, the nearest first, not deeper than a kernel is."""
         ring, reached = deque([(name, 0)]), {name}
         while ring:
@@ -149,7 +149,7 @@ class Origin:
     def depends(self, name: str, on: str) -> bool:
         """Whether a value is another, or is made of it within one kernel."""
         made_by = self.maker.get(on)
-        return name == on or any(node is made_by for node in self.behind(name))
+        return name == on or any(node is made_by for node in self.value_ancestors(name))
 
     @property
     def twins(self) -> list[Node]:
@@ -277,7 +277,12 @@ def _nearest_same_operator(origin: Origin, node: Executed, start: str) -> Node |
         return maker if maker is not None and maker.op.type == node.op else None
     wanted = base_operator_type(node.op)
     return next(
-        (node for node in origin.behind(start) if base_operator_type(node.op.type) == wanted), None
+        (
+            node
+            for node in origin.value_ancestors(start)
+            if base_operator_type(node.op.type) == wanted
+        ),
+        None,
     )
 
 

@@ -187,7 +187,7 @@ def compare(
     }
     model = request(fields, sizes=pop_size_options(fields), **named)
     with progress(f"comparing {model.target}") as tell:
-        report = verb.compare_with_tools(model, comparison, tell, tell.still)
+        report = verb.compare_with_tools(model, comparison, tell, tell.pausing_display)
     deliver(Compared(report, top) if report.profiles else report, **fields)
     if plot is not None:
         keep_comparison(report, plot)

@@ -60,7 +60,8 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
 
     sides = [
-        verb.side_of(text, lambda target: Request.of(target, **shared)) for text in (first, second)
+        verb.side_of(text, lambda target: Request.from_arguments(target, **shared))
+        for text in (first, second)
     ]
     if not verb.requests_of(sides):
         reject_options_except(

@@ -264,7 +264,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     of_the_model = pop_model_options(fields)
     side = fields.pop("image_size")
     of_the_model["sizes"] = {} if side is None else {"image_size": side}
-    question = Question.of(**fields)
+    question = Question.from_fields(**fields)
     model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
     if not question.work.compare:
         refuse_timeout(*([] if model is None else [model]))

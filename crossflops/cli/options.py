@@ -247,7 +247,7 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
     """
     from crossflops.targets.request import Request
 
-    return Request.of(fields.pop("target"), **pop_model_options(fields), **others)
+    return Request.from_arguments(fields.pop("target"), **pop_model_options(fields), **others)
 
 
 def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class Progress:
             self._status.update(text)
 
     @contextmanager
-    def still(self) -> Iterator[None]:
+    def pausing_display(self) -> Iterator[None]:
         """While this is open, nothing moves, and there is no thread."""
         if self._status is not None:
             self._status.stop()

@@ -129,7 +129,7 @@ class _Supervisor:
         before = {sign: signal.signal(sign, self._forward) for sign in heard}
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals_to_forward())
         try:
-            while (status := self._ended()) is None:
+            while (status := self._poll_exit_status()) is None:
                 self._hear()
                 if self._end is not None and time.monotonic() > self._end:
                     self._stop()
@@ -153,7 +153,7 @@ class _Supervisor:
             return refuse(message, "take the exit out of the model", _TOO_LONG)
         return status
 
-    def _ended(self) -> int | None:
+    def _poll_exit_status(self) -> int | None:
         """The exit status, negative for a signal; None while the child runs."""
         with contextlib.suppress(ChildProcessError):
             process, status = os.waitpid(self._child, os.WNOHANG)
@@ -187,7 +187,7 @@ class _Supervisor:
             os.kill(self._child, sign)
             end = time.monotonic() + wait
             while time.monotonic() < end:
-                if self._ended() is not None:
+                if self._poll_exit_status() is not None:
                     return
                 time.sleep(0.02)
 

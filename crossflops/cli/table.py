@@ -54,7 +54,7 @@ def table(
     from crossflops.verbs import table as verb
 
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
-    requests = fit_requests([Request.of(target, **shared) for target in targets])
+    requests = fit_requests([Request.from_arguments(target, **shared) for target in targets])
     if not latency:
         refuse_timeout(*requests)
     if jobs is None:

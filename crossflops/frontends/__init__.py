@@ -177,7 +177,9 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
 
     What a plain function is the inputs may tell that it is given.
     """
-    holders = (opening for frontend in FRONTENDS if (opening := frontend.opened(value, inputs)))
+    holders = (
+        opening for frontend in FRONTENDS if (opening := frontend.model_and_inputs(value, inputs))
+    )
     return next(holders, (value, None))
 
 

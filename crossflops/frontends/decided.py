@@ -36,7 +36,7 @@ class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
     undecided: Graph | None = None
 
     @property
-    def made_graph(self) -> Graph:
+    def current_graph(self) -> Graph:
         """The graph, behind the pass that makes it."""
         assert self.graph is not None
         return self.graph
@@ -57,7 +57,7 @@ def settle_conversion(
     makes the model with its weights: it raises NormalizeError where there are none.
     """
     alone = read(state)
-    graph = alone.made_graph
+    graph = alone.current_graph
     if run is None or not any(map(_is_open, _self_standing_nodes(graph.nodes))):
         return alone
     try:
@@ -71,7 +71,7 @@ def settle_conversion(
         return _with_trace_fields(
             alone, notes=(f"what depends on data is not known: {_run_error_text(error)}",)
         )
-    if not any(node.depends_on_inputs for node in _self_standing_nodes(made.made_graph.nodes)):
+    if not any(node.depends_on_inputs for node in _self_standing_nodes(made.current_graph.nodes)):
         return alone
     draws = any(node.op.type.startswith(_DRAWING) for node in _self_standing_nodes(graph.nodes))
     return _with_trace_fields(made, runtime=values.runtime, notes=(_DRAWS,) if draws else ())
@@ -82,7 +82,7 @@ def mark_decisions(state: _Conversion) -> _Conversion:
     if state.undecided is None:
         return state
     keys = set(_open_keys(state.undecided.nodes))
-    graph = state.made_graph
+    graph = state.current_graph
     marked = msgspec.structs.replace(graph, nodes=_with_marks(graph.nodes, keys))
     return msgspec.structs.replace(state, graph=marked)
 

@@ -115,7 +115,7 @@ class _DependenceWalk:
                 scope.write(node.outputs, [mask] * len(node.outputs))
             else:
                 results = self.results(node, scope)
-                node, inside = self._inside(node, scope, runs)
+                node, inside = self._mark_bodies(node, scope, runs)
                 scope.write(node.outputs, results)
                 mask |= inside
             marked.append(_with_constant_runs(node, mask, given, runs))
@@ -128,22 +128,26 @@ class _DependenceWalk:
         if not node.bodies:
             return [_union(given)] * len(node.outputs)
         if node.choice == "function":
-            return self._called(node.bodies[0], tuple(given))
+            return self._function_result_masks(node.bodies[0], tuple(given))
         if _is_loop(node):
             return self._follow(node, scope).results
         mask = _union(given)
-        ends = [self._through(body, scope, [mask] * len(body.inputs)) for body in node.bodies]
+        ends = [
+            self._body_output_masks(body, scope, [mask] * len(body.inputs)) for body in node.bodies
+        ]
         places = range(len(node.outputs))
         return [mask | _union(end[at] for end in ends if at < len(end)) for at in places]
 
-    def _called(self, body: Graph, given: tuple[int, ...]) -> list[int]:
+    def _function_result_masks(self, body: Graph, given: tuple[int, ...]) -> list[int]:
         """Return the masks of the results of a function, which sees nothing around it."""
         key = id(body), given
         if key not in self._ends:
-            self._ends[key] = self._through(body, None, given)
+            self._ends[key] = self._body_output_masks(body, None, given)
         return self._ends[key]
 
-    def _through(self, body: Graph, around: _MaskScope | None, given: Sequence[int]) -> list[int]:
+    def _body_output_masks(
+        self, body: Graph, around: _MaskScope | None, given: Sequence[int]
+    ) -> list[int]:
         """Return the masks of the outputs of a body, from those of its inputs."""
         scope = _MaskScope(around)
         scope.write(body.inputs, given)
@@ -151,7 +155,7 @@ class _DependenceWalk:
             scope.write(node.outputs, self.results(node, scope))
         return scope.read(body.outputs)
 
-    def _inside(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
+    def _mark_bodies(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
         """Return the node with its bodies marked, and where a node in them depends on an input."""
         if node.choice == "function":
             body = self._function(node.bodies[0], scope.read(node.inputs), runs)
@@ -164,7 +168,7 @@ class _DependenceWalk:
                 course = self._follow(node, scope)
                 groups = course.groups(runs)
                 inner, within = _MaskScope(scope, groups), [group.runs for group in groups]
-                inner.write(body.inputs, course.given(groups))
+                inner.write(body.inputs, course.body_input_masks(groups))
             else:
                 given = _union(scope.read(node.inputs))
                 inner.write(body.inputs, [given] * len(body.inputs))
@@ -203,7 +207,7 @@ class _DependenceWalk:
         state = form.first
         while state not in states and len(states) < _MOST_RUNS and node.trips != len(states):
             states.append(state)
-            ends = self._through(body, scope, form.arranged(state))
+            ends = self._body_output_masks(body, scope, form.input_masks(state))
             # a body that gives back too little cannot run, which is said where it is counted
             state = (*ends[: len(form.first)], *form.first[len(ends) :])
             stacked = [a | b for a, b in zip(stacked, ends[len(form.first) :], strict=False)]
@@ -234,7 +238,7 @@ class _LoopForm(NamedTuple):
     behind: State = ()
     decides: bool = False
 
-    def arranged(self, state: State) -> State:
+    def input_masks(self, state: State) -> State:
         return (*self.before, *state, *self.behind)
 
 
@@ -285,12 +289,12 @@ class _LoopCourse(NamedTuple):
         period = len(self.states) - self.back
         return -((at - self.trips) // period)
 
-    def given(self, groups: Sequence[_RunGroup]) -> list[int]:
+    def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[int]:
         """Return the masks of the inputs of the body, in these groups."""
         states = self.states or (self.form.first,)
         around = len(groups) // len(states)
         shifted = (
-            [mask << at * around for mask in self.form.arranged(state)]
+            [mask << at * around for mask in self.form.input_masks(state)]
             for at, state in enumerate(states)
         )
         return [_union(masks) for masks in zip(*shifted, strict=True)]

@@ -141,7 +141,7 @@ class Frontend(Protocol):
         """Whether a callable that needs arguments is a model, and not one that returns a model."""
         return False
 
-    def opened(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
+    def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
         """The model in a value that is no model yet, and its example inputs; None of any other.
 
         `inputs` are those that it is given, None of none.
@@ -166,7 +166,7 @@ class Frontend(Protocol):
         """The model of a target that the framework reads. Raises TargetError."""
         raise TargetError(f"{self.title} reads no model from {target}", "give a callable")
 
-    def unpickled(self, path: Path) -> Any:
+    def unpickle_model(self, path: Path) -> Any:
         """The object in a file with one of the suffixes `pickles`, which runs code."""
         raise TargetError(f"{self.title} reads no model from {path}", "give a callable")
 
@@ -197,7 +197,7 @@ class Frontend(Protocol):
         Raises InputError.
         """
 
-    def reached(
+    def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """Of each output whether this loss of what the model returns depends on it.
@@ -261,17 +261,17 @@ class Frontend(Protocol):
         """
         return None
 
-    def copied(
+    def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Return what a tool may change: as it is where tools only read the graph of a model."""
         return model, args, kwargs
 
-    def hollowed(self, source: Source) -> Source:
+    def to_fake_source(self, source: Source) -> Source:
         """The model without numbers, where it has none that could be used; else as it is."""
         return source
 
-    def asked(self, model: Any) -> AbstractContextManager[None]:
+    def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
         """Return what is open while a tool runs a model: it runs the code that was counted."""
         return nullcontext()
 
@@ -284,7 +284,7 @@ class Frontend(Protocol):
 
     # Runs in the framework itself, for those with a `runtime`.
 
-    def bound(self, threads: int) -> None:
+    def limit_threads(self, threads: int) -> None:
         """Let the framework, which is not imported yet, take so many threads, no more."""
         return
 

@@ -1,9 +1,9 @@
 """What this machine can do at most: measured, kept, and set beside what its system says.
 
 It is measured by loops that keep nothing busy but the registers, or the memory: compiled on the
-spot, and run. `load_or_measure_peak()` is the denominator that others ask for. It is kept in a file of the
-user's cache and taken from there as long as the processor, its flags and the CPUs of this process
-are the same.
+spot, and run. `load_or_measure_peak()` is the denominator that others ask for. It is kept in a
+file of the user's cache and taken from there as long as the processor, its flags and the CPUs of
+this process are the same.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
         return self.work / self.best
 
     @property
-    def sustained(self) -> float:
+    def mean_rate(self) -> float:
         """Work per second of all rounds together."""
         return self.work * self.rounds / self.total
 
@@ -328,7 +328,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
         threads=threads,
         peaks={name: loop.rate * granted for name, loop in loops.items()},
         one_thread=single.rate,
-        sustained=all_.sustained * granted,
+        sustained=all_.mean_rate * granted,
         bandwidth=triad.rate,
         clock=clock,
         width=single.width,

@@ -467,6 +467,10 @@ class _Edge:
         if spec.shape is None:
             return Fraction(0)
         if self.flow.is_weight(spec):
-            return tensor_byte_count(spec, self.formats.of_weights()) * self.run.passes
-        kept = self.formats.of_cache() if self.flow.is_cache(spec) else self.formats.activations
+            return tensor_byte_count(spec, self.formats.format_of_weights()) * self.run.passes
+        kept = (
+            self.formats.format_of_caches()
+            if self.flow.is_cache(spec)
+            else self.formats.activations
+        )
         return tensor_byte_count(spec, kept) * self.run.passes * self.run.scale

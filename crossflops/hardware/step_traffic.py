@@ -89,11 +89,11 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
                     f"give one of {', '.join(BITS)}",
                 )
 
-    def of_weights(self) -> str:
+    def format_of_weights(self) -> str:
         """The precision of weights."""
         return self.weights or self.activations
 
-    def of_cache(self) -> str:
+    def format_of_caches(self) -> str:
         """The precision of caches."""
         return self.cache or self.activations
 
@@ -114,11 +114,11 @@ def tensor_byte_count(spec: TensorSpec, precision: str) -> int:
 
 def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
     """Bytes of so many elements of a tensor, sub-byte types packed."""
-    if precision and spec.stored_dtype in _RESTATED:
+    if precision and spec.storage_dtype in _RESTATED:
         return (elements * BITS[storage(precision)] + 7) // 8
     if elements == spec.numel:
         return spec.nbytes
-    return TensorSpec("", spec.stored_dtype, (elements,)).nbytes
+    return TensorSpec("", spec.storage_dtype, (elements,)).nbytes
 
 
 def run_precision(counted: str, ran: str) -> str:
@@ -169,9 +169,9 @@ class _Bill:
     def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
         """So many elements of a tensor, as what it is."""
         if self.flow.is_weight(spec):
-            place, kept = _WEIGHTS, self.formats.of_weights()
+            place, kept = _WEIGHTS, self.formats.format_of_weights()
         elif self.flow.is_cache(spec):
-            place, kept = _CACHE, self.formats.of_cache()
+            place, kept = _CACHE, self.formats.format_of_caches()
         else:
             place, kept = _ACTIVATIONS, self.formats.activations
         self.rows[key][place] += elements_to_bytes(spec, elements, kept)
@@ -307,7 +307,7 @@ def _load_unfused(
     count: Counted, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
     """The node's own traffic, apart by what the tensors hold."""
-    node = next(iter(count.node.counted_operations), None)
+    node = next(iter(count.node.operations_to_count), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
     if node is None or known is None or node.bodies or _has_no_rows(node):
@@ -323,11 +323,11 @@ def _load_unfused(
     def weights(spec: TensorSpec) -> int:
         if not flow.is_weight(spec):
             return 0
-        held = tensor_byte_count(spec, formats.of_weights())
+        held = tensor_byte_count(spec, formats.format_of_weights())
         return round(held * share) if spec.name in routed else held
 
     def cache(spec: TensorSpec) -> int:
-        return tensor_byte_count(spec, formats.of_cache()) if flow.is_cache(spec) else 0
+        return tensor_byte_count(spec, formats.format_of_caches()) if flow.is_cache(spec) else 0
 
     def rest(spec: TensorSpec) -> int:
         apart = flow.is_weight(spec) or flow.is_cache(spec)

@@ -39,7 +39,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
     storage: str = ""
 
     @property
-    def stored_dtype(self) -> str:
+    def storage_dtype(self) -> str:
         """The type in which memory holds the tensor."""
         return self.storage or self.dtype
 
@@ -204,7 +204,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return self.conversion.stands_for is None
 
     @property
-    def counted_operations(self) -> "tuple[Node, ...]":
+    def operations_to_count(self) -> "tuple[Node, ...]":
         """Return what is counted: the node itself, or the operations that it stands for."""
         operations = self.conversion.stands_for
         return (self,) if operations is None else operations

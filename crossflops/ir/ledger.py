@@ -133,7 +133,7 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
         return macs
 
     @cached_property
-    def by_call(self) -> dict[str, Cost]:
+    def costs_by_call(self) -> dict[str, Cost]:
         """Cost by the key of the operator call that produced the nodes."""
         by_key: dict[str, Cost] = {}
         for count in self.counted:

@@ -241,7 +241,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     dropped: tuple[Call, ...] = ()
 
     @cached_property
-    def by_key(self) -> dict[str, Call]:
+    def calls_by_key(self) -> dict[str, Call]:
         """Call by key."""
         return {call.key: call for call in (*self.calls, *self.observed)}
 
@@ -272,7 +272,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The calls around this one, innermost first."""
         above = []
         while call.parent is not None:
-            call = self.by_key[call.parent]
+            call = self.calls_by_key[call.parent]
             above.append(call)
         return tuple(above)
 

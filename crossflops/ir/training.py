@@ -136,7 +136,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     recomputed_flops: int
 
     @classmethod
-    def of(cls, step: TrainingStep) -> "Training":
+    def from_step(cls, step: TrainingStep) -> "Training":
         """The counts of a step."""
         return cls(
             forward_macs=step.forward.macs,
@@ -175,7 +175,7 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     bytes_written: int
 
     @classmethod
-    def of(cls, cost: Cost) -> "StepWork":
+    def from_cost(cls, cost: Cost) -> "StepWork":
         """The work of a cost. Raises ValueError where it has MACs."""
         if cost.macs:
             raise ValueError(f"{cost.macs} MACs where there are no contractions")
@@ -198,7 +198,7 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
 
     @classmethod
-    def made_of(
+    def from_update(
         cls,
         update: Cost,
         clipping: Cost | None,
@@ -211,8 +211,8 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
     ) -> "OptimizerStep":
         """The step of an update and, where gradients are clipped, of that."""
         return cls(
-            **msgspec.structs.asdict(StepWork.of(update)),
-            clipping=UNSET if clipping is None else StepWork.of(clipping),
+            **msgspec.structs.asdict(StepWork.from_cost(update)),
+            clipping=UNSET if clipping is None else StepWork.from_cost(clipping),
             name=name,
             options=options,
             parameters=parameters,

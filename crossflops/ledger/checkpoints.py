@@ -31,7 +31,7 @@ class CheckpointPart(NamedTuple):
         """How it runs again."""
         return self.checkpoint.kind
 
-    def within(self, node: Node) -> Checkpoint | None:
+    def inner_checkpoint(self, node: Node) -> Checkpoint | None:
         """The outermost checkpoint in this one in which the node stands, if it does."""
         inner = None
         for checkpoint in enclosing(node):
@@ -44,7 +44,7 @@ class CheckpointPart(NamedTuple):
         """Its nodes by what keeps tensors together: a checkpoint in it, or `piece`."""
         pieces: dict[str | int, tuple[Node, ...]] = {}
         for node in self.nodes:
-            checkpoint = self.within(node)
+            checkpoint = self.inner_checkpoint(node)
             name = checkpoint.number if checkpoint else piece(node)
             pieces[name] = (*pieces.get(name, ()), node)
         return pieces
@@ -114,7 +114,7 @@ def run_again(
     if part.kind in ("reentrant", "whole"):
         return _recomputation_unless_saved(part.nodes)
     for nodes in reversed(part.pieces(piece).values()):
-        checkpoint = part.within(nodes[0])
+        checkpoint = part.inner_checkpoint(nodes[0])
         what = kept(nodes[0], checkpoint)
         if what == "nothing" or not (checkpoint or keeps(nodes)):
             continue

@@ -194,20 +194,20 @@ class _Work:
         for node in nodes:
             if not node.bodies or not node.stands_for_itself:
                 stored |= precision_of_results(node, stored)
-                yield self._counted(node, stored)
+                yield self._count_with_cache(node, stored)
             elif node.choice == "function":
                 (body,) = node.bodies
                 given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
                 yield _zero_count(node, f"calls {body.name}", exact=True)
                 yield _Runs(body, given, 1)
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
-                yield from self._controlled(node, stored)
+                yield from self._count_control_flow(node, stored)
             elif find_operator_rule(node.op) is not None:
-                yield from self._once(node, stored)
+                yield from self._count_single_run(node, stored)
             else:
                 yield Uncounted(node, missing_rule_reason(node.op))
 
-    def _counted(self, node: Node, stored: Precisions) -> Counted | Uncounted:
+    def _count_with_cache(self, node: Node, stored: Precisions) -> Counted | Uncounted:
         """As `count_node`; nodes that are alike are counted once."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
@@ -220,7 +220,7 @@ class _Work:
             self._alike[alike] = counted
         return counted
 
-    def _controlled(self, node: Node, stored: Precisions) -> Counts:
+    def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
         """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""
         inside = self._loop if node.op.type in _LOOPS else self._branches
         counts = inside(node, stored)
@@ -228,7 +228,7 @@ class _Work:
         check_node_operands(node, known.requires if known else ())
         return counts
 
-    def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:
+    def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
         """The node's own work, and that of its bodies, each of which runs once."""
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:

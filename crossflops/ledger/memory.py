@@ -105,12 +105,12 @@ def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
     """Return what nodes read and write, by the type in which memory holds it."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
-        for node in counted.node.counted_operations:
+        for node in counted.node.operations_to_count:
             known = find_operator_rule(node.op)
             if known is None or node.bodies:
                 continue
             specs = (*node.inputs, *node.outputs)
-            types = list(dict.fromkeys(spec.stored_dtype for spec in specs if spec is not None))
+            types = list(dict.fromkeys(spec.storage_dtype for spec in specs if spec is not None))
             if len(types) == 1 and node is counted.node:  # as most nodes: no need to look again
                 moved_bytes = counted.cost.bytes_read + counted.cost.bytes_written
                 if moved_bytes:
@@ -124,13 +124,13 @@ def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
 
 
 def _size_in_type(dtype: str) -> Size:
-    return lambda spec: spec.nbytes if spec.stored_dtype == dtype else 0
+    return lambda spec: spec.nbytes if spec.storage_dtype == dtype else 0
 
 
 def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
     read = written = 0
     for counted in ledger.counted:
-        for node in counted.node.counted_operations:
+        for node in counted.node.operations_to_count:
             known = find_operator_rule(node.op)
             if known is not None and not node.bodies:
                 more = traffic(known, node, counted.cost.flops > 0, numel)

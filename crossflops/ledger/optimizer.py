@@ -266,7 +266,7 @@ def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
     parameters = parameters_to_update(trace, exact)
     update = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
     clipped = clipping(parameters) if options[CLIP] else None
-    return OptimizerStep.made_of(
+    return OptimizerStep.from_update(
         update,
         clipped,
         name=chosen.name,

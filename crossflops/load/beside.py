@@ -57,7 +57,7 @@ class OtherProcess:
                 _send(self._requests, data)
 
     def infer(self, data: bytes, strict: bool, follow: bool) -> None:
-        """Ask for `infer_model_shapes`. That may be done once: it limits the memory of the process."""
+        """Request shape inference, at most once: it limits the memory of the process."""
         self.request(_INFER, strict, follow, data=data)
 
     def look_up(self, *words: Any) -> Any:

@@ -74,7 +74,7 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
 
 
 def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
-    """The fields of the message that lies between `begin` and `end`. Raises as `protobuf_field_rows`."""
+    """Return the fields of the message between `begin` and `end`."""
     return map(Field._make, protobuf_field_rows(data, begin, end))
 
 

@@ -4,8 +4,8 @@ In: an operator, or a node with its shapes and attributes. Out: its rule, and by
 the kinds of work; ValueError where a shape that the formula needs is not known.
 May import: ir, errors.
 
-A file declares its operators (see `find_operator_rule`), those of onnxruntime stand in `contrib`, those of
-ai.onnx.ml in `ml`. A file is imported when an operator of its domain is looked up.
+A file declares its operators (see `find_operator_rule`), those of onnxruntime stand in `contrib`,
+those of ai.onnx.ml in `ml`. A file is imported when an operator of its domain is looked up.
 """
 
 from collections import defaultdict

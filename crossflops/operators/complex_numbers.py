@@ -40,7 +40,10 @@ def _meets(node: Node, first: int) -> str:
     across = right[-2] if len(right) == 2 else right[-3]
     if left[-2] == across:
         return ""
-    return f"{operand_label(node, first)} has rows of {left[-2]}, {operand_label(node, first + 1)} {across}"
+    return (
+        f"{operand_label(node, first)} has rows of "
+        f"{left[-2]}, {operand_label(node, first + 1)} {across}"
+    )
 
 
 def _complex_inner_constraint(node: Node) -> str:

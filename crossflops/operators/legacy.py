@@ -67,7 +67,10 @@ def _crop_border_constraint(node: Node) -> str:
             for size, before, after in zip(dims[:1:-1], border, border[2:], strict=False)
         )
         return "" if inside else f"{operand_label(node, 0)} is smaller than its border"
-    return f"{operand_label(node, 0)} has rank {len(dims)}, the border {len(border)} sizes: 4 are needed"
+    return (
+        f"{operand_label(node, 0)} has rank {len(dims)}, "
+        f"the border {len(border)} sizes: 4 are needed"
+    )
 
 
 dropped("Crop", MOVED, traffic="gather", requires=_crop_border_constraint, backward=moves_back)(

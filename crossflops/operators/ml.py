@@ -187,7 +187,8 @@ def _linear_scores_cost(node: Node, scores: int) -> Cost:
     columns = features_of(node)
     if list_attribute_length(node, "coefficients") != scores * columns:
         raise ValueError(
-            f"{node.op} has {list_attribute_length(node, 'coefficients')} coefficients, not {scores}x{columns}"
+            f"{node.op} has {list_attribute_length(node, 'coefficients')} "
+            f"coefficients, not {scores}x{columns}"
         )
     adds = scores if list_attribute_length(node, "intercepts") else 0
     return Cost(macs=scores * columns, adds=adds) * rows_of(node)

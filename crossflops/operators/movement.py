@@ -99,9 +99,15 @@ def reshape_constraint(node: Node) -> str:
         return "" if same else _unequal(node, after or (), prod(shape))
     copied = not integer(node, "allowzero", 0)
     if min(target, default=0) < -1 or (not copied and {0, -1} <= set(target)):
-        return f"the shape {_movement_shape_text(target)} is none that {operand_label(node, 0)} could have"
+        return (
+            f"the shape {_movement_shape_text(target)} is "
+            f"none that {operand_label(node, 0)} could have"
+        )
     if copied and any(not n and place >= len(shape) for place, n in enumerate(target)):
-        return f"the shape {_movement_shape_text(target)} copies a size that {operand_label(node, 0)} does not have"
+        return (
+            f"the shape {_movement_shape_text(target)} copies "
+            f"a size that {operand_label(node, 0)} does not have"
+        )
     wanted = tuple(
         shape[place] if not size and copied else size for place, size in enumerate(target)
     )
@@ -113,7 +119,10 @@ def reshape_constraint(node: Node) -> str:
 
 
 def _unequal(node: Node, target: Shape, elements: int) -> str:
-    return f"{operand_label(node, 0)} has {elements} elements, which do not fill {_movement_shape_text(target)}"
+    return (
+        f"{operand_label(node, 0)} has {elements} elements, "
+        f"which do not fill {_movement_shape_text(target)}"
+    )
 
 
 def _movement_shape_text(shape: Shape) -> str:
@@ -205,7 +214,10 @@ def transpose_constraint(node: Node) -> str:
     shape, order = dims_of(node, 0), ints(node, "perm")
     if shape is None or order is None or sorted(order) == list(range(len(shape))):
         return ""
-    return f"{operand_label(node, 0)} has rank {len(shape)}, and perm = {list(order)} is no order of it"
+    return (
+        f"{operand_label(node, 0)} has rank {len(shape)}, "
+        f"and perm = {list(order)} is no order of it"
+    )
 
 
 declare_movement("Transpose", transpose_constraint, keeps=True)
@@ -236,7 +248,10 @@ def unsqueeze_constraint(node: Node) -> str:
     places = {axis + rank if axis < 0 else axis for axis in axes}
     if len(places) == len(axes) and all(0 <= axis < rank for axis in places):
         return ""
-    return f"{operand_label(node, 0)} cannot have new axes at {list(axes)}: its result has rank {rank}"
+    return (
+        f"{operand_label(node, 0)} cannot have new axes "
+        f"at {list(axes)}: its result has rank {rank}"
+    )
 
 
 declare_movement(
@@ -251,7 +266,10 @@ def expand_constraint(node: Node) -> str:
         return ""
     for extent, wanted in zip(shape[::-1], target[::-1], strict=False):
         if extent != wanted and 1 not in (extent, wanted):
-            return f"{operand_label(node, 0)} has {extent} where the shape {_movement_shape_text(target)} has {wanted}"
+            return (
+                f"{operand_label(node, 0)} has {extent} where the "
+                f"shape {_movement_shape_text(target)} has {wanted}"
+            )
     return ""
 
 
@@ -401,7 +419,10 @@ def gather_nd_constraint(node: Node) -> str:
     if batch >= len(shape) or batch >= len(indices):
         return f"batch_dims = {batch} are more than the axes of {operand_label(node, 0)}"
     if shape[:batch] != indices[:batch] and 0 not in indices:
-        return f"{operand_label(node, 1)} does not begin with the {batch} batch sizes of {operand_label(node, 0)}"
+        return (
+            f"{operand_label(node, 1)} does not begin with the "
+            f"{batch} batch sizes of {operand_label(node, 0)}"
+        )
     if indices[-1] > len(shape) - batch:
         has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
         return (
@@ -428,7 +449,10 @@ def scatter_nd_constraint(node: Node) -> str:
     wanted = indices[:-1] + shape[indices[-1] :]
     if updates is None or updates == wanted:
         return ""
-    return f"{operand_label(node, 2)} needs to be {_movement_shape_text(wanted)} for {operand_label(node, 1)}"
+    return (
+        f"{operand_label(node, 2)} needs to be "
+        f"{_movement_shape_text(wanted)} for {operand_label(node, 1)}"
+    )
 
 
 def scatter_elements_constraint(node: Node) -> str:
@@ -515,7 +539,10 @@ def max_unpool_constraint(node: Node) -> str:
             return ""
         needed = _movement_shape_text((*shape[:2], *least))
         return f"{operand_label(node, 2)} is {wanted}, and at least {needed} is needed"
-    return f"{operand_label(node, 2)} needs {len(shape)} numbers, one for each axis of {operand_label(node, 0)}"
+    return (
+        f"{operand_label(node, 2)} needs {len(shape)} numbers, "
+        f"one for each axis of {operand_label(node, 0)}"
+    )
 
 
 declare_movement("MaxUnpool", rank_constraint(2, 1), max_unpool_constraint, since=9)
@@ -543,7 +570,10 @@ def crop_pad_constraint(node: Node) -> str:
             return wrong
     if sizes == (needed,):
         return ""
-    return f"{operand_label(node, 1)} does not fit: {needed} sizes are needed for {operand_label(node, 0)}"
+    return (
+        f"{operand_label(node, 1)} does not fit: {needed} "
+        f"sizes are needed for {operand_label(node, 0)}"
+    )
 
 
 declare_movement("CenterCropPad", crop_pad_constraint, since=18)

@@ -245,12 +245,18 @@ def _group_norm_constraint(node: Node) -> str:
     if len(dims) < 2:
         return f"{operand_label(node, 0)} has rank {len(dims)}, and needs at least 2"
     if groups > 0 and dims[1] % groups:
-        return f"{operand_label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
+        return (
+            f"{operand_label(node, 0)} has {dims[1]} channels, "
+            f"which do not divide into {groups} groups"
+        )
     needed = (groups if node.op.since < 21 else dims[1],)
     for index in (1, 2):
         factor = dims_of(node, index)
         if factor is not None and factor != needed:
-            return f"{operand_label(node, index)} needs {needed[0]} numbers for {operand_label(node, 0)}"
+            return (
+                f"{operand_label(node, index)} needs {needed[0]} "
+                f"numbers for {operand_label(node, 0)}"
+            )
     return ""
 
 

@@ -285,7 +285,10 @@ def equal(*indices: int) -> Constraint:
             if first is None:
                 first = index
             elif shape != dims_of(node, first):
-                return f"{operand_label(node, index)} has not the shape of {operand_label(node, first)}"
+                return (
+                    f"{operand_label(node, index)} has not "
+                    f"the shape of {operand_label(node, first)}"
+                )
         return ""
 
     return constraint

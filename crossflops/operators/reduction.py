@@ -154,7 +154,10 @@ def _enough(node: Node) -> str:
     place = integer(node, "axis", -1)
     if len(largest) != 1 or dims[place] >= largest[0]:
         return ""
-    return f"{operand_label(node, 0)} has {dims[place]} at axis {place % len(dims)}, and k is {largest[0]}"
+    return (
+        f"{operand_label(node, 0)} has {dims[place]} at "
+        f"axis {place % len(dims)}, and k is {largest[0]}"
+    )
 
 
 @operator(
@@ -251,7 +254,10 @@ def _image_blocks_constraint(node: Node) -> str:
     if dims is None or image is None or block is None:
         return ""
     if prod(block) and dims[1] % prod(block):
-        return f"{operand_label(node, 0)} has {dims[1]} at axis 1, no multiple of the block {prod(block)}"
+        return (
+            f"{operand_label(node, 0)} has {dims[1]} at "
+            f"axis 1, no multiple of the block {prod(block)}"
+        )
     count, pads = len(image), ints(node, "pads") or (0,) * (2 * len(image))
     strides, dilations = (ints(node, name) or (1,) * count for name in ("strides", "dilations"))
     places = 1

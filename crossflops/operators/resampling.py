@@ -216,7 +216,10 @@ def _affine_theta_constraint(node: Node) -> str:
         return ""
     dims = size[0] - 2
     if theta[1:] != (dims, dims + 1):
-        return f"{operand_label(node, 0)} needs to be Nx{dims}x{dims + 1} for {operand_label(node, 1)}"
+        return (
+            f"{operand_label(node, 0)} needs to be "
+            f"Nx{dims}x{dims + 1} for {operand_label(node, 1)}"
+        )
     wanted = node.values.get(1, ())
     if any(extent < 1 for extent in wanted[2:]):
         return f"{operand_label(node, 1)} is {wanted}, and at least 1 is needed along each axis"

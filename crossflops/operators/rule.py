@@ -197,7 +197,7 @@ class Operators:
         facts.setdefault("backward", self.backward)
 
         def declare(formula: F) -> F:
-            for op in self._named(types, since, domain):
+            for op in self._ops_from_types(types, since, domain):
                 if op in self.rules:
                     raise ValueError(_twice(op))
                 self.rules[op] = OperatorRule(
@@ -220,10 +220,12 @@ class Operators:
         requires: Constraint | Iterable[Constraint] = (),
     ) -> None:
         """Declares operators that have no formula, in any version: each is uncounted, not zero."""
-        for op in self._named(types, 1, domain):
+        for op in self._ops_from_types(types, 1, domain):
             self.unruled[str(op)] = Unruled(why, _constraint_tuple(requires))
 
-    def _named(self, types: str | Iterable[str], since: int, domain: str | None) -> list[Op]:
+    def _ops_from_types(
+        self, types: str | Iterable[str], since: int, domain: str | None
+    ) -> list[Op]:
         domain = self.domain if domain is None else domain
         names = [types] if isinstance(types, str) else types
         return [Op(domain, name, since) for name in names]

@@ -381,8 +381,12 @@ def _one_hot_gradient(node: Node) -> Cost:
     return (SPECIAL + ADD + MUL) * input_element_count(node, 1) + (DIV if _is_mean(node) else ZERO)
 
 
-_declare_training_operator("SoftmaxCrossEntropy", "LogSoftmax; n muls, n-1 adds, a negation; mean: a div",
-         _one_hot_loss, equal(0, 1))  # fmt: skip
+_declare_training_operator(
+    "SoftmaxCrossEntropy",
+    "LogSoftmax; n muls, n-1 adds, a negation; mean: a div",
+    _one_hot_loss,
+    equal(0, 1),
+)
 _declare_training_operator("SoftmaxCrossEntropyGrad", "n*(exp, sub, mul); mean: a div",
          _one_hot_gradient, equal(1, 2))  # fmt: skip
 
@@ -401,8 +405,13 @@ def _overwriting(node: Node) -> Exactness:
     return "bound" if has_input(node, 2) else "exact"
 
 
-_declare_training_operator("InPlaceAccumulatorV2", "n adds; 0 where it is written over",
-         lambda node: ADD * input_element_count(node), equal(0, 1), doubt=_overwriting)  # fmt: skip
+_declare_training_operator(
+    "InPlaceAccumulatorV2",
+    "n adds; 0 where it is written over",
+    lambda node: ADD * input_element_count(node),
+    equal(0, 1),
+    doubt=_overwriting,
+)
 
 
 def _all_inputs(node: Node, first: int = 0) -> int:

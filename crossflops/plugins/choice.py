@@ -35,7 +35,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
             failures={},
         )
 
-    def without(self, failures: Mapping[str, Failure]) -> "Choice":
+    def without_failures(self, failures: Mapping[str, Failure]) -> "Choice":
         """The choice after these tools turned out to be unable to run."""
         return Choice(
             here={tool: value for tool, value in self.here.items() if tool not in failures},

@@ -126,7 +126,8 @@ def plugin_entry_points() -> dict[str, EntryPoint]:
             other
         ) != _entry_point_distribution(point):
             raise UnknownNameError(
-                f"two plugins bear the name {point.name!r}: {_entry_point_distribution(other)} ({other.value})"
+                f"two plugins bear the name {point.name!r}: "
+                f"{_entry_point_distribution(other)} ({other.value})"
                 f" and {_entry_point_distribution(point)} ({point.value})",
                 "uninstall one of them",
             )

@@ -299,9 +299,11 @@ class _Question:
         if tuple(release) < _OLDEST:
             what = ".".join(map(str, release))
             return self._all(f"{self._python} is Python {what}", "crossflops needs 3.11 or newer")
-        return self._sorted(_parse_json_line(lines[1]), lines[-1], complaint)
+        return self._sort_answer(_parse_json_line(lines[1]), lines[-1], complaint)
 
-    def _sorted(self, obstacle: Any, answer: str, complaint: str) -> dict[str, Offer | Failure]:
+    def _sort_answer(
+        self, obstacle: Any, answer: str, complaint: str
+    ) -> dict[str, Offer | Failure]:
         if isinstance(obstacle, str):
             return self._lacking(f"{self._python} has no crossflops: {obstacle}")
         try:

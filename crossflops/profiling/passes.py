@@ -103,7 +103,7 @@ class ModelCall:
 
     # While the step runs.
 
-    def returned(self, output: Any) -> None:
+    def on_return(self, output: Any) -> None:
         """Keep which results of the call have a gradient."""
         held = () if isinstance(output, Iterator) else tensor_leaves(output)
         self._ends = [

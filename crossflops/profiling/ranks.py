@@ -93,7 +93,7 @@ class Round:
         """Hand the step to the first process; nothing where there is no profile of it."""
         self._say("step", step)
 
-    def heard(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
+    def collect_steps(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
         """The steps of the other processes by rank, and the ranks that gave none."""
         steps = {rank: self._ask(rank) for rank in self._others}
         missing = tuple(rank for rank, step in steps.items() if not step)
@@ -122,7 +122,7 @@ class Round:
     def _first(self, mine: str) -> str:
         """Return what the first to know says, which all are told."""
         _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
-        ended = [self._named(rank) for rank in self._others if self._has_ended(rank)]
+        ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
         fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or mine)
         return bytes(fault).decode()
 
@@ -137,7 +137,7 @@ class Round:
         except RuntimeError:
             return  # the store is gone
 
-    def _named(self, rank: int) -> str:
+    def _rank_end_message(self, rank: int) -> str:
         pid, host = self._get("here", rank).split()
         return f"rank {rank} ended without a word, process {pid} of {host}"
 

@@ -129,7 +129,11 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
     Medians of each phase by itself would not add up, and be of no number of passes.
     """
     iterations = time_warm_runs(
-        step.once, recipe.examples, step.seconds, recipe.limits, "forward, backward, step"
+        step.run_whole_step,
+        recipe.examples,
+        step.seconds,
+        recipe.limits,
+        "forward, backward, step",
     )
     last = step.marks[-iterations.runs :]
     whole = median_low(step.last(marks) for marks in last)
@@ -215,7 +219,7 @@ class _Step:
         self.marks: list[_StepMarks] = []
         self.has_gradients = True
 
-    def once(self) -> None:
+    def run_whole_step(self) -> None:
         """A step: forward pass and loss, backward pass, the optimizer's step."""
         passes: list[_PassMarks] = []
 
@@ -268,11 +272,11 @@ class _Step:
 
     def last(self, marks: _StepMarks) -> float:
         """The seconds from the begin of the step, which clears the gradients, to its end."""
-        return self._clock.between(marks.start, marks.end)
+        return self._clock.seconds_between(marks.start, marks.end)
 
     def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
         """The seconds forward, back, and of the optimizer without the passes that it runs."""
-        between = self._clock.between
+        between = self._clock.seconds_between
         forward = sum(between(held.begin, held.loss) for held in marks.passes)
         backward = sum(between(held.loss, held.end) for held in marks.passes)
         optimizer = between(marks.begin, marks.end)
@@ -296,7 +300,7 @@ def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
     watch = Watch(model)
     watch.start()
     try:
-        step.once()
+        step.run_whole_step()
         return watch.stop()
     finally:
         watch.leave()
@@ -310,9 +314,9 @@ def _step_peak_memory(
 ) -> tuple[int | None, int | None]:
     step.clear()
     if device.type == "cuda":
-        return _on_cuda(step.forward, device), _on_cuda(step.once, device)
+        return _on_cuda(step.forward, device), _on_cuda(step.run_whole_step, device)
     if device.type == "cpu":
-        return _on_host(step.forward), _on_host(step.once)
+        return _on_host(step.forward), _on_host(step.run_whole_step)
     return None, None
 
 

@@ -48,7 +48,7 @@ class Clock(Protocol):
         """Wait until the device is done."""
         ...
 
-    def between(self, start: Mark, end: Mark) -> float:
+    def seconds_between(self, start: Mark, end: Mark) -> float:
         """Seconds."""
         ...
 
@@ -74,7 +74,7 @@ class HostClock:
         if self._wait is not None:
             self._wait()
 
-    def between(self, start: float, end: float) -> float:
+    def seconds_between(self, start: float, end: float) -> float:
         """Seconds."""
         return end - start
 
@@ -98,7 +98,7 @@ class EventClock:
 
         torch.cuda.synchronize()
 
-    def between(self, start: Any, end: Any) -> float:
+    def seconds_between(self, start: Any, end: Any) -> float:
         """Seconds, of events that have happened."""
         return float(start.elapsed_time(end)) / 1e3
 
@@ -133,7 +133,7 @@ class Span:
         self.spent = 0.0
         self.whole = True
 
-    def around(self) -> Iterator["Span"]:
+    def ancestor_spans(self) -> Iterator["Span"]:
         """The spans around this one, from the inside."""
         span = self.outer
         while span is not None:
@@ -166,9 +166,9 @@ class Spans:
         stack = self.open  # which begins the count of a thread
         return Moment(self.clock.mark(), self._threads.spent if stack is not None else 0.0)
 
-    def lasted(self, start: Moment, end: Moment) -> float:
+    def duration_without_hooks(self, start: Moment, end: Moment) -> float:
         """Seconds between two moments of one thread, hooks left out."""
-        took = self.clock.between(start.mark, end.mark)
+        took = self.clock.seconds_between(start.mark, end.mark)
         return max(took - (end.spent - start.spent), 0.0) if self.clock.waits else took
 
     def spend(self, since: float) -> None:
@@ -204,7 +204,7 @@ class Spans:
         """How long a span took, hooks left out. One that never ended took no time."""
         if span.end is None:
             return 0.0
-        took = self.clock.between(span.start, span.end)
+        took = self.clock.seconds_between(span.start, span.end)
         return max(took - span.spent, 0.0) if self.clock.waits else took
 
 
@@ -387,7 +387,10 @@ class Watch:
         peak = None
         if self._device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self._device) - self._before
-        total, rows = self._spans.lasted(self._begun, ended), self._by_module()
+        total, rows = (
+            self._spans.duration_without_hooks(self._begun, ended),
+            self._times_by_module(),
+        )
         numbers = range(len(self.beside))
         beside = tuple(rows.get(f"{_BESIDE}{number}", ModuleTimes()) for number in numbers)
         return StepTimes(
@@ -408,13 +411,13 @@ class Watch:
         return max(self._total(spans) - others, 0.0) if spans else None
 
     def _total(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
-        return sum(self._spans.lasted(start, end) for start, end in spans)
+        return sum(self._spans.duration_without_hooks(start, end) for start, end in spans)
 
     # Modules.
 
     def _watch_modules(self) -> None:
         root, compiled, visited = self._model, [], set()
-        self._around_root(root)
+        self._wrap_root_forward(root)
         inner = without_wrappers(root)
         opaque = inner is not root and getattr(root, "_orig_mod", None) is not None
         opaque = opaque or inner._compiled_call_impl is not None
@@ -463,7 +466,7 @@ class Watch:
             self._hooks.setdefault(module, set()).add(handle.id)
             self._undo.append(handle.remove)
 
-    def _around_root(self, root: "nn.Module") -> None:
+    def _wrap_root_forward(self, root: "nn.Module") -> None:
         """The model's own forward pass, by a function around it.
 
         A hook cannot take hooks away when the model raises: PyTorch goes through them just then.
@@ -567,7 +570,7 @@ class Watch:
         self._claim(path, output)
         self._threads.call = around
         if call is not None:
-            call.returned(output)
+            call.on_return(output)
 
     def _watch_calls(self) -> None:
         """Calls of parts of the model that nothing is around, and of modules beside it.
@@ -855,7 +858,7 @@ class Watch:
 
     # What was seen.
 
-    def _by_module(self) -> dict[str, ModuleTimes]:
+    def _times_by_module(self) -> dict[str, ModuleTimes]:
         sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         for span in self._spans.all:
             seconds, counts = self._spans.seconds(span), sums[span.path]
@@ -863,7 +866,7 @@ class Watch:
                 alone = seconds - sum(map(self._spans.seconds, span.inner))
                 counts["own_backward"] += max(alone, 0.0)
                 continue
-            if any(s.path == span.path and s.phase == span.phase for s in span.around()):
+            if any(s.path == span.path and s.phase == span.phase for s in span.ancestor_spans()):
                 continue  # within itself: its time is in that of the outer call
             if span.phase == "again":
                 counts["again"] += seconds
@@ -882,7 +885,7 @@ def _is_outermost(span: Span) -> bool:
     """Return whether it is a forward pass of the model, or of a part outside of it."""
     if span.phase != "forward" or span.path.startswith(_BESIDE):
         return False
-    return all(outer.path.startswith(_BESIDE) for outer in span.around())
+    return all(outer.path.startswith(_BESIDE) for outer in span.ancestor_spans())
 
 
 def _outer(path: str) -> Iterable[str]:

@@ -227,7 +227,7 @@ class Recurrent(nn.Module):
         y = y if self.layout else y.transpose(1, 2)
         y = torch.flip(y, [time]) if self.backwards else y
         ends = last if isinstance(last, tuple) else (last,)
-        results = (y, *(self._turned(end) for end in ends))
+        results = (y, *(self._swap_layout(end) for end in ends))
         return results[: self.outputs] if self.outputs > 1 else y
 
     def _first(self, h: Any, c: Any) -> Any:
@@ -235,10 +235,10 @@ class Recurrent(nn.Module):
         if h is None and c is None:
             return None
         h, c = (torch.zeros_like(c) if h is None else h), (torch.zeros_like(h) if c is None else c)
-        h, c = self._turned(h), self._turned(c)
+        h, c = self._swap_layout(h), self._swap_layout(c)
         return (h, c) if isinstance(self.layer, nn.LSTM) else h
 
-    def _turned(self, state: Any) -> Any:
+    def _swap_layout(self, state: Any) -> Any:
         return state.transpose(0, 1) if self.layout else state
 
 

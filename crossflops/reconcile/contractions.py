@@ -86,7 +86,7 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
         return self.weights + self.bias_params
 
     @property
-    def stored(self) -> int:
+    def weight_elements(self) -> int:
         """Elements of the weights, shared or not; 0 where there are none."""
         return self.taps * self.inner * self.outer if self.kind == WEIGHTED else 0
 
@@ -359,7 +359,7 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
             reader.read(count)
         else:  # it may hold parameters all the same
             reader.read(Counted(node=count.node, cost=ZERO, formula="", precision=""))
-    contractions, beside = reader.finished()
+    contractions, beside = reader.contractions_and_operations()
     held = sum(count.params for count in contractions) + sum(count.params for count in beside)
     return AlignableModel(
         contractions=contractions,
@@ -419,8 +419,8 @@ class _Reader:
             adds = min(beyond, part.outer * part.batch * part.places) if part.bias else 0
             beyond -= adds
             last = place == len(parts) - 1
-            weights = held if last else min(held, part.stored)
-            bias = min(part.bias, weights) if weights != part.stored else 0
+            weights = held if last else min(held, part.weight_elements)
+            bias = min(part.bias, weights) if weights != part.weight_elements else 0
             held -= weights
             self._found.append(
                 msgspec.structs.replace(part, adds=adds, weights=weights - bias, bias_params=bias)
@@ -477,9 +477,11 @@ class _Reader:
 
     def _is_bias(self, count: Counted) -> bool:
         """Whether it adds a stored number for each output channel to a contraction's result."""
-        return float_form(str(count.node.op)) == "Add" and self._biased(count.node) is not None
+        return (
+            float_form(str(count.node.op)) == "Add" and self._bias_addition(count.node) is not None
+        )
 
-    def _biased(self, node: Node) -> tuple[int, int] | None:
+    def _bias_addition(self, node: Node) -> tuple[int, int] | None:
         """The place of the contraction, and the elements that are added to its result."""
         second = 3 if node.op.type == "QLinearAdd" else 1
         for mine, other in ((0, second), (second, 0)):
@@ -494,7 +496,7 @@ class _Reader:
         return None
 
     def _add_bias(self, count: Counted) -> int:
-        known = self._biased(count.node)
+        known = self._bias_addition(count.node)
         assert known is not None
         place, size = known
         contraction = self._found[place]
@@ -509,7 +511,7 @@ class _Reader:
         )
         return place
 
-    def finished(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
+    def contractions_and_operations(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
         """Return what was read. Parameters of nodes that are in no ledger are left out."""
         kept = (operation for operation in self._beside if operation.flops or operation.params)
         return tuple(self._found), tuple(kept)

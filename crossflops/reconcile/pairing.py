@@ -348,14 +348,17 @@ def _shortest_equal_run(
     again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
     product, each has to be a part of it: sums of powers of two are equal by chance all too often.
     """
-    wanted, size = contraction.macs // contraction.batch, contraction.stored or contraction.weights
+    wanted, size = (
+        contraction.macs // contraction.batch,
+        contraction.weight_elements or contraction.weights,
+    )
     macs = stored = fresh = 0
     for length, j in enumerate(theirs, 1):
         part = others[j]
         if part.kind == contraction.kind and not _is_part(part, contraction):
             return ()
         macs += part.macs // part.batch
-        stored += part.stored or part.weights
+        stored += part.weight_elements or part.weights
         fresh += part.params if contraction.kind != WEIGHTED else part.weights
         if macs == wanted and size in (stored, fresh):
             return tuple(theirs[:length])

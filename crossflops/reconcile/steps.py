@@ -225,7 +225,10 @@ def _window_changes(
         note = f"stride {_equal_sizes_text(mine.strides)} -> {_equal_sizes_text(theirs.strides)}"
         yield STRIDE, _after(mine, theirs.before, theirs.strides), note
     if mine.dilations != theirs.dilations:
-        note = f"dilation {_equal_sizes_text(mine.dilations)} -> {_equal_sizes_text(theirs.dilations)}"
+        note = (
+            f"dilation {_equal_sizes_text(mine.dilations)} "
+            f"-> {_equal_sizes_text(theirs.dilations)}"
+        )
         yield DILATION, _product_of_sizes(theirs.after), note
     resized = _after(mine, theirs.before, theirs.strides) != _product_of_sizes(theirs.after)
     differ = (
@@ -235,7 +238,8 @@ def _window_changes(
     )
     if resized or (differ and mine.kernel == theirs.kernel):
         note = (
-            f"padded to {_equal_sizes_text(_sizes_with_padding(mine))} -> {_equal_sizes_text(_sizes_with_padding(theirs))}"
+            f"padded to {_equal_sizes_text(_sizes_with_padding(mine))} "
+            f"-> {_equal_sizes_text(_sizes_with_padding(theirs))}"
             if differ
             else ""
         )

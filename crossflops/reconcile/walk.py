@@ -120,7 +120,7 @@ def _prediction_by_path(
     predicted: dict[str, Amount] = {}
     for path, bookings in inside.items():
         row = msgspec.structs.replace(prediction, bookings=tuple(bookings))
-        predicted[path], left = row.sum(bookings), sum(row.divided())
+        predicted[path], left = row.sum(bookings), sum(row.booking_quotients())
         of_path = causes.setdefault(path, {})
         for cause, amount in (
             (DIVIDED, left - sum(map(row.worth, bookings))),
@@ -164,7 +164,7 @@ def _multiplicities_by_path(
 
 def home(node: Node, trace: Trace) -> str:
     """The module in which the node ran: that of its call, where the trace knows it."""
-    call = trace.by_key.get(node.call)
+    call = trace.calls_by_key.get(node.call)
     return trace.modules[call.module].path if call else node.path
 
 
@@ -238,7 +238,8 @@ def reconcile(
     else:
         first = list(_mode_change_steps(trace, ledger, native))
         ground = Ground(
-            {key: cost.macs for key, cost in ledger.by_call.items()}, ledger.converter_by_call
+            {key: cost.macs for key, cost in ledger.costs_by_call.items()},
+            ledger.converter_by_call,
         )
         moved = [
             *_relocation_steps(prediction, trace, ground.macs),
@@ -351,7 +352,7 @@ def _relocation_steps(
 ) -> Iterator[PathStep]:
     """Work that the tool books under another module than ours: it changes no total."""
     for key, place in prediction.covered.items():
-        ours = trace.modules[trace.by_key[key].module].path
+        ours = trace.modules[trace.calls_by_key[key].module].path
         theirs = prediction.bookings[place].path
         amount = macs.get(key, 0)
         if amount and ours != theirs:
@@ -405,7 +406,7 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Itera
     for key, place in prediction.covered.items():
         ours[place] += ground.macs.get(key, 0)
         written[place] += ground.written.get(key, 0)
-        call = prediction.bookings[place].about if key in ground.paths else trace.by_key[key]
+        call = prediction.bookings[place].about if key in ground.paths else trace.calls_by_key[key]
         live[place] |= call.live
         reached[place] = True
     derived: Counter[tuple[str, ...]] = Counter()  # ours of all gradients of one operator
@@ -423,7 +424,7 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Itera
             dead = _is_dead(booking.about, trace)
             yield _component_step(prediction, _with_own_cause(booking, trace), dead)
     yield from _invisible(prediction, trace, ground)
-    for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
+    for booking, left in zip(prediction.bookings, prediction.booking_quotients(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
         yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
     yield from _rounding_steps(prediction)
@@ -436,7 +437,7 @@ def _with_own_cause(booking: Booking, trace: Trace) -> Booking:
     operator), or a mode of the model's did, which adds a part or counts a product once more.
     """
     call = booking.about
-    custom = any(trace.by_key[key].custom for key in call.of if key in trace.by_key)
+    custom = any(trace.calls_by_key[key].custom for key in call.of if key in trace.calls_by_key)
     if booking.rule.amount is not None and (custom or trace.operator_around(call)):
         return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))
     if call.via == "mode" and (booking.again or booking.rule.kind == "part"):
@@ -480,7 +481,7 @@ def _is_backward(call: Call) -> bool:
 def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
     """Yield what the tool's own arithmetic loses or wins on the whole."""
     convention = prediction.convention
-    amount = prediction.sum(prediction.bookings) - sum(prediction.divided())
+    amount = prediction.sum(prediction.bookings) - sum(prediction.booking_quotients())
     if amount:
         yield PathStep(Stage.PRECISION, convention.rounds, amount, "", convention.source)
 
@@ -530,7 +531,7 @@ def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator
     for key, amount in ground.macs.items():
         if key in prediction.covered:
             continue
-        call = None if key in ground.paths else trace.by_key.get(key)
+        call = None if key in ground.paths else trace.calls_by_key.get(key)
         path = trace.modules[call.module].path if call else ground.paths.get(key, "")
         if key in prediction.unknown:
             unit = (convention.unit - 1) * amount

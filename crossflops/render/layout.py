@@ -16,7 +16,7 @@ Noun: TypeAlias = "nouns.Noun"
 
 def page_without_figures(noun: Noun, unit: Unit = "macs") -> Page:
     """The page of a noun in words, with counts ordered by `unit` where it has any."""
-    return page_with_figures(noun, unit).written()
+    return page_with_figures(noun, unit).without_figures()
 
 
 def page_with_figures(noun: Noun, unit: Unit = "macs") -> Page:

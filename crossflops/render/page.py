@@ -72,7 +72,7 @@ class Row(msgspec.Struct, frozen=True):
     tone: Tone = ""
 
     @classmethod
-    def of(cls, *cells: str, tone: Tone = "") -> "Row":
+    def from_cells(cls, *cells: str, tone: Tone = "") -> "Row":
         """A row of these cells."""
         return cls(cells, tone)
 
@@ -98,7 +98,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             rows=tuple(Row(tuple(row.cells[p] for p in places), row.tone) for row in self.rows),
         )
 
-    def without(self, column: Column) -> "Table":
+    def without_column(self, column: Column) -> "Table":
         """The table without one of its columns."""
         return self.only([p for p, kept in enumerate(self.columns) if kept is not column])
 
@@ -107,7 +107,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         table = self
         for column in self.columns:
             if column.detail:
-                table = table.without(column)
+                table = table.without_column(column)
         return table
 
 
@@ -132,7 +132,7 @@ class Page(msgspec.Struct, frozen=True):
 
     blocks: tuple[Block, ...]
 
-    def written(self) -> "Page":
+    def without_figures(self) -> "Page":
         """The page without pictures: what stands in their stead."""
         return Page(
             tuple(

@@ -423,7 +423,7 @@ def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
         spare = max(table.columns, key=lambda column: column.spare)
         if not spare.spare:
             return table, *_LAYOUTS[-1]
-        table = table.without(spare)
+        table = table.without_column(spare)
 
 
 def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:

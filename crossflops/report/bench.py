@@ -216,7 +216,10 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
                     "share": self.share(timing),
                 }
         if self.profile is not None:
-            plain["profile"] |= {"macs": self.profile.macs, "covered": self.profile.covered}
+            plain["profile"] |= {
+                "macs": self.profile.macs,
+                "covered": self.profile.covered,
+            }
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
 
     @classmethod

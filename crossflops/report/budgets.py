@@ -66,7 +66,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 0
 
     @classmethod
-    def of(cls, text: str) -> "BudgetRule":
+    def from_text(cls, text: str) -> "BudgetRule":
         """The rule that is written so. Raises InputError.
 
         >>> Rule.of("macs <= 4.2G").number, Rule.of("params: +1%").number

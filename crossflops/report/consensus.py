@@ -69,10 +69,14 @@ def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, .
     macs = report.scope.macs
     about = [*(_WEAKER[grade][0] for grade in _grades(report)), ""][0]
     about = "at least" if report.uncounted and not about else about
-    value = f"{exact_amount(macs)} multiply-accumulates (MACs; {short_amount(2 * macs, 'FLOPs')} at 2 per MAC)"
+    value = (
+        f"{exact_amount(macs)} multiply-accumulates (MACs; "
+        f"{short_amount(2 * macs, 'FLOPs')} at 2 per MAC)"
+    )
     parts = [
         f"{_consensus_subject(report)}: {about} {value} for {_pass(report)}".replace(":  ", ": "),
-        f"contractions only{_consensus_operators(report)}, no biases, normalizations or activations",
+        f"contractions only{_consensus_operators(report)}, "
+        "no biases, normalizations or activations",
     ]
     if report.totals.constant_macs and not isinstance(report.module, ModuleRow):
         parts[1] += f"; {exact_amount(report.totals.constant_macs)} of these depend on no input"
@@ -143,7 +147,8 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
             f"{after} of them with further operations on top, each by rules of its own"
         )
     return (
-        f"none of {count_with_noun(len(stands), 'tool')} counts just these MACs: they are exact node by "
+        f"none of {count_with_noun(len(stands), 'tool')} "
+        "counts just these MACs: they are exact node by "
         "node, and the way from them to each tool is explained"
     )
 

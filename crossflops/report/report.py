@@ -146,7 +146,7 @@ class PerToken(msgspec.Struct, frozen=True):
     flops: int | float
 
     @classmethod
-    def of(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
+    def from_totals(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
         """That of a language model, which has an integer input `input_ids` of batch x tokens."""
         shapes = [
             spec.shape

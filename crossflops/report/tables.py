@@ -133,7 +133,7 @@ def with_training(
             by_path[path] = by_path.get(path, NO_STEP) + step
     total = by_path.get("", NO_STEP)
     training = TrainingReport(
-        **msgspec.structs.asdict(Training.of(total)),
+        **msgspec.structs.asdict(Training.from_step(total)),
         three_forward_macs=3 * total.forward.macs,
         differences=tuple(thumb),
         uncounted=tuple(
@@ -144,13 +144,16 @@ def with_training(
         report,
         training=training,
         by_op=tuple(
-            replace(row, training=Training.of(by_op.get(row.op, NO_STEP))) for row in report.by_op
+            replace(row, training=Training.from_step(by_op.get(row.op, NO_STEP)))
+            for row in report.by_op
         ),
         modules=tuple(
-            replace(row, training=Training.of(by_path.get(row.path, NO_STEP)))
+            replace(row, training=Training.from_step(by_path.get(row.path, NO_STEP)))
             for row in report.modules
         ),
-        nodes=tuple(replace(row, training=Training.of(by_key[row.node])) for row in report.nodes),
+        nodes=tuple(
+            replace(row, training=Training.from_step(by_key[row.node])) for row in report.nodes
+        ),
     )
 
 

@@ -83,7 +83,7 @@ class Site:
         return self.outputs[0]
 
     @property
-    def unpadded(self) -> int:
+    def valid_positions(self) -> int:
         """The positions of a padded sequence that are left in a nested tensor.
 
         Raises ValueError where it was not watched how many they are.

@@ -142,7 +142,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         """A booking in the tool's own unit, before any division, a fraction cut off."""
         return int(self._share(booking).amount)
 
-    def divided(self) -> tuple[int, ...]:
+    def booking_quotients(self) -> tuple[int, ...]:
         """What is left of the worth of every booking: it adds up to the divided sum, floored."""
         sums = dict.fromkeys(self.divisors, 0)
         left = []
@@ -264,7 +264,7 @@ class _Walk:
         self.convention = convention
         self.trace = trace
         self.setting = setting
-        self.costs = ledger.by_call if ledger else {}
+        self.costs = ledger.costs_by_call if ledger else {}
         self.nodes = nodes
         self.counts = {count.node.key: count for count in seen.counts} if seen else {}
         self.times = {
@@ -287,7 +287,7 @@ class _Walk:
         for call in self.trace.calls:
             above = core.get(call.parent or "")
             core[call.key] = self._node(call) if self.nodes else self._visit(call, above)
-        for call in self._observed():
+        for call in self._convention_calls():
             self._apply(self._site(call), None)
         return Prediction(
             convention=self.convention,
@@ -315,7 +315,7 @@ class _Walk:
                 raise self._fails("the model", problem, formula_equation(batch))
         return divisors
 
-    def _observed(self) -> list[Call]:
+    def _convention_calls(self) -> list[Call]:
         """The calls of the real run that the convention looks at: all that the tool sees there.
 
         None for a model of another framework. Raises WatchError when the model does not run
@@ -358,7 +358,7 @@ class _Walk:
         return core
 
     def _visit(self, call: Call, above: int | None) -> int | None:
-        core = self._inherited(call, above)
+        core = self._parent_core(call, above)
         hidden = core == _SHADOWED and call.level != "function"
         if self._counts(call) and not hidden and not self._is_opaque(core, call):
             core = self._apply(self._site(call), None if core == _SHADOWED else core)
@@ -425,7 +425,7 @@ class _Walk:
                 return around.key in self.counted
         return False
 
-    def _inherited(self, call: Call, above: int | None) -> int | None:
+    def _parent_core(self, call: Call, above: int | None) -> int | None:
         """What speaks for the call before its own rules are looked at."""
         if call.via == "hook" and above != _SHADOWED:
             return None  # what a hook does is not what the module around it stands for
@@ -492,7 +492,7 @@ class _Walk:
     def _amount(self, rule: Rule, site: Site) -> Amount:
         if rule.amount is None or isinstance(rule.amount, OfCost):
             native = self._native(site)
-            return rule.amount.of(native) if rule.amount else 0
+            return rule.amount.cost_amount(native) if rule.amount else 0
         if site.node is not None:
             return self._amount_of_node(rule, rule.amount, site.node)
         try:

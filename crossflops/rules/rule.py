@@ -29,7 +29,7 @@ class OfCost(msgspec.Struct, frozen=True):
 
     weights: Mapping[str, int]
 
-    def of(self, cost: Cost) -> int:
+    def cost_amount(self, cost: Cost) -> int:
         """The weighted sum."""
         return sum(int(getattr(cost, kind)) * weight for kind, weight in self.weights.items())
 

@@ -95,7 +95,8 @@ def _choose_input_specs(
     flags = [SIZES[size] for size in named.sizes]
     changed = f"{' and '.join(flags)} change it" if flags else "--input changes it"
     warnings.warn(
-        f"the input is the usual one, {', '.join(map(input_option_text, named.specs))}, of {named.origin}; "
+        "the input is the usual one, "
+        f"{', '.join(map(input_option_text, named.specs))}, of {named.origin}; "
         f"{changed}",
         CrossflopsWarning,
         stacklevel=2,

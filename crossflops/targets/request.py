@@ -53,7 +53,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     shapes: bool = False
 
     @classmethod
-    def of(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
+    def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
         """The request behind the arguments of a verb.
 
         `target` is a model object, a target string or a path, `inputs` are tensors or texts
@@ -95,12 +95,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 given = Given(specs=parse_inputs(texts))
             else:
                 given = Given(values=inputs)
-            return request._on(model_source(target, given))
+            return request._with_model_source(model_source(target, given))
         if written:
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
         if not request.is_file:
             model, _ = build_target(request.target, request.arguments, request.allow_pickle)
-            return request._on(from_object(model, inputs))
+            return request._with_model_source(from_object(model, inputs))
         raise InputError(
             "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
         )
@@ -136,7 +136,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.target is not None and is_file(self.target)
 
     @property
-    def unused(self) -> tuple[str, ...]:
+    def superfluous_options(self) -> tuple[str, ...]:
         """The options that this target has no use for, as far as its name tells."""
         return tuple(
             flag
@@ -154,7 +154,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def without_unused(self) -> "Request":
         """Return the request as its target takes it."""
-        unused = self.unused
+        unused = self.superfluous_options
         setting = msgspec.structs.replace(
             self.setting,
             grad=self.setting.grad or "--no-grad" in unused,
@@ -168,7 +168,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
         What is `run_by_tools` is run in the mode of the setting, whatever the target is.
         """
-        for flag in self.unused:
+        for flag in self.superfluous_options:
             if run_by_tools and flag != "--allow-pickle":
                 continue
             raise InputError(
@@ -176,7 +176,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 "leave it out",
             )
 
-    def _on(self, source: Source) -> "Request":
+    def _with_model_source(self, source: Source) -> "Request":
         """The request with a model and its inputs."""
         return msgspec.structs.replace(self, given=with_control(source, self.control))
 
@@ -193,8 +193,8 @@ def fit_requests(requests: Sequence[Request]) -> list[Request]:
 
     Raises InputError for an option that none of them has a use for.
     """
-    for flag in requests[0].unused if requests else ():
-        if all(flag in request.unused for request in requests):
+    for flag in requests[0].superfluous_options if requests else ():
+        if all(flag in request.superfluous_options for request in requests):
             requests[0].refuse_unused()
     return [request.without_unused() for request in requests]
 
@@ -248,7 +248,7 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
     if not isinstance(target, str) and not given:
         return _request_of_object(target, first)
     options = {"arguments": _first_model_arguments(target, first), **own}
-    base = Request.of(
+    base = Request.from_arguments(
         target,
         options.pop("inputs", ()),
         setting=first.setting,
@@ -297,11 +297,11 @@ def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) ->
 def _request_of_object(model: Any, first: Request) -> Request:
     if first.given is not None:
         pair = (first.given.args, first.given.kwargs)
-        return Request.of(model, pair, setting=first.setting)
+        return Request.from_arguments(model, pair, setting=first.setting)
     if not first.specs:
         raise InputError("it is not said which inputs the models take", "give inputs")
     ways = ([_input_spec_text(spec) for spec in way] for way in layouts(first.specs))
-    requests = [Request.of(model, texts, setting=first.setting) for texts in ways]
+    requests = [Request.from_arguments(model, texts, setting=first.setting) for texts in ways]
     return next((request for request in requests if _can_take_inputs(request)), requests[0])
 
 

@@ -530,4 +530,4 @@ def _read_pickle(path: Path) -> Any:
         with path.open("rb") as file:
             return pickle.load(file)
     frontend = next(known for known in FRONTENDS if path.suffix in known.pickles)
-    return frontend.unpickled(path)
+    return frontend.unpickle_model(path)

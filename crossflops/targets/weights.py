@@ -22,7 +22,7 @@ def build_weighted_source(
         return load(True), ""
     try:
         source = build_without_values(load, weights)
-        source = require_frontend(source.model).hollowed(
+        source = require_frontend(source.model).to_fake_source(
             source
         )  # where it asked for the meta device
     except ValuesNeededError as error:

@@ -76,14 +76,14 @@ class Recorded:
         return self._recording.trace
 
     @functools.cached_property
-    def converted(self) -> tuple[Any, Graph, Trace]:
+    def onnx_conversion(self) -> tuple[Any, Graph, Trace]:
         """The ONNX model (of onnx_ir), its graph, and the trace with the nodes of every call."""
         return convert_torch_recording(self._model, self._recording)
 
     @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
     def ledger(self, whole: bool = False) -> Ledger:
         """The counts of the graph; with `whole`, those of functions are not opened."""
-        graph = self.converted[1]
+        graph = self.onnx_conversion[1]
         return count_whole(graph) if whole else count(graph)
 
 
@@ -107,7 +107,7 @@ def predict_amount(convention: Convention, evidence: Evidence, setting: Setting)
 def predict_amount_and_rules(
     convention: Convention, evidence: Evidence, setting: Setting
 ) -> tuple[Amount | None, frozenset[str]]:
-    """Return what is predicted, as by `predict_amount`, and the ids of the rules that it is made of."""
+    """Return the predicted amount, and the ids of the rules that add to it."""
     try:
         if evidence.graph is not None and evidence.ledger is not None:
             prediction = predict_nodes(convention, evidence.graph, evidence.ledger)
@@ -249,7 +249,7 @@ class Conformance(ToolConformance):
     """Holds a convention against its tool, on every probe and on random architectures."""
 
     @property
-    def asked(self) -> tuple[Setting, ...]:
+    def conformance_settings(self) -> tuple[Setting, ...]:
         """The settings in which a tool is held: a file knows nothing of gradients."""
         return (GRAD,) if self.convention.sees == "node" else (GRAD, NO_GRAD)
 
@@ -273,7 +273,7 @@ class Conformance(ToolConformance):
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
-    def _installed(self) -> tuple[Convention, ...]:
+    def _torch_conventions(self) -> tuple[Convention, ...]:
         """The conventions of all tools of PyTorch here: one run of a probe serves their kits."""
         tools = plugin_entry_points()
         shared = (
@@ -287,13 +287,13 @@ class Conformance(ToolConformance):
         """Return what the convention is predicted from: the ledger only where a rule weighs it."""
         convention = self.convention
         if convention.sees == "node":
-            exported, graph, trace = recorded.converted
+            exported, graph, trace = recorded.onnx_conversion
             return Evidence(trace, recorded.ledger(whole=not convention.opens), graph, exported)
         if any(weighs(convention, recorded.trace, setting) for setting in settings):
-            return Evidence(recorded.converted[2], recorded.ledger())
+            return Evidence(recorded.onnx_conversion[2], recorded.ledger())
         return Evidence(recorded.trace)
 
-    def printed(
+    def amount_of_evidence(
         self, seen: Evidence, built: tuple[Any, tuple[Any, ...], dict[str, Any]], setting: Setting
     ) -> Amount | None:
         """Return what the tool prints of the model, or of its file; None where it raises."""
@@ -317,21 +317,21 @@ class Conformance(ToolConformance):
 
     def _off(self, name: str) -> str:
         """How far the convention is off on a probe; "" when it is exact."""
-        evidence = self._seen(name, GRAD, NO_GRAD)
+        evidence = self._probe_evidence(name, GRAD, NO_GRAD)
         expected = predict_amount(self.convention, evidence, GRAD)
-        answer = self.printed(evidence, probes()[name].build(), GRAD)
+        answer = self.amount_of_evidence(evidence, probes()[name].build(), GRAD)
         return "" if answer == expected else f"{name}: printed {answer}, predicted {expected}"
 
     @pytest.mark.parametrize("name", probes())
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number, with and without gradients, or its failure."""
         built = probes()[name].build()
-        evidence = self._seen(name, GRAD, NO_GRAD)
-        for setting in self.asked:
+        evidence = self._probe_evidence(name, GRAD, NO_GRAD)
+        for setting in self.conformance_settings:
             expected = predict_amount(
                 self.convention, evidence, setting
             )  # fixed before the tool runs
-            answer = self.printed(evidence, built, setting)
+            answer = self.amount_of_evidence(evidence, built, setting)
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_probes_print_the_same_without_values(self) -> None:
@@ -356,16 +356,16 @@ class Conformance(ToolConformance):
         """The convention gives the tool's number of parameters, where it says anything of it."""
         model, args, kwargs = probes()[name].build()
         answer = run_here(self.adapter, model, args, kwargs, GRAD)
-        left = parameter_residual(self.convention, self._seen(name, GRAD).trace, answer)
+        left = parameter_residual(self.convention, self._probe_evidence(name, GRAD).trace, answer)
         assert left == 0, f"{left} of {answer} are not explained"
 
     @pytest.mark.parametrize("name", TRAINED)
     def test_training_mode_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number in training, or in the mode that it forces."""
         model, args, kwargs = probes()[name].build()
-        evidence = self._seen(name, TRAINING)
+        evidence = self._probe_evidence(name, TRAINING)
         expected = predict_amount(self.convention, evidence, TRAINING)
-        answer = self.printed(evidence, (model.train(), args, kwargs), TRAINING)
+        answer = self.amount_of_evidence(evidence, (model.train(), args, kwargs), TRAINING)
         assert answer == expected, f"printed {answer}, predicted {expected}"
 
     @settings(
@@ -379,10 +379,12 @@ class Conformance(ToolConformance):
         """The convention gives the tool's number on a model that no author wrote down."""
         model, args = architecture.build()
         drawn = msgspec.json.encode(architecture)
-        evidence = self._shared(drawn, lambda: (*architecture.build(), {}), (GRAD, NO_GRAD))
-        for setting in self.asked:
+        evidence = self._evidence_from_cache(
+            drawn, lambda: (*architecture.build(), {}), (GRAD, NO_GRAD)
+        )
+        for setting in self.conformance_settings:
             expected = predict_amount(self.convention, evidence, setting)
-            answer = self.printed(evidence, (model, args, {}), setting)
+            answer = self.amount_of_evidence(evidence, (model, args, {}), setting)
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_wrong_weight_is_caught(self) -> None:
@@ -423,14 +425,14 @@ class Conformance(ToolConformance):
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
         for name in file_probes() if self.convention.sees == "node" else ():
-            yield self._seen_in_file(name), GRAD
+            yield self._file_probe_evidence(name), GRAD
         for name in probes():
-            evidence = self._seen(name, GRAD, NO_GRAD)
-            yield from ((evidence, setting) for setting in self.asked)
+            evidence = self._probe_evidence(name, GRAD, NO_GRAD)
+            yield from ((evidence, setting) for setting in self.conformance_settings)
         for name in TRAINED:
-            yield self._seen(name, TRAINING), TRAINING
+            yield self._probe_evidence(name, TRAINING), TRAINING
 
-    def _seen_in_file(self, name: str) -> Evidence:
+    def _file_probe_evidence(self, name: str) -> Evidence:
         with tempfile.TemporaryDirectory() as folder:
             file = OnnxFile(path=str(file_probes()[name].write(Path(folder))), inlined=False)
             graph, trace = normalize_file(file, GRAD)
@@ -438,15 +440,15 @@ class Conformance(ToolConformance):
             return Evidence(trace, count(graph), graph)
         return Evidence(trace, count_whole(graph.as_written), graph.as_written)
 
-    def _seen(self, name: str, *asked: Setting) -> Evidence:
+    def _probe_evidence(self, name: str, *asked: Setting) -> Evidence:
         """The evidence of a probe."""
-        return self._shared(name, probes()[name].build, asked)
+        return self._evidence_from_cache(name, probes()[name].build, asked)
 
-    def _shared(
+    def _evidence_from_cache(
         self, name: Hashable, build: Callable[[], Built], settings: tuple[Setting, ...]
     ) -> Evidence:
         """The evidence of a model that several kits look at: it is recorded once for all."""
-        key = (name, self._mode(settings), self._views(settings, self._installed()))
+        key = (name, self._mode(settings), self._views(settings, self._torch_conventions()))
         if key not in _RECORDED:
             _RECORDED[key] = Recorded(*build(), *key[1:])
         return self._evidence_of(_RECORDED[key], settings)
@@ -458,7 +460,7 @@ class FileConformance(Conformance):
     @pytest.mark.parametrize("name", file_probes())
     def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
         """The convention gives the tool's number of a file that no exporter writes."""
-        expected = predict_amount(self.convention, self._seen_in_file(name), GRAD)
+        expected = predict_amount(self.convention, self._file_probe_evidence(name), GRAD)
         answer = tool_amount(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
         assert answer == expected, f"printed {answer}, predicted {expected}"
 

@@ -84,11 +84,11 @@ class Arguments:
         self._names = _SIGNATURES[function or called]
         given = [*((spec.name, spec) for spec in call.inputs), *call.settings.items()]
         self._values: dict[str, TensorSpec | Scalar] = {
-            self._named(name): value for name, value in given if "." not in name
+            self._argument_name(name): value for name, value in given if "." not in name
         }
-        self._lists = {self._named(name) for name in call.call.lists}
+        self._lists = {self._argument_name(name) for name in call.call.lists}
 
-    def _named(self, name: str) -> str:
+    def _argument_name(self, name: str) -> str:
         if name.isdigit() and int(name) < len(self._names):
             return self._names[int(name)]
         if name in self._names:
@@ -202,7 +202,7 @@ def linear_of_nested(call: Site) -> int:
     numel() of a nested tensor has no padding in it.
     """
     given = Arguments(call)
-    return call.unpadded * given.shape("input")[-1] * given.shape("weight")[0]
+    return call.valid_positions * given.shape("input")[-1] * given.shape("weight")[0]
 
 
 @_products.contraction(LINEAR, cause=BROADCAST, source="_linear_flops_compute")
@@ -370,7 +370,7 @@ def functional_input_elements(call: Site) -> int:
 def functional_masked_elements(call: Site) -> int:
     """n(x) of what a padding mask covers, which numel() of a nested tensor lacks."""
     shape = Arguments(call).shape("input")
-    return prod(shape) - call.unpadded * shape[-1]
+    return prod(shape) - call.valid_positions * shape[-1]
 
 
 for name, cause, targets, source in (

@@ -125,7 +125,7 @@ def linear_of_nested(call: Site) -> int:
     basic_hooks.py: count_linear.
     """
     width = (call.result.shape or (0,))[-1]
-    return call.number("in_features") * call.unpadded * width
+    return call.number("in_features") * call.valid_positions * width
 
 
 @both.contraction(layers.LINEAR, cause="matmul.leading-dims-lost")
@@ -243,7 +243,7 @@ old.adds(layers.BATCH_NORMS, cause="norm.batch", name="batch_norm", factor=2)(in
 def thop_masked_elements(call: Site) -> int:
     """n(x) of what a padding mask covers."""
     shape = call.shape("0")
-    return prod(shape) - call.unpadded * shape[-1]
+    return prod(shape) - call.valid_positions * shape[-1]
 
 
 _PIECEWISE = "act.piecewise-other"

@@ -122,11 +122,11 @@ def profiler_batch_product_macs(call: Site) -> int:
 
 
 def _is_stopped(call: Site) -> bool:
-    return any(call.trace.by_key[key].target.startswith(BEGUN) for key in call.call.of)
+    return any(call.trace.calls_by_key[key].target.startswith(BEGUN) for key in call.call.of)
 
 
 def _is_twice(call: Site) -> bool:
-    of_checkpoint = (call.trace.by_key[key].checkpoint is not None for key in call.call.of)
+    of_checkpoint = (call.trace.calls_by_key[key].checkpoint is not None for key in call.call.of)
     return call.settings.get("twice") is True and any(of_checkpoint)
 
 

@@ -413,7 +413,7 @@ def _keras_step_profile(
         raise InputError(what, "build it with keras.Input, or call it once before fit")
     shapes = [(batch_size, *tensor.shape[1:]) for tensor in model.inputs]
     written = tuple("x".join("?" if n is None else str(n) for n in shape) for shape in shapes)
-    request = Request.of(model, written, setting=Setting(training=True))
+    request = Request.from_arguments(model, written, setting=Setting(training=True))
     timing = Timing(
         latencies=Latencies(
             iteration=seconds, undivided=True, how="one step of the training loop"

@@ -115,12 +115,12 @@ class _ChosenStep:
 
     def _hear_steps(self) -> None:
         """Behind all hooks that are there, so that the profiler's have seen the step."""
-        self._undo.append(after_steps(self._stepped))
+        self._undo.append(after_steps(self._on_step))
 
     def _hear_models(self) -> None:
         self._undo.append(keep_called(self._called))
 
-    def _stepped(self, optimizer: Any, *_: Any) -> None:
+    def _on_step(self, optimizer: Any, *_: Any) -> None:
         """Whatever goes wrong here, the training goes on."""
         try:
             self._count(optimizer)

@@ -117,7 +117,7 @@ class FlopsProfiler:
         try:
             yield
         except BaseException as error:
-            self._raised(error)
+            self._on_step_error(error)
             self.end()
             raise
         self.stop()
@@ -130,10 +130,10 @@ class FlopsProfiler:
         """Begin to watch."""
         self.end()
         self._round = Round()
-        self._watch = Watch(self._model, self._raised)
+        self._watch = Watch(self._model, self._on_step_error)
         self._watch.start()
 
-    def _raised(self, error: BaseException) -> None:
+    def _on_step_error(self, error: BaseException) -> None:
         """The step ended by this error: the other processes hear of it, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
@@ -165,7 +165,7 @@ class FlopsProfiler:
     def profile(self) -> "ShownProfile":
         """What was seen beside the count. Raises CrossflopsError before there is anything."""
         if self._profile is None:
-            self._profile = self._counted()
+            self._profile = self._count_step()
         return self._profile
 
     @property
@@ -199,12 +199,12 @@ class FlopsProfiler:
         if meeting.rank:
             meeting.tell(msgspec.json.encode(own))
             return
-        heard, missing = meeting.heard()
+        heard, missing = meeting.collect_steps()
         others = [msgspec.json.decode(step, type=RankStep) for step in heard.values()]
         ranks = Ranks(steps=(own, *others), missing=missing, sharing=sharing(self._model))
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
-    def _counted(self) -> "ShownProfile":
+    def _count_step(self) -> "ShownProfile":
         from crossflops.facade import ShownProfile
 
         watch, times = self._watch, self._times

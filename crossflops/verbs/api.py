@@ -69,7 +69,7 @@ def count(
     from crossflops.facade import ShownReport
     from crossflops.verbs.count import native_count
 
-    request = Request.of(
+    request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
         frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
@@ -93,7 +93,7 @@ def efficiency(
     from crossflops.hardware.rates.question import Question
     from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
 
-    question = Question.of(**asked)
+    question = Question.from_fields(**asked)
     rated = answer_efficiency(question, request_of(target, inputs, how, question))
     if rated.trouble is not None:
         raise rated.trouble
@@ -164,7 +164,7 @@ def compare(
     from crossflops.verbs.compare.compare import Comparison
     from crossflops.verbs.compare.compare import compare_with_tools as compared
 
-    request = Request.of(
+    request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, train=train, frozen=frozen, trainable=trainable, loss=loss,
         weights=weights, allow_pickle=allow_pickle,
@@ -219,7 +219,7 @@ def bench(
     from crossflops.verbs.bench import Conditions
     from crossflops.verbs.bench import bench_request as benched
 
-    request = Request.of(
+    request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, observe=not train, **options
     )
     if optimizer != "adamw" and not train:
@@ -281,7 +281,7 @@ def profile(
     from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions
     from crossflops.verbs.profile.profile import profile_training as profiled
 
-    request = Request.of(
+    request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True, **options
     )
     peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
@@ -327,7 +327,7 @@ def export(
     from crossflops.verbs.export import Exported
     from crossflops.verbs.export import export_request as exported
 
-    request = Request.of(
+    request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, allow_pickle=allow_pickle,
     )  # fmt: skip

@@ -297,10 +297,10 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}
         del flags["limits"]
         del flags["optimizer"]
-        return {**flags, "train": self.train or None, "optimizer": self.named_optimizer}
+        return {**flags, "train": self.train or None, "optimizer": self.step_optimizer}
 
     @property
-    def named_optimizer(self) -> str | None:
+    def step_optimizer(self) -> str | None:
         """The optimizer of a training step."""
         return self.optimizer if self.train else None
 
@@ -342,12 +342,12 @@ class Attempts:
                 self._ready[batch] = prepare_runnable(request, place, how.runtime)
         return self._ready[batch]
 
-    def again(self, batch: int) -> None:
+    def trace_batch(self, batch: int) -> None:
         """Trace a batch that was timed before."""
         how = msgspec.structs.replace(self._conditions, limits=_BRIEF)
         self._run(self.runnable(batch), how, profiled=True)
 
-    def once(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
+    def run_batch(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
         """Run it; with `profiled` some runs more are traced."""
         return self._run(self.runnable(batch), self._conditions, profiled)
 
@@ -432,7 +432,7 @@ def time_single_run(request: Request, how: Conditions) -> Ran | Unfit:
     """How fast a model is on its inputs, and nothing else. Raises what building it raises."""
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, how, folder)
-        timing = attempts.once(None)
+        timing = attempts.run_batch(None)
         return timing if isinstance(timing, Unfit) else attempts.ran[timing.batch]
 
 
@@ -462,7 +462,7 @@ def measure_batches(request: Request, how: Conditions, tell: Progress = lambda _
         ready = attempts.runnable(chosen.batch if how.batches else None)
         if how.batches and not how.train:
             tell(f"profiling batch {chosen.batch}")
-            attempts.again(chosen.batch)
+            attempts.trace_batch(chosen.batch)
         ran = attempts.ran[chosen.batch]
         return with_kernel_account(
             _build_bench_report(ready, ran, how, tried, chosen, largest), ready, ran, peak
@@ -476,7 +476,7 @@ def _try_batches(
 
     def attempt(batch: int) -> Measurement | Unfit:
         tell(f"running batch {batch}")
-        return attempts.once(batch)
+        return attempts.run_batch(batch)
 
     if isinstance(how.batches, str):
         if how.batches != AUTO:
@@ -484,7 +484,7 @@ def _try_batches(
         searched = search_batch_size(attempt, how.goal, MOST, to_the_limit=how.memory is not None)
         return list(searched.tried), searched.largest if searched.bounded else None
     if not how.batches:
-        return [attempts.once(None, profiled=True)], None
+        return [attempts.run_batch(None, profiled=True)], None
     return [attempt(batch) for batch in dict.fromkeys(how.batches)], None
 
 
@@ -506,7 +506,7 @@ def _build_bench_report(
     goal = "" if len(tried) < 2 else "most examples per second"
     if how.max_latency_ms is not None:
         within = f"p99 within {how.max_latency_ms:g} ms"
-        met = how.goal.met(chosen)
+        met = how.goal.is_met(chosen)
         goal = f"most examples per second with {within}" if met else f"no batch has its {within}"
     return Bench(
         model=ModelInfo(

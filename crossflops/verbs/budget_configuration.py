@@ -77,7 +77,7 @@ class Budget(msgspec.Struct, frozen=True):
     def request(self, conventions: Sequence[str] = ()) -> Request:
         """Return the request to count."""
         model = self.target if self.model is None else self.model
-        return Request.of(model, **self.options, as_=tuple(conventions))
+        return Request.from_arguments(model, **self.options, as_=tuple(conventions))
 
 
 def make_budget(
@@ -126,7 +126,7 @@ def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...
 
 def _parse_budget_rule(text: str, where: str) -> BudgetRule:
     try:
-        return BudgetRule.of(text)
+        return BudgetRule.from_text(text)
     except InputError as error:
         raise InputError(f"{where}: {error.message}", error.hint) from error
 
@@ -188,8 +188,8 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     file, _ = find_config_table(_TABLE, folder)
     raise InputError(
         "no file here or above sets a budget",
-        f'write {config_table_heading(_TABLE, file)[:-1]}."model.onnx"] with rules = ["macs <= 4.2G"] into'
-        f" {file.name}",
+        f'write {config_table_heading(_TABLE, file)[:-1]}."model.onnx"] '
+        f'with rules = ["macs <= 4.2G"] into {file.name}',
     )
 
 

@@ -360,7 +360,8 @@ def fold_by_convention(
     of_framework = counted.trace.calls or counted.program is not None
     if of_framework and convention.framework != counted.trace.framework:
         raise InputError(
-            f"{convention.tool} counts models of {framework_title(convention.framework)}, and this is one"
+            f"{convention.tool} counts models of "
+            f"{framework_title(convention.framework)}, and this is one"
             f" of {framework_title(counted.trace.framework)}",
             "name a convention for such models, or one of graph nodes such as exact-2k-1",
         )
@@ -372,7 +373,7 @@ def fold_by_convention(
     from crossflops.rules.prediction import predict
 
     prediction = predict(convention, counted.trace, setting, counted.ledger)
-    left = prediction.divided()
+    left = prediction.booking_quotients()
     rows = [
         FoldedRow(booking.call, booking.path, amount)
         for booking, amount in zip(prediction.bookings, left, strict=True)
@@ -505,7 +506,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     report = msgspec.structs.replace(
         report,
         formulas=formulas,
-        per_token=PerToken.of(report.model.inputs, report.totals) or UNSET,
+        per_token=PerToken.from_totals(report.model.inputs, report.totals) or UNSET,
         observed=report.observed if run is UNSET else run,
         request=build_request_record("count", request, report.model, typed),
         made_with=framework_versions(request.is_file),
@@ -624,7 +625,7 @@ def _source_outputs_in_loss(
         raise InputError(
             "a loss of your own is for models, and this is a file", "leave --loss out"
         )
-    return require_frontend(source.model).reached(source, loss, setting)
+    return require_frontend(source.model).loss_reached_outputs(source, loss, setting)
 
 
 def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
@@ -673,7 +674,7 @@ def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
     """The report with the rule of thumb by parameters and tokens, where there are tokens."""
     from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
-    per_token = PerToken.of(report.model.inputs, report.totals)
+    per_token = PerToken.from_totals(report.model.inputs, report.totals)
     if per_token is None or not isinstance(report.training, TrainingReport):
         return report
     macs, rows = rule_of_thumb_differences(native.graph, native.trace, per_token.tokens)

@@ -35,7 +35,7 @@ def additional_devices(
 
 
 def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
-    """The device of that name, of the catalogue or of the user's own. Raises as `find_device` does."""
+    """Return the device of that name, from the catalogue or the user's own."""
     return find_device(name, additional_devices(name, catalogue))
 
 

@@ -57,11 +57,11 @@ class _Counter:
         self._setting = setting
         self._known: dict[tuple[tuple[str, int], ...], _Point] = {}
 
-    def at(self, sizes: Mapping[str, int]) -> _Point:
+    def point_at_sizes(self, sizes: Mapping[str, int]) -> _Point:
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
             with filter_warnings("ignore"):  # the report's own count tells them, once
-                graph, _ = self._opened.at({**self._fixed, **sizes}, self._setting)
+                graph, _ = self._opened.graph_with_dims({**self._fixed, **sizes}, self._setting)
                 self._known[key] = _point(graph, count(graph))
         return self._known[key]
 
@@ -193,7 +193,7 @@ def _degree(
 ) -> int | None:
     """The highest degree of any total along the dimension, None where one is no polynomial."""
     for enough in range(2 + _SPARE, len(sizes) + 1):
-        points = [counter.at({**base, name: size}).totals for size in sizes[:enough]]
+        points = [counter.point_at_sizes({**base, name: size}).totals for size in sizes[:enough]]
         degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
         known = [value for value in degrees if value is not None]
         if len(known) == len(degrees):
@@ -203,7 +203,7 @@ def _degree(
 
 def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]) -> str:
     """The first node whose cost is no polynomial, or that is not counted at every size."""
-    points = [counter.at({**base, name: size}).nodes for size in sizes]
+    points = [counter.point_at_sizes({**base, name: size}).nodes for size in sizes]
     for key in points[0]:
         costs = [point[key] for point in points if key in point]
         values = zip(*costs, strict=True)
@@ -218,7 +218,9 @@ def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], n
     Then there may be a polynomial up to that end. A stride bends again and again.
     """
     try:
-        cost, other = (counter.at({**base, name: size}).nodes.get(node) for size in _ENDLESS)
+        cost, other = (
+            counter.point_at_sizes({**base, name: size}).nodes.get(node) for size in _ENDLESS
+        )
     except CrossflopsError:
         return False
     return cost is not None and cost == other
@@ -235,7 +237,9 @@ def _fit_joint_polynomials(
     for more in range(2):
         axes = [line.sizes[: (line.degree or 0) + 1 + more] for line in lines]
         grid = list(itertools.product(*axes))
-        points = {at: counter.at(dict(zip(names, at, strict=True))).totals for at in grid}
+        points = {
+            at: counter.point_at_sizes(dict(zip(names, at, strict=True))).totals for at in grid
+        }
         polynomials = {
             kind: polynomial(names, interpolate(axes, {at: p[i] for at, p in points.items()}))
             for i, kind in enumerate(KINDS)
@@ -261,7 +265,7 @@ def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
 def _has_matching_totals(
     counter: _Counter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
 ) -> bool:
-    totals = counter.at(sizes).totals
+    totals = counter.point_at_sizes(sizes).totals
     return all(
         evaluate(polynomials[kind], sizes) == total
         for kind, total in zip(KINDS, totals, strict=True)

@@ -56,7 +56,7 @@ def _time_tool(
 ) -> Profile:
     frontend = frontend_of(model)
     begin = time.perf_counter()
-    with frontend.asked(model) if frontend else contextlib.nullcontext():
+    with frontend.running_code_as_counted(model) if frontend else contextlib.nullcontext():
         answer: object = adapter.profile(model, args, kwargs, setting)
     seconds = time.perf_counter() - begin
     if not isinstance(answer, Profile):
@@ -103,7 +103,7 @@ def _copy_model_and_inputs(
     frontend = frontend_of(model)
     if frontend is None:
         return copy.deepcopy((model, args, kwargs))
-    return frontend.copied(model, args, kwargs)
+    return frontend.copy_for_tool(model, args, kwargs)
 
 
 def model_kind_failure(adapter: Adapter, model: object) -> Failure:

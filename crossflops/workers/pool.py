@@ -124,7 +124,7 @@ class Workers:
     def let(self, model: int, tools: Collection[str]) -> None:
         """Let these tools run on a model from now on: `go` gives their answers."""
         with self._admitting:
-            cleared = [worker for worker in self._of(model) if worker.tool in tools]
+            cleared = [worker for worker in self._workers_of_model(model) if worker.tool in tools]
             self._cleared += [worker for worker in cleared if worker not in self._cleared]
         self._admit()
 
@@ -133,7 +133,7 @@ class Workers:
             for row in [row for row in self._answered if row[0] == model]:
                 self._answered.remove(row)
                 yield row[1]
-            living = self._of(model)
+            living = self._workers_of_model(model)
             if not living:
                 return
             self.let(model, {worker.tool for worker in living})
@@ -145,7 +145,7 @@ class Workers:
 
     def drop(self, model: int) -> None:
         """End the tools that wait to run on a model."""
-        dropped = self._of(model)
+        dropped = self._workers_of_model(model)
         for worker in dropped:
             self._remove(worker)
         for worker in dropped:
@@ -209,7 +209,7 @@ class Workers:
             if worker in self._cleared:
                 self._cleared.remove(worker)
 
-    def _of(self, model: int) -> list[Worker]:
+    def _workers_of_model(self, model: int) -> list[Worker]:
         return [worker for worker in self._living if worker.order.job.model == model]
 
     def _hear_of(self, who: Any, word: str | None) -> None:
@@ -225,7 +225,7 @@ class Workers:
         end, as it built the model, is that of all whom it did not fork.
         """
         if word is not None:
-            self._start_alone([parent.named(word)])
+            self._start_alone([parent.worker_of_event(word)])
             return
         if parent not in self._parents:  # its clock and its pipe have both told its end
             return

@@ -222,7 +222,7 @@ class Forked:
         self._status: int | None = None
         self._told = threading.Event()
 
-    def ended(self, status: int) -> None:
+    def on_exit(self, status: int) -> None:
         """The parent has told its exit status: no last word is to come."""
         self._status = status
         self.orphan()
@@ -315,7 +315,7 @@ class Attended:
         self._process.release()
         return status
 
-    def heard(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         """Take a line that the process said."""
         raise NotImplementedError
 
@@ -348,7 +348,7 @@ class Attended:
     def _listen(self) -> None:
         if self._process is not None:
             for line in self._process.lines():
-                self.heard(line.strip())
+                self.on_line(line.strip())
         self.tell(None)
 
 
@@ -379,7 +379,7 @@ def _how(status: int) -> str:
 class _Alone(Attended):
     """A process with one order, whose end is all that is waited for."""
 
-    def heard(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         """Take what it says: that it is there."""
 
 
@@ -450,7 +450,7 @@ class Worker(Attended):
         self.wind()
         self.send(b"go")
 
-    def heard(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         """Take a word of the worker's, and stop the clock when it is ready."""
         if line not in _WORDS:
             return
@@ -469,7 +469,7 @@ class Worker(Attended):
         if answer is not None and not answer.message.startswith("SystemExit"):
             return answer  # an exception speaks for itself
         failed = answer or self._fate(status)
-        return msgspec.structs.replace(failed, message=failed.message + self._quoted())
+        return msgspec.structs.replace(failed, message=failed.message + self._last_line_quote())
 
     def _result(self) -> Profile | Failure | None:
         try:
@@ -504,6 +504,6 @@ class Worker(Attended):
             return tool_failure(self.tool, "crash", f"its process ended while {doing}")
         return tool_failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
 
-    def _quoted(self) -> str:
+    def _last_line_quote(self) -> str:
         line = self.last_line()
         return f" (last output: {line})" if line else ""

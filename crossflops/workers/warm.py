@@ -156,7 +156,7 @@ class Parent(Attended):
         self.attend(process)
         self.send(msgspec.json.encode([worker.order for worker in self._workers]))
 
-    def heard(self, line: bytes) -> None:
+    def on_line(self, line: bytes) -> None:
         """Take a line of the parent's: what it does next, or what became of a worker."""
         word, *numbers = line.decode(errors="replace").split()
         if word == "forked":
@@ -166,7 +166,7 @@ class Parent(Attended):
             self.rest()
         elif word == "ended":
             number, status = map(int, numbers)
-            self._forked[number].ended(status)
+            self._forked[number].on_exit(status)
             self._workers[number].tell(None)  # a copy of it may keep its pipe open
         elif word == REFUSED:
             self._gone.add(int(numbers[0]))
@@ -179,7 +179,7 @@ class Parent(Attended):
             self._step = line.decode()
             self.wind()
 
-    def named(self, word: str) -> Worker:
+    def worker_of_event(self, word: str) -> Worker:
         """The worker that a word in the news is about."""
         return self._workers[int(word.split()[1])]
 

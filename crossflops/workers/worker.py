@@ -124,7 +124,7 @@ def _unpack_job_source(job: Job) -> Source:
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:
         return source
-    return frontend.hollowed(msgspec.structs.replace(source, weights=META))
+    return frontend.to_fake_source(msgspec.structs.replace(source, weights=META))
 
 
 def hint_of(job: Job) -> str:

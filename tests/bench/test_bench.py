@@ -39,7 +39,7 @@ LOOP = (
 def ran(target, options=(), **how):
     """What `bench` finds of a target with these options, in few runs and these conditions."""
     return measure_batches(
-        Request.of(target, observe=True, **dict(options)), replace(QUICK, **how)
+        Request.from_arguments(target, observe=True, **dict(options)), replace(QUICK, **how)
     )
 
 

@@ -129,7 +129,7 @@ def test_a_latency_bounds_the_batch():
     met = [
         attempt
         for attempt in outcome.tried
-        if isinstance(attempt, Measurement) and Goal(0.2).met(attempt)
+        if isinstance(attempt, Measurement) and Goal(0.2).is_met(attempt)
     ]
     assert max(measurement.batch for measurement in met) == 20
 

@@ -67,7 +67,7 @@ def timed(model, optimizer):
     """The steps of a model on two rows, and its count."""
     recipe = Recipe(optimizer=optimizer, limits=BenchLimits(1, 2, 1, 0.1))
     timing, phases = time_steps(model, (torch.ones(2, 3),), {}, recipe)
-    request = Request.of(model, torch.ones(2, 3))
+    request = Request.from_arguments(model, torch.ones(2, 3))
     return step_report(request, optimizer)[0], phases, timing
 
 

@@ -92,13 +92,13 @@ def test_what_cannot_be_understood_is_refused(line, project, tmp_path):
 def test_a_rule_that_is_none_is_refused(text):
     """A share has a sign, a number has none."""
     with pytest.raises(InputError):
-        BudgetRule.of(text)
+        BudgetRule.from_text(text)
 
 
 def test_a_limit_is_exact():
     """101 % of 4089184256 is 4130076098.56, and the largest whole number in it is the limit."""
-    assert BudgetRule.of("macs <= +1%").limit(4089184256) == 4130076098
-    assert BudgetRule.of("macs <= 4.2G").limit(None) == 4200000000
+    assert BudgetRule.from_text("macs <= +1%").limit(4089184256) == 4130076098
+    assert BudgetRule.from_text("macs <= 4.2G").limit(None) == 4200000000
 
 
 STRANGE = """g (float[2,3] x, float[3,5] w) => (float[2,5] y) {

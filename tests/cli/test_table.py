@@ -70,7 +70,9 @@ def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):
 def test_figures_of_latex_align_at_their_points():
     """Blank digits fill up what has fewer places; a column of words stays."""
     columns = (Column(head="model"), *right("MACs (M)"))
-    rows = tuple(Row.of(f"v1.{k}", cell) for k, cell in enumerate(("61.10", "1.235", "7", "-")))
+    rows = tuple(
+        Row.from_cells(f"v1.{k}", cell) for k, cell in enumerate(("61.10", "1.235", "7", "-"))
+    )
     lines = latex(Page((Table(columns=columns, rows=rows),))).splitlines()
     assert [line.strip() for line in lines if "v1" in line] == [
         r"v1.0 & 61.10\phantom{5} \\",

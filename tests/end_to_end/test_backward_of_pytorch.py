@@ -46,7 +46,7 @@ def network():
 def counted():
     """The network and its input, and both as they are counted."""
     model, x = network(), torch.zeros(2, 3, 4, 4)
-    return model, x, native_count(Request.of(model, x))[1]
+    return model, x, native_count(Request.from_arguments(model, x))[1]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_model_that_learns_to_be_quantized(frozen):
     model, x = Rounded(), torch.rand(2, 3)
     for name in frozen:
         getattr(model, name).requires_grad_(False)
-    _, native = native_count(Request.of(model, x))
+    _, native = native_count(Request.from_arguments(model, x))
     exact = count_training_step(native.graph, TrainedWeights(native.trace, (), ()))
     assert exact.unknown == ()
     assert total_work(exact).backward.macs == executed.step(model, (x,))[1]
@@ -116,7 +116,7 @@ def test_a_packed_recurrence_of_two_directions_is_named():
             packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3, 2]))
             return torch.nn.utils.rnn.pad_packed_sequence(self.cells(packed)[0])[0]
 
-    _, native = native_count(Request.of(Packed(), torch.rand(5, 3, 4)))
+    _, native = native_count(Request.from_arguments(Packed(), torch.rand(5, 3, 4)))
     exact = count_training_step(native.graph, TrainedWeights(native.trace, (), ()))
     assert [row.reason[:33] for row in exact.unknown] == [
         "how many of its sequences are the "[:33]

@@ -81,7 +81,7 @@ def counted(request):
     """The blocks with one kind of checkpoint, an input, and what is counted."""
     torch.manual_seed(0)
     model, x = Blocks(request.param).eval(), torch.randn(2, 5, 3)
-    return model, x, native_count(Request.of(model, x))[1]
+    return model, x, native_count(Request.from_arguments(model, x))[1]
 
 
 @pytest.mark.parametrize("frozen", FREEZES)
@@ -168,7 +168,7 @@ ARRANGED = [
 def test_arrangements_run_as_much_again(run):
     """One in another, of both kinds; in sequence; and by a policy: what PyTorch executes."""
     model, x = Arranged(run).eval(), torch.randn(2, 3)
-    native = native_count(Request.of(model, x))[1]
+    native = native_count(Request.from_arguments(model, x))[1]
     for frozen in ((), ("stem", "blocks.0", "blocks.1"), ("*weight*",), ("blocks.3", "head")):
         exact = count_training_step(native.graph, TrainedWeights(native.trace, frozen, ()))
         for name, parameter in model.named_parameters():
@@ -203,7 +203,7 @@ class Layers(nn.Module):
 
 def step_of(model):
     """The step of two rows: 24 MACs of the stem, 40 of the first layer, 60 of the next."""
-    return native_count(Request.of(model, torch.randn(2, 3), train=True))[0].training
+    return native_count(Request.from_arguments(model, torch.randn(2, 3), train=True))[0].training
 
 
 class BiasAtTheEnd(nn.Module):
@@ -232,7 +232,7 @@ def test_a_bias_alone_asks_for_nothing(apart, trained):
     model.requires_grad_(False)
     for name, parameter in model.named_parameters():
         parameter.requires_grad = name.startswith(trained)
-    step = native_count(Request.of(model, x, train=True))[0].training
+    step = native_count(Request.from_arguments(model, x, train=True))[0].training
     backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
     assert (step.forward_macs, backward) == executed.step(model, (x,))
     if trained == ("second.bias", "head"):
@@ -256,7 +256,7 @@ class Given(nn.Module):
 def test_a_parameter_may_be_what_a_checkpoint_is_given():
     """It is no value of the model, and has a gradient all the same."""
     model, x = Given(), torch.randn(3, 4)
-    step = native_count(Request.of(model, x, train=True))[0].training
+    step = native_count(Request.from_arguments(model, x, train=True))[0].training
     backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
     # the product in the checkpoint again, the gradient of the weight, and that of what x meets
     assert backward == 4 * 5 * 6 + 4 * 5 * 6 + 3 * 4 * 6
@@ -293,7 +293,7 @@ def test_all_that_a_reentrant_checkpoint_hands_out_has_a_gradient(outer):
         return run(x) if outer is None else library.checkpoint(run, x, use_reentrant=outer)
 
     model, x = HandingOut(around), torch.randn(2, 3)
-    step = native_count(Request.of(model, x, train=True))[0].training
+    step = native_count(Request.from_arguments(model, x, train=True))[0].training
     backward = step.backward_input_macs + step.backward_weight_macs
     assert step.forward_macs == 24 + 40 + 2 * 48
     assert backward == 24 + 2 * 40 + 3 * 48
@@ -316,7 +316,7 @@ def test_what_a_reentrant_checkpoint_detaches_at_its_end_is_named():
     """The layer before it has no gradient in PyTorch: its 2 x 2 x 4 x 6 are in the count."""
     model, x = Detaching(None), torch.randn(2, 3)
     model.last = nn.Linear(6, 7).requires_grad_(False)
-    step = native_count(Request.of(model, x, train=True))[0].training
+    step = native_count(Request.from_arguments(model, x, train=True))[0].training
     named = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
     assert [row.reason for row in step.uncounted] == [named]
     backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
@@ -471,7 +471,7 @@ def test_what_a_checkpoint_does_for_nothing_is_said(reentrant):
             hidden, _ = library.checkpoint(self.run, self.stem(x), use_reentrant=reentrant)
             return hidden
 
-    report = native_count(Request.of(Idle(), torch.randn(2, 3), train=True))[0]
+    report = native_count(Request.from_arguments(Idle(), torch.randn(2, 3), train=True))[0]
     # 24 of the stem, 40 of the first layer; the second one has 2 x 5 x 6, and twice that back
     assert report.training.forward_macs == 24 + 40
     assert executed.step(Idle(), (torch.randn(2, 3),))[0] == 24 + 40 + 60

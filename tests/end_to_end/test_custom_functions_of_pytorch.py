@@ -50,7 +50,7 @@ def freeze(model, frozen):
 def test_a_step_is_what_is_run(name, training):
     """Forward MACs, and those of the backward pass with what it does again; nothing is unknown."""
     model, x = Layers(RUNS[name]), torch.rand(2, 4)
-    request = Request.of(model, x, setting=crossflops.Setting(training=training))
+    request = Request.from_arguments(model, x, setting=crossflops.Setting(training=training))
     native = native_count(request)[1]
     model.train(training)
     for frozen in FREEZES[:1] if training else FREEZES:

@@ -60,13 +60,13 @@ def test_a_family_of_transformers_by_what_is_trained(name):
 def check(name):
     """Every variant of a model has the MACs that are run."""
     model, args, kwargs = made(name)
-    native = native_count(Request.of(model, (args, kwargs)))[1]
+    native = native_count(Request.from_arguments(model, (args, kwargs)))[1]
     for variant in VARIANTS.values():
         if variant is not adapters:
             counted, ran = compared(name, variant, native)
             assert counted == ran, variant.__name__
     if any(type(module) is torch.nn.Linear for module in model.modules()):
-        native = native_count(Request.of(adapters(model), (args, kwargs)))[1]
+        native = native_count(Request.from_arguments(adapters(model), (args, kwargs)))[1]
         counted, ran = compared(name, adapters, native)
         assert counted == ran, "adapters"
 
@@ -80,7 +80,7 @@ def test_the_checkpoints_of_transformers(reentrant):
     options = {"use_reentrant": reentrant}
     model.train().gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
     setting = Setting(training=True)
-    native = native_count(Request.of(model, (args, kwargs), setting=setting))[1]
+    native = native_count(Request.from_arguments(model, (args, kwargs), setting=setting))[1]
     names = [name for name, _ in model.named_parameters()]
     for frozen in ([], names[: len(names) // 2]):
         exact = count_training_step(native.graph, TrainedWeights(native.trace, frozen, ()))

@@ -200,7 +200,7 @@ def counted():
             make, inputs = CASES[name]
             model = make().eval()
             given = inputs()
-            known[name] = model, given, native_count(Request.of(model, given))[1]
+            known[name] = model, given, native_count(Request.from_arguments(model, given))[1]
         return known[name]
 
     return count
@@ -229,7 +229,7 @@ def test_the_model_says_what_is_trained():
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(5, 2))
     model[0].requires_grad_(False)
     x = torch.randn(7, 3)
-    report, native = native_count(Request.of(model, x, train=True))
+    report, native = native_count(Request.from_arguments(model, x, train=True))
     # dW of the two that are trained, and dX of the last one
     assert report.training.backward_weight_macs == 7 * (4 * 5 + 5 * 2)
     assert report.training.backward_input_macs == 7 * 5 * 2

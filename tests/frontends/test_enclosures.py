@@ -72,7 +72,7 @@ def test_a_module_that_a_hook_calls_has_its_hook_around_it():
     model = nn.Sequential(nn.Linear(8, 8), nn.Identity())
     model[0].register_forward_hook(lambda m, i, o: model[1](o))
     trace = traced(model, ROWS)
-    around = [trace.by_key[call.parent].target for call in trace.calls if call.parent]
+    around = [trace.calls_by_key[call.parent].target for call in trace.calls if call.parent]
     assert "torch.nn.Module.hook" in around
 
 

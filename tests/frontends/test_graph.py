@@ -97,7 +97,7 @@ def test_every_node_belongs_to_an_operator_call():
     """Calls and nodes name each other, and the path of a node is that of its call's module."""
     graph, trace, _ = exported(Odd(), torch.randn(1, 8, 8, 8))
     for node in graph.nodes:
-        call = trace.by_key[node.call]
+        call = trace.calls_by_key[node.call]
         assert call.level == "operator"
         assert node.key in call.nodes
         assert node.path == trace.modules[call.module].path
@@ -313,4 +313,8 @@ def test_a_number_at_the_places_of_a_mask_is_a_choice():
 
     graph, _, ledger = exported(Apply(filled, a=nn.Linear(8, 8)), torch.randn(4, 8))
     assert len(nodes(graph, "Where")) == 3
-    assert (ledger.total.macs, ledger.total.compares, ledger.uncounted) == (256, 4 + 32 + 8, ())
+    assert (ledger.total.macs, ledger.total.compares, ledger.uncounted) == (
+        256,
+        4 + 32 + 8,
+        (),
+    )

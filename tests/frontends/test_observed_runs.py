@@ -52,7 +52,7 @@ def test_the_traced_graph_has_shape_arithmetic_and_no_dead_work():
     (linear,) = named(calls, "aten::linear")
     assert [spec.shape for spec in linear.inputs] == [(20, 32), (32, 32), (32,)]
     assert trace.modules[linear.module].path == "layer"
-    assert [trace.by_key[key].target for key in linear.of] == ["aten.linear.default"]
+    assert [trace.calls_by_key[key].target for key in linear.of] == ["aten.linear.default"]
 
 
 def test_a_cell_is_the_products_that_it_became():
@@ -61,7 +61,7 @@ def test_a_cell_is_the_products_that_it_became():
     linears = named(calls, "aten::linear")
     assert len(linears) == 2
     for linear in linears:
-        assert "aten.lstm_cell.default" in {trace.by_key[key].target for key in linear.of}
+        assert "aten.lstm_cell.default" in {trace.calls_by_key[key].target for key in linear.of}
 
 
 def test_a_fused_kernel_stands_for_all_that_it_swallowed():
@@ -70,7 +70,7 @@ def test_a_fused_kernel_stands_for_all_that_it_swallowed():
     view = View(grad=False, level="jit")
     trace, calls = seen(model, X, view=view)
     (kernel,) = named(calls, "aten::_transformer_encoder_layer_fwd")
-    swallowed = [trace.by_key[key].target for key in kernel.of]
+    swallowed = [trace.calls_by_key[key].target for key in kernel.of]
     assert swallowed.count("aten.linear.default") == 4
     assert not named(calls, "aten::linear")
 

@@ -35,7 +35,9 @@ def passes(tmp_path):
     """Passes of the products of a graph, in its order."""
 
     def found(text, weights=WEIGHTS, frozen=(), trainable=()):
-        _, counted = native_count(Request.of(saved(tmp_path, with_weights(text, *weights))))
+        _, counted = native_count(
+            Request.from_arguments(saved(tmp_path, with_weights(text, *weights)))
+        )
         trained = TrainedWeights(counted.trace, frozen, trainable)
         exact = count_training_step(counted.graph, trained)
         trained.check(counted.graph)

@@ -60,7 +60,7 @@ def report(shape=(1, 3, 224, 224), **changes):
 
 def words(numerator, of=None, **flags):
     """What the numerator is said to be made from, and what to beware of."""
-    return basis(numerator, Question.of(**flags), of, 1)
+    return basis(numerator, Question.from_fields(**flags), of, 1)
 
 
 def compared(totals, unknown=(), failed=()):

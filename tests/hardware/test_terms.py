@@ -28,7 +28,7 @@ INFERENCE, FULL, FP16 = TrainingOptions(), Causality(), Precisions(precision="fp
 def sums(training=INFERENCE, causality=FULL):
     """The model's FLOPs and those executed."""
     parts = terms(ALL, training, causality, FP16)
-    return sum(part.flops for part in parts), sum(part.executed_flops for part in parts)
+    return sum(part.flops for part in parts), sum(part.hardware_flops for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_a_checkpoint_of_the_model_runs_again_is_asked_for_once():
 
     def executed(**asked):
         (term,) = terms((kept,), TrainingOptions(train=True, **asked), FULL, FP16)
-        return term.flops, term.executed_flops
+        return term.flops, term.hardware_flops
 
     assert executed() == (400, 600)
     assert executed(recompute="attention") == (400, 600)  # it is no product of attention

@@ -31,7 +31,9 @@ def test_each_text_is_a_step():
     seen = []
 
     def loads(model, formats, _scale):
-        seen.append((model, formats.activations, formats.of_weights(), formats.of_cache()))
+        seen.append(
+            (model, formats.activations, formats.format_of_weights(), formats.format_of_caches())
+        )
         return [
             Load(
                 node="n", op="MatMul", path="", precision="float32", macs=50, operations=100,

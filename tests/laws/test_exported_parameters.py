@@ -99,7 +99,7 @@ def test_a_model_and_its_file_do_not_differ(written):
     """No cause stands between them."""
     model, x = Classifier().eval(), torch.rand(2, 4, 32)
     path, _ = written(model, (x,))
-    sides = [("model", Request.of(model, x)), ("file", Request.of(path))]
+    sides = [("model", Request.from_arguments(model, x)), ("file", Request.from_arguments(path))]
     change = diff(*sides, None, lambda _: None)
     assert change.causes == () == change.modules
 

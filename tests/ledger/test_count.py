@@ -116,7 +116,11 @@ def test_a_body_is_counted_once_per_run():
     """A Loop of n runs costs n times its body, exactly, and its rows say whose they are."""
     ledger = count(graph_from_nodes(held("Loop", ("body", 2), trips=2**62)))
     assert ledger.total.macs == 2**62 * 2 * 24
-    assert [row.node.key for row in ledger.counted] == ["owner", "owner/MatMul", "owner/MatMul"]
+    assert [row.node.key for row in ledger.counted] == [
+        "owner",
+        "owner/MatMul",
+        "owner/MatMul",
+    ]
     assert {row.node.path for row in ledger.counted} == {"net"}
     assert next(ledger.counted).cost == ZERO
 

@@ -31,7 +31,7 @@ def training(tmp_path):
 
     def count(text, weights, frozen=(), trainable=(), opset=17):
         path = saved(tmp_path, with_weights(text, *weights, opset=opset))
-        _, native = native_count(Request.of(path))
+        _, native = native_count(Request.from_arguments(path))
         known = TrainedWeights(native.trace, frozen, trainable)
         exact = count_training_step(native.graph, known)
         known.check(native.graph)
@@ -422,7 +422,7 @@ def test_a_convolution_is_three_equal_loops(training, shape, weight, group, stri
 def test_the_report_has_the_step_and_its_rows(tmp_path):
     """JSON as the page says; rows add up, and the totals stay the forward pass."""
     path = saved(tmp_path, with_weights(TWO, "a", "b", "c"))
-    report, _ = native_count(Request.of(path, train=True, frozen=("a",)))
+    report, _ = native_count(Request.from_arguments(path, train=True, frozen=("a",)))
     plain = report.to_dict()
     step = plain["training"]
     assert plain["totals"]["macs"] == step["forward_macs"] == 64
@@ -440,4 +440,4 @@ def test_patterns_without_training_are_refused(tmp_path):
     """They would change nothing, silently."""
     path = saved(tmp_path, with_weights(TWO, "a", "b", "c"))
     with pytest.raises(InputError, match="matters in training alone"):
-        native_count(Request.of(path, frozen=("a",)))
+        native_count(Request.from_arguments(path, frozen=("a",)))

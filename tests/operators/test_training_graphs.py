@@ -45,8 +45,8 @@ CASES = [
     # again: n muls, n subs.
     (to_node(f"{MS}LayerNormalizationGrad", [X, X, ROW, STATISTICS, STATISTICS], [X, ROW, ROW]),
      Cost(muls=6 * 24, adds=2 * 18 + 48 + 20 + 20 + 24, divs=12)),
-    (to_node(f"{MS}LayerNormalizationGrad", [X, X, ROW, STATISTICS, STATISTICS], [None, None, ROW]),
-     Cost(adds=20)),
+    (to_node(f"{MS}LayerNormalizationGrad", [X, X, ROW, STATISTICS, STATISTICS],
+          [None, None, ROW]), Cost(adds=20)),
     # one mean in place of two, and nothing to subtract again.
     (to_node(f"{MS}SimplifiedLayerNormalizationGrad", [X, X, ROW, STATISTICS], [X, ROW]),
      Cost(muls=6 * 24, adds=18 + 24 + 20, divs=6)),
@@ -85,8 +85,8 @@ CASES = [
     # the loss 6 negations, 5 adds and a div; with ignored ones 6 compares and 5 adds more.
     (to_node(f"{MS}SoftmaxCrossEntropyLossInternal", [(6, 4), "6:int64"], [(), (6, 4)]),
      Cost(compares=18, adds=66 + 11, specials=30, divs=1)),
-    (to_node(f"{MS}SoftmaxCrossEntropyLossInternal", [(6, 4), "6:int64", None, COUNT], [(), (6, 4)]),
-     Cost(compares=18 + 6, adds=66 + 16, specials=30, divs=1)),
+    (to_node(f"{MS}SoftmaxCrossEntropyLossInternal", [(6, 4), "6:int64", None, COUNT],
+          [(), (6, 4)]), Cost(compares=18 + 6, adds=66 + 16, specials=30, divs=1)),
     (to_node(f"{MS}SoftmaxCrossEntropyLossInternalGrad", [(), (6, 4), "6:int64"], [(6, 4)]),
      Cost(muls=24, specials=24, adds=6 + 24 + 18, divs=1)),
     (to_node(f"{MS}SoftmaxCrossEntropyLossInternalGrad",

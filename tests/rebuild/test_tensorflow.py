@@ -181,7 +181,7 @@ def test_a_model_computes_the_same_and_does_the_same_work(tmp_path, name):
     assert trace.framework == "tensorflow"
     assert not ledger.uncounted
     for node in graph.nodes:
-        assert node.call in trace.by_key
+        assert node.call in trace.calls_by_key
 
 
 def test_a_transposed_convolution_in_groups(tmp_path):

@@ -228,7 +228,7 @@ def test_steps_come_in_one_order():
         for step in booking_steps(
             predict(rules, calls, SETTING, costs),
             calls,
-            Ground({key: cost.macs for key, cost in costs.by_call.items()}),
+            Ground({key: cost.macs for key, cost in costs.costs_by_call.items()}),
         )
     }
     assert stages == set(Stage) - {Stage.PRECISION}  # sums are exact here

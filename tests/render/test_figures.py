@@ -47,7 +47,8 @@ def roof(*loads, seconds=None, kernels=()):
     return Roofline(
         device="machine", peaks=MACHINE.peaks, byte_model="unfused", formula="f", training=False,
         step=step, intensity_limit=None, compute_from=None, kinds=kind_bounds(nodes), nodes=nodes,
-        kernels=kernels, achieved=None if seconds is None else step_efficiencies(step, seconds, None),
+        kernels=kernels,
+        achieved=None if seconds is None else step_efficiencies(step, seconds, None),
     )  # fmt: skip
 
 

@@ -319,7 +319,7 @@ def test_no_line_breaks_within_a_number(width, colour):
         Title((words,)),
         Heading(words),
         Text(words, "! "),
-        Table(columns=columns, rows=(Row.of("x", words),)),
+        Table(columns=columns, rows=(Row.from_cells("x", words),)),
     ):
         lines = "".join(f" {line.strip()} \n" for line in written(block, width, colour))
         for number in numbers:

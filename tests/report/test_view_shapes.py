@@ -10,7 +10,7 @@ from tests.onnx_files import saved, with_weights
 
 def table(target, inputs=()):
     """Paths, and what the table says of their shapes."""
-    report, native = native_count(Request.of(target, inputs))
+    report, native = native_count(Request.from_arguments(target, inputs))
     shaped = with_shapes(report, native.graph, native.trace)
     rows = view(shaped, "module").to_dicts()
     return {row["module"]: (row["input"], row["output"], row["weight"]) for row in rows}

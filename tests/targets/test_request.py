@@ -22,7 +22,9 @@ def refused(function, *arguments, **options):
 
 def asked(target, inputs=(), inputs_file=None, arguments=None, **options):
     """A request."""
-    return Request.of(target, inputs, inputs_file=inputs_file, arguments=arguments, **options)
+    return Request.from_arguments(
+        target, inputs, inputs_file=inputs_file, arguments=arguments, **options
+    )
 
 
 @pytest.mark.parametrize("option", [{"arguments": {"width": 1}}, {"dims": {"n": 1}}])

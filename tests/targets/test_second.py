@@ -12,7 +12,7 @@ LAST = "g (float[n, 8, 8, 3] x) => (float[n, 8, 8, 3] y) { y = Relu (x) }"
 
 def first(target, *inputs, **options):
     """The request for a first model."""
-    return Request.of(target, list(inputs), **options)
+    return Request.from_arguments(target, list(inputs), **options)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_what_is_said_replaces_what_is_not(files):
 
 def test_arguments_go_to_callables_alone(files):
     """A file takes none; a callable takes those of the first, or its own."""
-    request = Request.of("m:f", ["1x3"], arguments={"weights": None})
+    request = Request.from_arguments("m:f", ["1x3"], arguments={"weights": None})
     assert second(files[0], {"inputs": ["1x3x8x8"]}, request).arguments == {}
     for options, given in (({}, "'weights'"), ({"arguments": {"width": 2}}, "'width'")):
         with pytest.raises(TargetError) as caught:  # it takes one argument, "text"

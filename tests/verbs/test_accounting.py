@@ -33,7 +33,7 @@ def account(tmp_path):
         trace = tmp_path / "profile.json"
         whole = {"cat": "Session", "name": "model_run", "ts": 0, "dur": 100}
         trace.write_text(json.dumps([whole, *kernels]))
-        ready = prepare_runnable(Request.of(path), str(tmp_path))
+        ready = prepare_runnable(Request.from_arguments(path), str(tmp_path))
         ran = Ran(runtime=runtime, device="cpu", inputs={}, graph=str(path),
                   profile=str(trace) if kernels else None)  # fmt: skip
         bench = Bench(

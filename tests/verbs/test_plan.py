@@ -44,7 +44,7 @@ def choices(monkeypatch):
 
 def request_of(target="net.py:make", **fields):
     """Return a request for a target, which nothing loads."""
-    return Request.of(target, "2x3", **fields)
+    return Request.from_arguments(target, "2x3", **fields)
 
 
 def test_a_target_is_shared_where_this_process_may_be_forked(choices):

@@ -29,7 +29,7 @@ LAYERS, WIDTH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, VOCAB, BATCH, PAST = (
 
 def of(model, inputs):
     """A model as it is counted."""
-    request = Request.of(model, inputs)
+    request = Request.from_arguments(model, inputs)
     return count_source(request.source(), Setting(), [])
 
 

@@ -125,7 +125,7 @@ class Jax(OnShapes):
 
         return file_with_weights(source, setting)
 
-    def reached(
+    def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the derivatives of the loss, on shapes."""
@@ -139,7 +139,7 @@ class Jax(OnShapes):
 
         return jax_own_backwards(source, setting)
 
-    def bound(self, threads: int) -> None:
+    def limit_threads(self, threads: int) -> None:
         """XLA takes as many threads as it sees CPUs."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])

@@ -241,7 +241,7 @@ def _read_observed(state: JaxConversion) -> JaxConversion:
 
 def _link_jax_equations(state: JaxConversion) -> JaxConversion:
     graph, calls = link_equations(
-        state.made_graph, state.equations, state.origins, state.trace.modules
+        state.current_graph, state.equations, state.origins, state.trace.modules
     )
     return _with_state_fields(
         state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls)
@@ -252,7 +252,7 @@ def _graph_rewrite(
     change: Callable[[Graph, JaxConversion], Graph],
 ) -> Callable[[JaxConversion], JaxConversion]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _with_state_fields(state, graph=change(state.made_graph, state))
+    return lambda state: _with_state_fields(state, graph=change(state.current_graph, state))
 
 
 def _annotate_conversion(graph: Graph, state: JaxConversion) -> Graph:
@@ -277,7 +277,7 @@ def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
 
 
 def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
-    observed = tuple(xla_view_calls(state.function, state.trace, state.made_graph, state.views))
+    observed = tuple(xla_view_calls(state.function, state.trace, state.current_graph, state.views))
     return _with_state_fields(state, trace=msgspec.structs.replace(state.trace, observed=observed))
 
 

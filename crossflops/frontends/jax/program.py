@@ -134,7 +134,7 @@ def convert_jax_model(
             runnable=partial(_runnable_onnx_model, source, seen.setting),
         )
     )
-    return made.file, made.made_graph, made.trace
+    return made.file, made.current_graph, made.trace
 
 
 _NO_WEIGHTS = (
@@ -144,9 +144,10 @@ _NO_WEIGHTS = (
 
 
 def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
-    """Return the bytes of the ONNX model of `make_jax_program` with its weights, and the graph of these.
+    """Return the ONNX file of `make_jax_program` with its weights as bytes, and its graph.
 
-    Raises NormalizeError as `make_jax_program` does, InputError for weights that no such file can hold.
+    Raises NormalizeError as `make_jax_program` does, InputError for weights that no such file can
+    hold.
     """
     import jax
 
@@ -164,7 +165,7 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
         to_run=True,
     )
     made = TO_FILE.run(conversion)
-    return made.file, made.made_graph
+    return made.file, made.current_graph
 
 
 def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:

@@ -305,7 +305,7 @@ class Calls:
         own = self._functions[function_identity(node)].opset_import
         return {**self._opset, **{imported.domain: imported.version for imported in own}}
 
-    def called(self, node: Any) -> bool:
+    def is_function_call(self, node: Any) -> bool:
         """Whether the node calls a function."""
         return function_identity(node) in self._functions
 
@@ -319,7 +319,9 @@ class Calls:
         for node in graph.node:
             for body in node_subgraphs(node):
                 changed |= self.refine(body, here, types)
-            if not self.called(node) or all(_is_shape_known(types, name) for name in node.output):
+            if not self.is_function_call(node) or all(
+                _is_shape_known(types, name) for name in node.output
+            ):
                 continue
             operands = operands_of(node, types, here.values)
             if any(operand is not None and operand.shape is None for operand in operands):
@@ -343,10 +345,10 @@ class Calls:
             if len(self._units) >= CALL_LIMIT:
                 message = f"the functions are called in more than {CALL_LIMIT} different ways"
                 raise TargetError(message, "inline them with onnx.inliner, or export without them")
-            self._units[key] = self._made(node, operands)
+            self._units[key] = self._build_unit(node, operands)
         return self._units[key]
 
-    def _made(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
+    def _build_unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
         function = self._functions[function_identity(node)]
         model = messages().ModelProto(ir_version=_IR_VERSION)
         for domain, version in self.opset(node).items():

@@ -175,7 +175,7 @@ def _level_nodes(
         choice: Choice = ""
         # each look at a field of a message makes an object: one for each field
         read, results, written = node.input[:], node.output[:], node.attribute[:]
-        if reading.calls is not None and reading.calls.called(node):
+        if reading.calls is not None and reading.calls.is_function_call(node):
             bodies, choice = (_build_function_graph(node, around, specs, reading),), "function"
         elif written and not reading.flat and subgraphs(written):
             names, choice = _branches_and_choice(node, around, reading.branches)

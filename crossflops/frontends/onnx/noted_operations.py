@@ -201,11 +201,13 @@ def stand_for_noted(
     operations of which not all nodes are as they were written, "" where there are none.
     """
     walk = _NotedWalk(notes)
-    nodes = walk.placed((alone or graph).nodes)
+    nodes = walk.place_operations((alone or graph).nodes)
     altered = [number for number in notes.operations if number not in walk.numbers]
     altered = list(dict.fromkeys((*altered, *walk.altered)))
     if alone is not None:
-        nodes = _NotedWalk(notes, trusted=walk.numbers.difference(altered)).placed(graph.nodes)
+        nodes = _NotedWalk(notes, trusted=walk.numbers.difference(altered)).place_operations(
+            graph.nodes
+        )
     sentence = _describe_altered_nodes(altered, notes) if altered else ""
     return msgspec.structs.replace(graph, nodes=nodes), sentence
 
@@ -236,13 +238,13 @@ class _NotedWalk:
         self.numbers: set[str] = set()
         self.altered: list[str] = []
 
-    def placed(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    def place_operations(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """Return the nodes of a level, each with what it stands for."""
         groups: dict[tuple[str, str], list[Node]] = {}
         for node in nodes:
             if node.conversion.written_for:
                 groups.setdefault(_number_and_run(node), []).append(node)
-        meant = {key: self._meant(key[0], held) for key, held in groups.items()}
+        meant = {key: self._match_operations(key[0], held) for key, held in groups.items()}
         first = {
             key: next((node for node in held if not node.dead), held[0])
             for key, held in groups.items()
@@ -261,7 +263,9 @@ class _NotedWalk:
             placed.append(msgspec.structs.replace(node, conversion=conversion))
         return tuple(placed)
 
-    def _meant(self, number: str, nodes: list[Node]) -> tuple[NotedOperation, ...] | None:
+    def _match_operations(
+        self, number: str, nodes: list[Node]
+    ) -> tuple[NotedOperation, ...] | None:
         """Return the operations of so many nodes, None where these are not as they were."""
         self.numbers.add(number)
         variants = self._operations.get(number, {})
@@ -281,7 +285,7 @@ class _NotedWalk:
 
     def _body(self, body: Graph) -> Graph:
         if id(body) not in self._bodies:
-            nodes = self.placed(body.nodes)
+            nodes = self.place_operations(body.nodes)
             same = all(new is old for new, old in zip(nodes, body.nodes, strict=True))
             made = body if same else msgspec.structs.replace(body, nodes=nodes)
             self._bodies[id(body)] = body, made  # held, so that no other has its id

@@ -81,7 +81,7 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
     alone: Graph | None = None
 
     @property
-    def made_graph(self) -> Graph:
+    def current_graph(self) -> Graph:
         """The graph, behind the pass that makes it."""
         assert self.graph is not None
         return self.graph
@@ -298,7 +298,7 @@ def _file_graph_rewrite(
     change: Callable[[Graph, FileReading], Graph],
 ) -> Callable[[FileReading], FileReading]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _replace_reading_fields(state, graph=change(state.made_graph, state))
+    return lambda state: _replace_reading_fields(state, graph=change(state.current_graph, state))
 
 
 def _mark_file_constants(graph: Graph, state: FileReading) -> Graph:
@@ -310,19 +310,19 @@ def _mark_file_storage(graph: Graph, state: FileReading) -> Graph:
 
 
 def _count_file_parameters(state: FileReading) -> FileReading:
-    weights = weight_sizes_by_node(state.made_graph.nodes)
+    weights = weight_sizes_by_node(state.current_graph.nodes)
     return _replace_reading_fields(
-        state, weights=weights, graph=with_size(state.made_graph, weights)
+        state, weights=weights, graph=with_size(state.current_graph, weights)
     )
 
 
 def _warn_of_empty_results(state: FileReading) -> FileReading:
-    warn_of_empty(state.file.path, state.made_graph)
+    warn_of_empty(state.file.path, state.current_graph)
     return state
 
 
 def _list_modules(state: FileReading) -> FileReading:
-    graph, placed = state.made_graph, state.placed or []
+    graph, placed = state.current_graph, state.placed or []
     if state.notes is None:
         modules = with_parameters(build_module_table(placed, graph.name), graph, state.weights)
     else:

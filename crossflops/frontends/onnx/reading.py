@@ -59,7 +59,7 @@ class Opened:
         self._file = file
         self._bytes: bytes = read_onnx_model(file.path).SerializeToString()
 
-    def at(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
+    def graph_with_dims(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
         """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
         file = msgspec.structs.replace(self._file, dims=dims)
         return _normalize_model(
@@ -80,4 +80,4 @@ def _normalize_model(
     except (RecursionError, decode_error()) as error:
         message = "functions, loops and branches lie too deep within one another"
         raise TargetError(message, "inline the functions with onnx.inliner") from error
-    return made.made_graph, made.trace
+    return made.current_graph, made.trace

@@ -65,7 +65,7 @@ class PyTorch(Frontend):
 
         return LIBRARIES
 
-    def opened(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
+    def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
         """The module in a torch.export.ExportedProgram, and what it was exported with."""
         export = sys.modules.get("torch.export")
         if export is None or not isinstance(value, export.ExportedProgram):
@@ -75,7 +75,7 @@ class PyTorch(Frontend):
             vars(module).pop(name, None)
         return module, value.example_inputs
 
-    def unpickled(self, path: Path) -> Any:
+    def unpickle_model(self, path: Path) -> Any:
         """Return what `torch.save` or `torch.export.save` wrote."""
         import logging
 
@@ -171,7 +171,7 @@ class PyTorch(Frontend):
             model, args, kwargs, values=values, weights=kind, stored=weight_storage_bytes(model)
         )
 
-    def reached(
+    def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By a run of a copy, and a backward pass from the loss to its outputs."""
@@ -235,7 +235,7 @@ class PyTorch(Frontend):
 
         return observe_runs(source.model, source.args, source.kwargs, views)
 
-    def copied(
+    def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Copies that share nothing with the caller's that a tool could change.
@@ -249,18 +249,18 @@ class PyTorch(Frontend):
         clear_caches(model)
         return (duplicate(model), *fresh(args, kwargs))
 
-    def hollowed(self, source: Source) -> Source:
+    def to_fake_source(self, source: Source) -> Source:
         """A copy of a model on the meta device, with tensors that stand for some on the CPU."""
         from crossflops.frontends.pytorch.load.fakes import with_fake_tensors
 
         if source.weights != META:
             return source
         model, args, kwargs = with_fake_tensors(
-            *self.copied(source.model, source.args, source.kwargs)
+            *self.copy_for_tool(source.model, source.args, source.kwargs)
         )
         return msgspec.structs.replace(source, model=model, args=args, kwargs=kwargs, weights=FAKE)
 
-    def asked(self, model: Any) -> AbstractContextManager[None]:
+    def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
         """Return the context in which compiled parts run as they are written."""
         from crossflops.frontends.pytorch.load.compiled import running_uncompiled
 

@@ -88,7 +88,7 @@ class Conversion(msgspec.Struct, frozen=True):
     graded: Mapping[str, Call] = {}
 
     @property
-    def made_graph(self) -> Graph:
+    def current_graph(self) -> Graph:
         """The graph, behind the pass that makes it."""
         assert self.graph is not None
         return self.graph
@@ -236,7 +236,7 @@ def _torch_graph_rewrite(
     change: Callable[[Graph, Conversion], Graph],
 ) -> Callable[[Conversion], Conversion]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _with_torch_fields(state, graph=change(state.made_graph, state))
+    return lambda state: _with_torch_fields(state, graph=change(state.current_graph, state))
 
 
 def _on_program(
@@ -314,7 +314,7 @@ def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
 
 
 def _link_torch_calls(state: Conversion) -> Conversion:
-    calls = with_node_keys(state.trace.calls, state.made_graph)
+    calls = with_node_keys(state.trace.calls, state.current_graph)
     return _with_torch_fields(state, trace=msgspec.structs.replace(state.trace, calls=calls))
 
 
@@ -323,7 +323,7 @@ def _add_unchosen(graph: Graph, state: Conversion) -> Graph:
 
 
 def _place_torch_nodes(state: Conversion) -> Conversion:
-    graph, trace = place_in_source_modules(state.model, state.made_graph, state.trace)
+    graph, trace = place_in_source_modules(state.model, state.current_graph, state.trace)
     return _with_torch_fields(state, graph=graph, trace=trace)
 
 

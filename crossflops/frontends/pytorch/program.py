@@ -98,7 +98,7 @@ def record_and_convert_torch(
     setting: Setting,
     views: Sequence[Setting] = (),
 ) -> tuple[Any, Graph, Trace]:
-    """Record a model on these inputs and convert it: see `record_torch_run` and `convert_torch_recording`."""
+    """Record a model on these inputs and convert the recording."""
     return convert_torch_recording(model, record_torch_run(model, args, kwargs, setting, views))
 
 
@@ -118,7 +118,7 @@ def convert_torch_recording(
         reusing_protocol_attributes(),
     ):
         made = PIPELINE.run(Conversion(model, recording, recording.trace))
-    return made.exported.model, made.made_graph, made.trace
+    return made.exported.model, made.current_graph, made.trace
 
 
 def record_torch_run(
@@ -141,7 +141,8 @@ def record_torch_run(
     compiler_tables()
     with (
         seldom_collected(), without_stack_traces(), forgetting_graph_code(), generators(), quiet(),
-        spelling_module_names(), faking_grouped_products(), registering_input_containers((args, kwargs)),
+        spelling_module_names(), faking_grouped_products(),
+        registering_input_containers((args, kwargs)),
     ):  # fmt: skip
         recorded = _trace_with_attention_masks(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
@@ -329,7 +330,7 @@ def _sees_kernels(setting: Setting) -> bool:
 
 
 def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
-    """As `_run_and_observe`. Raises ValuesNeededError where that needs values, and the model has none."""
+    """Call `_run_and_observe`; raise ValuesNeededError where the model lacks needed values."""
     with running_uncompiled(), watching_values(model) as needed:
         try:
             return _ran_afresh(model, *asked)

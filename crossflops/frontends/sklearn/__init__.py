@@ -45,7 +45,7 @@ class Sklearn(OnShapes):
         kind = getattr(base, "BaseEstimator", None)
         return kind is not None and isinstance(value, kind)
 
-    def unpickled(self, path: Path) -> Any:
+    def unpickle_model(self, path: Path) -> Any:
         """Return what `joblib.dump` wrote."""
         return importlib.import_module("joblib").load(path)
 

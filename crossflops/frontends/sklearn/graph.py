@@ -24,7 +24,7 @@ def estimator_program(
     _check_estimator_inputs(model, args, kwargs)
     trace = Trace(calls=(), modules=(), setting=setting, framework="sklearn")
     made = PIPELINE.run(EstimatorConversion(model=model, args=args, kwargs=kwargs, trace=trace))
-    return made.data, made.made_graph, made.trace
+    return made.data, made.current_graph, made.trace
 
 
 def _check_estimator_inputs(

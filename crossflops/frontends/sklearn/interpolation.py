@@ -29,7 +29,9 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
         written = _Writer(scope, container, module.TensorProto, dtype)
         first = len(container.nodes)
         calibrator = model.calibrators[place]
-        result, last = written.interpolated(written.clipped(scores, calibrator), calibrator)
+        result, last = written.interpolate_scores(
+            written.clip_scores(scores, calibrator), calibrator
+        )
         names = [node.name for node in container.nodes[first:] if node.op_type != "Clip"]
         if last:
             points[last] = len(calibrator.X_thresholds_)
@@ -52,12 +54,14 @@ class _Writer:
         self._kind = kinds.DOUBLE if dtype == np.float64 else kinds.FLOAT
         self._whole = kinds.INT64
 
-    def clipped(self, scores: str, calibrator: Any) -> str:
+    def clip_scores(self, scores: str, calibrator: Any) -> str:
         """Return the scores, moved to where there are thresholds."""
         ends = (calibrator.X_min_, calibrator.X_max_)
-        return self._add("Clip", scores, *(self._stored(self._dtype(end), []) for end in ends))
+        return self._add(
+            "Clip", scores, *(self._store_numbers(self._dtype(end), []) for end in ends)
+        )
 
-    def interpolated(self, scores: str, calibrator: Any) -> tuple[str, str]:
+    def interpolate_scores(self, scores: str, calibrator: Any) -> tuple[str, str]:
         """Return what is on the lines at the scores, and the name of the node that adds last.
 
         One threshold has one value, whatever the score is: no node interpolates. Thresholds that
@@ -71,7 +75,7 @@ class _Writer:
             slopes = np.zeros_like(values)
         lines = self._lines(scores, at[1:-1])
         starts, bases, rises = (
-            self._add("Gather", self._stored(numbers, [len(numbers)]), lines)
+            self._add("Gather", self._store_numbers(numbers, [len(numbers)]), lines)
             for numbers in (at[: len(slopes)], values[: len(slopes)], slopes)
         )
         steps = self._add("Mul", self._add("Sub", scores, starts), rises)
@@ -80,13 +84,13 @@ class _Writer:
 
     def _lines(self, scores: str, inner: Any) -> str:
         """Return the numbers of the lines: of as many thresholds as are not above the scores."""
-        reached = self._add("GreaterOrEqual", scores, self._stored(inner, [1, len(inner)]))
+        reached = self._add("GreaterOrEqual", scores, self._store_numbers(inner, [1, len(inner)]))
         ones = self._add("Cast", reached, to=self._whole)
         along = self._scope.get_unique_variable_name("along")
         self._container.add_initializer(along, self._whole, [1], [1])
         return self._add("ReduceSum", ones, along, keepdims=1)
 
-    def _stored(self, numbers: Any, shape: list[int]) -> str:
+    def _store_numbers(self, numbers: Any, shape: list[int]) -> str:
         name: str = self._scope.get_unique_variable_name("calibration")
         held = np.ravel(numbers).tolist()
         self._container.add_initializer(name, self._kind, shape, held)

@@ -80,7 +80,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
         return {node: paths[maker] for node, maker in self.makers.items() if maker in paths}
 
     @property
-    def made_graph(self) -> Graph:
+    def current_graph(self) -> Graph:
         """The graph, behind the pass that makes it."""
         assert self.graph is not None
         return self.graph
@@ -174,7 +174,7 @@ def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
 def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
-    graph = state.made_graph
+    graph = state.current_graph
     nodes = tuple(as_computed(node, makers, state.empty, state.points) for node in graph.nodes)
     return _replace_estimator_fields(state, graph=msgspec.structs.replace(graph, nodes=nodes))
 
@@ -187,13 +187,15 @@ def _list(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
-    return _replace_estimator_fields(state, graph=place_in_modules(state.made_graph, state.owners))
+    return _replace_estimator_fields(
+        state, graph=place_in_modules(state.current_graph, state.owners)
+    )
 
 
 def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     sizes = module_parameter_sizes(state.trace.modules)
     return _replace_estimator_fields(
-        state, graph=with_graph_identity(state.made_graph, state.name, **sizes)
+        state, graph=with_graph_identity(state.current_graph, state.name, **sizes)
     )
 
 

@@ -67,7 +67,7 @@ class TensorFlow(OnShapes):
 
         return is_function(value)
 
-    def opened(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
+    def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
         """A plain function as a tf.function, where it is one of tensors of TensorFlow."""
         from crossflops.frontends.tensorflow.kinds import is_of_tensors
 
@@ -203,7 +203,7 @@ class TensorFlow(OnShapes):
             return super().with_weights(source, setting)
         return with_weights(source, setting)
 
-    def reached(
+    def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the gradients of the loss in a graph."""
@@ -217,7 +217,7 @@ class TensorFlow(OnShapes):
 
         return tensorflow_own_backwards(source, setting)
 
-    def bound(self, threads: int) -> None:
+    def limit_threads(self, threads: int) -> None:
         """TensorFlow reads how many threads it takes once, when it starts."""
         os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
         os.environ["TF_NUM_INTEROP_THREADS"] = "1"

@@ -336,7 +336,7 @@ def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
 
 def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
     graph, calls = link_operations(
-        state.made_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
+        state.current_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
     )
     return _replace_tensorflow_fields(
         state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls)
@@ -347,7 +347,9 @@ def _tensorflow_graph_rewrite(
     change: Callable[[Graph, TensorFlowConversion], Graph],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _replace_tensorflow_fields(state, graph=change(state.made_graph, state))
+    return lambda state: _replace_tensorflow_fields(
+        state, graph=change(state.current_graph, state)
+    )
 
 
 def _stand_for_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
@@ -359,7 +361,9 @@ def _sever(graph: Graph, state: TensorFlowConversion) -> Graph:
 
 
 def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
-    weights = find_weights(state.made_graph, state.traced.function, state.whole.graph, state.table)
+    weights = find_weights(
+        state.current_graph, state.traced.function, state.whole.graph, state.table
+    )
     return _replace_tensorflow_fields(state, weights=weights)
 
 

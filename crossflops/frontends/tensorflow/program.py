@@ -86,7 +86,7 @@ def convert_frozen_model(
             sizes=_parameter_sizes(model, seen),
         )
     )
-    return made.data, made.made_graph, made.trace
+    return made.data, made.current_graph, made.trace
 
 
 def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
@@ -108,9 +108,10 @@ def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
 
 @quiet()
 def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
-    """Return the bytes of the ONNX model of `tensorflow_program` with its weights, and the graph of these.
+    """Return the ONNX file of `tensorflow_program` with its weights as bytes, and its graph.
 
-    Raises NormalizeError as `tensorflow_program` does, InputError for weights that no such file can hold.
+    Raises NormalizeError as `tensorflow_program` does, InputError for weights that no such file
+    can hold.
     """
     seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
     function = seen.traced.function
@@ -126,7 +127,7 @@ def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
             weighted=True,
         )
     )
-    return made.data, made.made_graph
+    return made.data, made.current_graph
 
 
 class FrozenModel(msgspec.Struct, frozen=True):

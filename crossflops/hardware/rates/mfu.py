@@ -261,13 +261,13 @@ def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealT
     """The sums over the parts. Without peaks there are no ideal times."""
     parts = tuple(parts)
     total = sum((term.flops for term in parts), Fraction(0))
-    executed = sum((term.executed_flops for term in parts), Fraction(0))
+    executed = sum((term.hardware_flops for term in parts), Fraction(0))
     if against is None or not (against.given or against.device):
         return IdealTime(work=total, executed=executed, ideal=None, executed_ideal=None, peak=None)
     tops = [Fraction(against.top(term.precision)) for term in parts]
     pairs = tuple(zip(parts, tops, strict=True))
     ideal = sum((term.flops / top for term, top in pairs), Fraction(0))
-    spent = sum((term.executed_flops / top for term, top in pairs), Fraction(0))
+    spent = sum((term.hardware_flops / top for term, top in pairs), Fraction(0))
     single = len(set(tops)) == 1 or not total
     peak = float(tops[0]) if single else float(total / ideal)
     return IdealTime(

@@ -88,7 +88,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
     accumulate: int = 1
 
     @property
-    def by_graph(self) -> bool:
+    def has_graph_passes(self) -> bool:
         """Whether the passes of each node are those of its exact count, where there is one."""
         return self.backward != "flat" or bool(self.frozen or self.loss)
 
@@ -106,7 +106,7 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: str = ""
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether a run is asked for."""
         return any((self.run_tokens, self.run_examples, self.run_steps))
 
@@ -177,7 +177,7 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
     plot: str | None = None
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether a roofline is asked for, one way or another."""
         return self.roofline or any(
             (self.bytes_, self.bytes_per_example, self.what_if, self.bench, self.plot)
@@ -199,7 +199,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     roof: Roof = Roof()
 
     @classmethod
-    def of(cls, **fields: Any) -> "Question":
+    def from_fields(cls, **fields: Any) -> "Question":
         """From the fields of all groups. Raises InputError for one that no group has."""
         groups = {}
         for group in msgspec.structs.fields(cls):

@@ -143,7 +143,8 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
     if not isinstance(active, int) or active == report.params:
         return ()
     held = (
-        f"{_group_digits(active)} of {_group_digits(report.params)} parameters are active; memory holds all"
+        f"{_group_digits(active)} of {_group_digits(report.params)} "
+        "parameters are active; memory holds all"
         " of them"
     )
     if unchosen := report.totals.unchosen_macs:
@@ -208,9 +209,10 @@ def _pass_factor_notes(
         return (f"x {training.train_multiplier}: given, for forward and backward pass",)
     known = any(piece.passes is not None for piece in pieces)
     kinds = sorted({term.passes for term in parts})
-    if training.by_graph and known and kinds != [FLAT]:
+    if training.has_graph_passes and known and kinds != [FLAT]:
         shares = [
-            f"{100 * float(_macs_with_factor(parts, k) / _macs_with_factor(parts)):.3g} % of the MACs x {float(k):g}"
+            f"{100 * float(_macs_with_factor(parts, k) / _macs_with_factor(parts)):.3g} "
+            f"% of the MACs x {float(k):g}"
             for k in kinds
         ]
         frozen = f"; frozen: {', '.join(training.frozen)}" if training.frozen else ""
@@ -246,7 +248,7 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
     """By how much 3 passes overstate a network whose first layer needs no input gradient."""
     if not training.train or training.train_multiplier is not None:
         return ()
-    if training.by_graph:
+    if training.has_graph_passes:
         none = pieces and all(piece.passes == 1 for piece in pieces)
         return ("nothing that is trained lies before any product: one pass each",) if none else ()
     over = flat_factor_overstatement(pieces)
@@ -590,7 +592,10 @@ def _run_length_text(run: MeasuredRun) -> str:
 
 def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
     per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
-    yield f"the run is {_run_length_text(run)}{per}: FLOPs are the work of one {row.unit} x their number"
+    yield (
+        f"the run is {_run_length_text(run)}{per}: FLOPs "
+        f"are the work of one {row.unit} x their number"
+    )
     if row.peak is None:
         yield "no device-hours: give --device and --precision, or --peak-tflops"
     elif compute.mfu is None:

@@ -164,7 +164,7 @@ def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
         base |= dict.fromkeys((*_SPEEDS, "bwd_ms", "step_ms"))
     if "device" in fields:
         base["peak_tflops"] = tuple(peak for peak in base["peak_tflops"] if "=" in peak)
-    return Question.of(**(base | dict(fields)))
+    return Question.from_fields(**(base | dict(fields)))
 
 
 # Forward times of modules, from a table: what each one reached, and what cannot be true.

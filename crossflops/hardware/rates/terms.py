@@ -78,7 +78,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a causal mask may leave out some of the scores."""
         return self.may_be_causal and 1 < self.queries <= self.keys
 
-    def left(self, half: bool, window: int | None = None) -> Fraction:
+    def causal_share(self, half: bool, window: int | None = None) -> Fraction:
         """Return the share of the full work that a causal mask and a window of keys leave."""
         asked = (window, self.masked_window if half else 0) if self.may_be_causal else ()
         width = self.window or min(filter(None, asked), default=self.keys)
@@ -258,7 +258,7 @@ class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.macs * self.passes
 
     @property
-    def executed_flops(self) -> Fraction:
+    def hardware_flops(self) -> Fraction:
         """2 x MACs x k, with what is computed again."""
         return 2 * self.macs * self.executed
 
@@ -316,7 +316,7 @@ def _shares_of(
     patterns = parse_precision_patterns(precisions)
     met: set[str] = set()
     for piece in pieces:
-        left = piece.scores.left(half, window) if piece.scores else Fraction(1)
+        left = piece.scores.causal_share(half, window) if piece.scores else Fraction(1)
         for precision, part in _piece_precision_shares(piece, precisions, patterns, met).items():
             yield piece, piece.macs * left * part, precision
     for pattern in patterns:
@@ -333,7 +333,7 @@ def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
         return Fraction(1)
     if training.train_multiplier is not None:
         return Fraction(training.train_multiplier)
-    if training.by_graph and piece.passes is not None:
+    if training.has_graph_passes and piece.passes is not None:
         return piece.passes
     return FLAT
 
@@ -367,7 +367,7 @@ def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> d
     """Return by reason how often a piece is computed once more. What has no backward is not."""
     if not training.train or k <= 1:
         return {}
-    known = (piece.again if training.by_graph else None) or Fraction(0)
+    known = (piece.again if training.has_graph_passes else None) or Fraction(0)
     reasons = {CHECKPOINTS: known}
     if piece.scores:  # a fused kernel does half of its products again, a checkpoint all of them
         fused = known % 1 or (Fraction(1, 2) if training.flash else Fraction(0))

@@ -120,11 +120,11 @@ def run_compute(
 ) -> RunCompute | UnsetType:
     """The compute of the run that was asked for."""
     run_length = run.question.length
-    if not run_length.asked:
+    if not run_length.is_requested:
         return UNSET
     long = run_length_in_units(run, row.unit)
     flops = round(sum((term.flops for term in parts), Fraction(0)) * long.units)
-    executed = round(sum((term.executed_flops for term in parts), Fraction(0)) * long.units)
+    executed = round(sum((term.hardware_flops for term in parts), Fraction(0)) * long.units)
     updates = (
         round(optimizer.all_flops * long.steps) if optimizer and long.steps is not None else UNSET
     )

@@ -59,7 +59,7 @@ class GradientFlow:
         self, graph: Graph, weights: TrainedWeights, functions: GraphFunctions, *, cuts: bool
     ) -> None:
         self._weights, self.functions, self.cuts = weights, functions, cuts
-        self.inputs: Values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
+        self.inputs: Values = {spec.name: weights.model_input_state(spec) for spec in graph.inputs}
         self.constants = weights.constants(graph)  # results of nodes that are trained
         given = {name for name, value in self.inputs.items() if value.trained}
         self._parameters = given | self.constants
@@ -123,10 +123,10 @@ class GradientFlow:
                 if part.kind == "reentrant" and part.results & ends:
                     ends |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
-            known = self.functions.known_around(node)
+            known = self.functions.function_with_own_backward(node)
             if reached or not self.cuts or (known and known.runs_anyway):
                 live[node.key] = reached
-                graded = {spec.name: spec for _, spec in self.graded_operands(node, values)}
+                graded = {spec.name: spec for _, spec in self.operands_with_gradient(node, values)}
                 self.updated |= {
                     name: spec
                     for name, spec in graded.items()
@@ -140,7 +140,7 @@ class GradientFlow:
         """Return what is known of a value that the node reads."""
         known = values.get(spec.name)
         if known is None:
-            return GradientState(self._weights.trained(spec, node), varying=False)
+            return GradientState(self._weights.is_trained_operand(spec, node), varying=False)
         number = self._handed_out.get(spec.name)
         if number is None or not is_differentiable_tensor(spec):
             return known
@@ -154,12 +154,12 @@ class GradientFlow:
         known = self.value_state(spec, node, values)
         return join_states(known, self._alike.get((node.key, place), FIXED))
 
-    def graded_operands(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
+    def operands_with_gradient(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """Return the inputs that have a gradient through this node, with their places."""
         severed = node.training.severed if self.cuts and node.stands_for_itself else ()
         if self.is_ungiven(node):
             return []
-        if known := self.functions.known_around(node):
+        if known := self.functions.function_with_own_backward(node):
             return list(self.operands_of_function(known, node, values))
         inputs = (node.training.past.get(place, spec) for place, spec in enumerate(node.inputs))
         return [
@@ -195,7 +195,9 @@ class GradientFlow:
         """Note for all runs of a loop what has a gradient in one. Return whether that is new."""
         news = False
         for runs in copies:
-            graded = {place for node in runs for place, _ in self.graded_operands(node, values)}
+            graded = {
+                place for node in runs for place, _ in self.operands_with_gradient(node, values)
+            }
             for place in graded:
                 given = [(node, node.inputs[place]) for node in runs]
                 states = [self.operand_state(n, place, spec, values) for n, spec in given if spec]
@@ -215,7 +217,7 @@ class GradientFlow:
         )
         if part.checkpoint.weights:
             graded |= any(
-                self._weights.trained(spec, node)
+                self._weights.is_trained_operand(spec, node)
                 for node in part.nodes
                 for spec in node.inputs
                 if spec is not None and spec.name not in values
@@ -236,11 +238,13 @@ class GradientFlow:
         """Note in `values` which results have a gradient, and which depend on an input."""
         known = find_operator_rule(node.op)
         stops = known is not None and known.backward is no_gradient and node.stands_for_itself
-        trained = node.training.starts or (bool(self.graded_operands(node, values)) and not stops)
-        if held := self.functions.known_around(node):
+        trained = node.training.starts or (
+            bool(self.operands_with_gradient(node, values)) and not stops
+        )
+        if held := self.functions.function_with_own_backward(node):
             trained = self.is_graded(held, node, values)
             if held.own and held.own.as_needed:  # nothing asks for what it hands on to nobody
-                trained = bool(self.graded_operands(node, values))
+                trained = bool(self.operands_with_gradient(node, values))
         given = [self.value_state(spec, node, values) for spec in node.inputs if spec is not None]
         if node.op.type == "Concat" and len(given) == 2 and node.outputs[0]:
             self.joined[node.outputs[0].name] = [value.trained for value in given]
@@ -248,7 +252,7 @@ class GradientFlow:
         results = [GradientState(trained, varying)] * len(node.outputs)
         if node.bodies:
             results = self._results_of_bodies(node, values, varying)
-        operands = (spec for _, spec in self.graded_operands(node, values))
+        operands = (spec for _, spec in self.operands_with_gradient(node, values))
         straight = {spec.dtype for spec in operands if not is_differentiable_tensor(spec)}
         for spec, value in zip(node.outputs, results, strict=True):
             if spec is not None:
@@ -273,11 +277,11 @@ class GradientFlow:
     def body_runs(self, node: Node, body: Graph, values: Values) -> list[Values]:
         """Return the values of a body in its first run, the next one, and on until they stay."""
         if node.choice == "function":
-            return [self._run_body({}, node, body, self._bound_inputs(node, body, values))]
+            return [self._run_body({}, node, body, self._body_input_states(node, body, values))]
         first, results = values_before_states(node)
         states = [spec.name for spec in body.inputs][first : first + loop_state_count(node, body)]
         ends = [spec.name for spec in body.outputs][results:]
-        given = self._bound_inputs(node, body, values)
+        given = self._body_input_states(node, body, values)
         runs = [self._run_body(values, node, body, given)]
         if self.loops_alike:
             return [
@@ -309,7 +313,7 @@ class GradientFlow:
                 return run
             given = {**given, **joined}
 
-    def _bound_inputs(self, node: Node, body: Graph, values: Values) -> Values:
+    def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
         """Return the inputs of a body, as the node gives them to its first run."""
         pairs = zip(body.inputs, node.inputs, strict=False)
         return {

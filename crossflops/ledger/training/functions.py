@@ -41,31 +41,31 @@ class GraphFunctions:
             if not held.function.nodes:
                 self._beside[held.function.home].append(held)
 
-    def around(self, node: Node) -> GraphFunction | None:
+    def enclosing_function(self, node: Node) -> GraphFunction | None:
         """Return the function in which a node stands, whatever is known of it."""
         return self._inside.get(node.key)
 
-    def known_around(self, node: Node) -> GraphFunction | None:
+    def function_with_own_backward(self, node: Node) -> GraphFunction | None:
         """Return the function in which a node stands whose own backward pass is known."""
-        held = self.around(node)
+        held = self.enclosing_function(node)
         return held if held and held.own else None
 
     def without_nodes(self, node: Node) -> Iterable[GraphFunction]:
         """Return the functions whose forward pass became no node, and whose home is this one."""
         return self._beside.get(node.key, ())
 
-    def derived_reason(self, held: GraphFunction) -> str:
+    def reason_for_derivation(self, held: GraphFunction) -> str:
         """Return why the backward pass of a function is counted as that of its forward pass."""
         return _DERIVED.format(held.function.kind) + self._unfollowed
 
     def unit(self, node: Node) -> str:
         """Return the name of what keeps tensors together: a call, or a custom function."""
-        known = self.known_around(node)
+        known = self.function_with_own_backward(node)
         return f"{known.function.home} (function)" if known else node.call
 
-    def early_cost(self, node: Node) -> Cost:
+    def forward_gradient_cost(self, node: Node) -> Cost:
         """Return what a custom function makes forward for its gradients, at its last node."""
-        known = self.known_around(node)
+        known = self.function_with_own_backward(node)
         if known is None or known.own is None or node.key != known.function.home:
             return ZERO
         return known.own.early

@@ -64,17 +64,19 @@ class _CheckpointSearch:
                 asking = [node for node in asking if self._asks(node, keeping, asked)]
             again = RunAgain()
             if asking:
-                again = run_again(part, self._keeps_anything, self._kept, unit)
+                again = run_again(part, self._keeps_anything, self._retention_in_checkpoint, unit)
         if asking:
             asked.add(part.checkpoint.number)
         return again
 
     def _places(self, node: Node) -> frozenset[int]:
-        return frozenset(place for place, _ in self._flow.graded_operands(node, self._values))
+        return frozenset(
+            place for place, _ in self._flow.operands_with_gradient(node, self._values)
+        )
 
     def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
         """Whether PyTorch keeps something for these, whatever the loss."""
-        if known := self._flow.functions.known_around(nodes[0]):
+        if known := self._flow.functions.function_with_own_backward(nodes[0]):
             return self._flow.is_graded(known, nodes[0], self._values)
         costs = [self._cost(node) for node in nodes]
         if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
@@ -86,12 +88,15 @@ class _CheckpointSearch:
 
         `keeping` are the pieces for which PyTorch keeps something: a bias alone asks for nothing.
         """
-        inner = self._part.within(node)
+        inner = self._part.inner_checkpoint(node)
         if inner:
             return inner.number in asked
-        return self._kept(node, None) != "nothing" and self._flow.functions.unit(node) in keeping
+        return (
+            self._retention_in_checkpoint(node, None) != "nothing"
+            and self._flow.functions.unit(node) in keeping
+        )
 
-    def _kept(self, node: Node, inner: Checkpoint | None) -> Kept:
+    def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
         """Return what a node keeps in a checkpoint, or the checkpoint that stands there does.
 
         A custom function keeps tensors once its forward pass has run.
@@ -100,7 +105,7 @@ class _CheckpointSearch:
             if inner.kind != "reentrant":
                 return "operands"
             return "nothing" if inner.number in self._flow.ungiven else "results"
-        if known := self._flow.functions.known_around(node):
+        if known := self._flow.functions.function_with_own_backward(node):
             return "results" if known.own and known.own.keeps else "nothing"
         return node.training.checkpoint.keeps if node.training.checkpoint else "nothing"
 

@@ -43,7 +43,7 @@ class TrainedWeights:
                     if not self._of_calls:  # weights of files are named by the file
                         self._by_name.setdefault(parameter.name, parameter)
 
-    def trained(self, spec: TensorSpec, node: Node) -> bool:
+    def is_trained_operand(self, spec: TensorSpec, node: Node) -> bool:
         """Whether this input of the node is a stored tensor that is trained."""
         if spec.role != "parameter" or not is_differentiable_tensor(spec):
             return False
@@ -96,7 +96,7 @@ class TrainedWeights:
             if self._is_trained({name, node.path, node.key}, trainable=True)
         }
 
-    def of_input(self, spec: TensorSpec) -> GradientState:
+    def model_input_state(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
         names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
         trained = (
@@ -143,7 +143,7 @@ class Everything(TrainedWeights):
         super().__init__(trace, (), ("*",))
         self._updated = {spec.name for spec in exact.updated} if exact else set()
 
-    def of_input(self, spec: TensorSpec) -> GradientState:
+    def model_input_state(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter where the exact step has it so."""
         trained = spec.name in self._updated
         return GradientState(trained, varying=not trained)

@@ -117,7 +117,7 @@ class _StepCounter:
             for key, plain in self._count_node(prefix, node, parts, values, live, used):
                 step = plain
                 if times := again.times[node.key]:
-                    early = self._flow.functions.early_cost(node)
+                    early = self._flow.functions.forward_gradient_cost(node)
                     rerun = (plain.forward + early) * times
                     step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step
@@ -139,7 +139,7 @@ class _StepCounter:
         if node.bodies and node.stands_for_itself:
             yield from self._count_bodies(prefix, node, values, live, used)
             return
-        if known := self._flow.functions.known_around(node):
+        if known := self._flow.functions.function_with_own_backward(node):
             step = TrainingStep(forward=_forward_cost(node))
             if node.key == known.function.home and node.key in live:
                 step = step + self._count_function_backward(prefix, known, node, values, used)
@@ -166,7 +166,9 @@ class _StepCounter:
         handed = list(self._flow.operands_of_function(held, node, values))
         if own is None:
             if graded:
-                self.unknown[key] = Unknown(key, node, self._flow.functions.derived_reason(held))
+                self.unknown[key] = Unknown(
+                    key, node, self._flow.functions.reason_for_derivation(held)
+                )
             return NO_STEP
         if own.reason:
             self.unknown[key] = Unknown(key, node, own.reason)
@@ -299,7 +301,7 @@ class _StepCounter:
         """
         key = prefix + node.key
         known = find_operator_rule(node.op)
-        wanted = self._flow.graded_operands(node, values) if live is not None else []
+        wanted = self._flow.operands_with_gradient(node, values) if live is not None else []
         if wanted and self._flow.cuts and UNSURE in node.training.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
@@ -308,8 +310,10 @@ class _StepCounter:
         lost |= reason in (START_MISSING, TURNED)
         if (wanted or lost) and reason:
             self.unknown[key] = Unknown(key, node, reason)
-        if wanted and (held := self._flow.functions.around(node)):
-            self.unknown[key] = Unknown(key, node, self._flow.functions.derived_reason(held))
+        if wanted and (held := self._flow.functions.enclosing_function(node)):
+            self.unknown[key] = Unknown(
+                key, node, self._flow.functions.reason_for_derivation(held)
+            )
         if known is None:
             return (
                 self._name_unknown(key, node, missing_rule_reason(node.op)) if wanted else NO_STEP

@@ -386,7 +386,10 @@ def _key_value_constraint(node: Node) -> str:
 
 
 def _no_keys(node: Node) -> str:
-    return f"{operand_label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
+    return (
+        f"{operand_label(node, 1, 'key')} has rank "
+        f"{len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
+    )
 
 
 def _whole_heads(node: Node) -> str:
@@ -411,7 +414,10 @@ def _qkv_bias_constraint(node: Node) -> str:
     width = value[2] if len(value) == 3 else query[2]
     if bias == (2 * query[2] + width,):
         return ""
-    return f"{operand_label(node, 3, 'bias')} needs {2 * query[2] + width} numbers for {operand_label(node, 0)}"
+    return (
+        f"{operand_label(node, 3, 'bias')} needs "
+        f"{2 * query[2] + width} numbers for {operand_label(node, 0)}"
+    )
 
 
 def _cache_heads_constraint(places: Places) -> Constraint:

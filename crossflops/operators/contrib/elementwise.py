@@ -93,7 +93,10 @@ def _window_unfold_constraint(node: Node) -> str:
         return wrong
     if 0 < extent <= dims[place]:
         return ""
-    return f"{operand_label(node, 0)} has {dims[place]} at axis {place}, and attribute 'size' is {extent}"
+    return (
+        f"{operand_label(node, 0)} has {dims[place]} at "
+        f"axis {place}, and attribute 'size' is {extent}"
+    )
 
 
 operator("UnfoldTensor", MOVED, requires=_window_unfold_constraint)(movement_cost)

@@ -168,7 +168,10 @@ def _matmul_batch_constraint(node: Node) -> str:
     ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
     if None in ranks or (ranks[0] == ranks[1] and ranks[0] not in (0, 1, 2)):
         return ""
-    has = f"{operand_label(node, 0)} has rank {ranks[0]} and {operand_label(node, 1)} rank {ranks[1]}"
+    has = (
+        f"{operand_label(node, 0)} has rank {ranks[0]} "
+        f"and {operand_label(node, 1)} rank {ranks[1]}"
+    )
     return f"{has}: transBatchA and transBatchB need one rank of at least 3"
 
 

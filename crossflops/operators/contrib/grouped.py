@@ -128,7 +128,10 @@ def _head_groups_constraint(node: Node) -> str:
         return ""
     parts = heads if has_input(node, 1) else heads + 2 * kv_heads
     if query[-1] % parts:
-        return f"{operand_label(node, 0, 'query')} has {query[-1]}, which does not divide into {parts} heads"
+        return (
+            f"{operand_label(node, 0, 'query')} has {query[-1]}, "
+            f"which does not divide into {parts} heads"
+        )
     depth = query[-1] // parts
     for index, dims in ((1, key), (2, dims_of(node, 2))):
         if dims is not None and dims[-1] != kv_heads * depth:
@@ -151,7 +154,10 @@ def _past_heads_constraint(node: Node) -> str:
     (total,) = node.values.get(6, (past[2] + query[1],))
     if query[1] <= total and (total == past[2] + query[1] or total <= past[2]):
         return ""
-    return f"{operand_label(node, 3, 'past_key')} has {past[2]} keys, {query[1]} are new, and {total} all"
+    return (
+        f"{operand_label(node, 3, 'past_key')} has "
+        f"{past[2]} keys, {query[1]} are new, and {total} all"
+    )
 
 
 @operator(
@@ -175,9 +181,10 @@ def group_query(node: Node) -> Cost:
 
     T is the length of present_key, or past + new: a bound, since seqlens_k and the filling of a
     shared buffer are data. A causal mask or a window saves nothing (dense): S adds, once;
-    attention_bias S adds; softcap, smooth_softmax and head_sink as in `attention_score_cost`; q_norm_weight an
-    RMS normalization of Q and K; do_rotary turns cos_cache [M, R / 2] of each of their heads;
-    k_scale, v_scale: the cache is quantized. query [B, S, Hq*D], or packed [B, S, (Hq + 2*Hkv)*D].
+    attention_bias S adds; softcap, smooth_softmax and head_sink as in `attention_score_cost`;
+    q_norm_weight an RMS normalization of Q and K; do_rotary turns cos_cache [M, R / 2] of each of
+    their heads; k_scale, v_scale: the cache is quantized. query [B, S, Hq*D], or packed [B, S, (Hq
+    + 2*Hkv)*D].
     """
     heads = query_head_groups(node)
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
@@ -262,9 +269,15 @@ def _rotary_cosine_constraint(node: Node) -> str:
     if len(dims) == 3 and not heads:
         if rotated or not dims[2] % (2 * cosines[1] or 1):
             return ""
-        return f"{operand_label(node, 2)} has {cosines[1]} at axis 1, and {operand_label(node, 0)} {dims[2]}"
+        return (
+            f"{operand_label(node, 2)} has {cosines[1]} at "
+            f"axis 1, and {operand_label(node, 0)} {dims[2]}"
+        )
     if len(dims) == 3 and dims[2] % heads:
-        return f"{operand_label(node, 0)} has {dims[2]} at axis 2, which is no multiple of {heads} heads"
+        return (
+            f"{operand_label(node, 0)} has {dims[2]} at "
+            f"axis 2, which is no multiple of {heads} heads"
+        )
     depth = dims[3] if len(dims) == 4 else dims[2] // heads
     needed = (rotated or depth) // 2
     if cosines[1] in (needed, depth // 2):

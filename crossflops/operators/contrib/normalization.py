@@ -167,7 +167,10 @@ def _whole_scales(node: Node) -> str:
     count = None if scale is None else prod(scale)
     if not dims or not count or dims[-1] % count == 0:
         return ""
-    return f"{operand_label(node, 0, 'X')} has {dims[-1]}, no multiple of {operand_label(node, 1, 'scale')}"
+    return (
+        f"{operand_label(node, 0, 'X')} has {dims[-1]}, "
+        f"no multiple of {operand_label(node, 1, 'scale')}"
+    )
 
 
 @operator(
@@ -240,7 +243,10 @@ def _gate_shape_constraint(node: Node) -> str:
     dims, gate = dims_of(node, 0), operand_shape(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
-    return f"{operand_label(node, 2, 'gate')} needs the sizes of {operand_label(node, 0, 'X')}, and 1 at the last"
+    return (
+        f"{operand_label(node, 2, 'gate')} needs the sizes "
+        f"of {operand_label(node, 0, 'X')}, and 1 at the last"
+    )
 
 
 @operator("GatedAdd", "n*(mul, add)", requires=(equal(0, 1), _gate_shape_constraint))

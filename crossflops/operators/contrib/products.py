@@ -101,7 +101,10 @@ def _bias(index: int) -> Constraint:
         weight, bias = dims_of(node, 1), operand_shape(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
-        return f"{operand_label(node, index, 'bias')} needs {weight[-1]} numbers for {operand_label(node, 1, 'B')}"
+        return (
+            f"{operand_label(node, index, 'bias')} needs "
+            f"{weight[-1]} numbers for {operand_label(node, 1, 'B')}"
+        )
 
     return constraint
 
@@ -220,7 +223,10 @@ def _bnb4(node: Node) -> str:
     for index, least in ((1, -(-weights // 2)), (2, -(-weights // block))):
         shape_ = dims_of(node, index)
         if shape_ is not None and prod(shape_) < least:
-            return f"{operand_label(node, index)} needs at least {least} elements for {weights} weights"
+            return (
+                f"{operand_label(node, index)} needs at "
+                f"least {least} elements for {weights} weights"
+            )
     return ""
 
 
@@ -466,7 +472,10 @@ def _router_rows_constraint(node: Node) -> str:
     data, probs = dims_of(node, 0), dims_of(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
-    return f"{operand_label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
+    return (
+        f"{operand_label(node, 1, 'router_probs')} has "
+        f"{probs[0]} rows for {prod(data[:-1])} tokens"
+    )
 
 
 _MIXTURE = (

@@ -83,7 +83,10 @@ def _fewer_keys(node: Node) -> str:
     depth = query[2] // heads
     if depth and key[2] and key[2] % depth == 0 and kv_heads % (key[2] // depth) == 0:
         return ""
-    return f"{operand_label(node, 1, 'key')} has {key[2]}, and {kv_heads} states share heads of {depth}"
+    return (
+        f"{operand_label(node, 1, 'key')} has {key[2]}, "
+        f"and {kv_heads} states share heads of {depth}"
+    )
 
 
 def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
@@ -194,7 +197,10 @@ def _per_channel(node: Node) -> str:
     for index in (1, 2):
         factors = dims_of(node, index)
         if dims and factors is not None and prod(factors) != dims[-1]:
-            return f"{operand_label(node, index)} needs {dims[-1]} numbers for {operand_label(node, 0, 'a')}"
+            return (
+                f"{operand_label(node, index)} needs {dims[-1]} "
+                f"numbers for {operand_label(node, 0, 'a')}"
+            )
     return ""
 
 

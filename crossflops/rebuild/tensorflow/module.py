@@ -136,7 +136,7 @@ class _Run:
             if node.op_type == "Constant":
                 results = [_constant_node_value(node)]
             else:
-                results = self._folded(node) or self._operations(node)
+                results = self._constant_results(node) or self._operations(node)
         except CrossflopsError:
             raise
         except UnfitError as error:
@@ -155,10 +155,10 @@ class _Run:
     def _operations(self, node: Any) -> list[Any]:
         with tf.name_scope(f"{self._scopes[node.name]}/"):
             inputs = [self.tensor(name) if name else None for name in node.input]
-            results = RULES[node.op_type](self._given(node, inputs))
+            results = RULES[node.op_type](self._node_inputs(node, inputs))
         return results if isinstance(results, list) else [results]
 
-    def _given(self, node: Any, inputs: list[Any]) -> NodeInputs:
+    def _node_inputs(self, node: Any, inputs: list[Any]) -> NodeInputs:
         domain = domain_of(node.domain)
         version = since(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
@@ -169,7 +169,7 @@ class _Run:
             version,
         )
 
-    def _folded(self, node: Any) -> list[Any] | None:
+    def _constant_results(self, node: Any) -> list[Any] | None:
         """The results as arrays, None where they depend on data or are work."""
         sizes = node.op_type in _OF_SHAPES
         if not sizes and any(name and name not in self._known for name in node.input):
@@ -181,7 +181,7 @@ class _Run:
                 self.tensor(name) if sizes else tf.constant(self._known[name]) if name else None
                 for name in node.input
             ]
-            results = RULES[node.op_type](self._given(node, given))
+            results = RULES[node.op_type](self._node_inputs(node, given))
             arrays = [
                 tensor.numpy() for tensor in (results if isinstance(results, list) else [results])
             ]
@@ -421,7 +421,7 @@ class NodeLayers(LayerTable):
                 return self._nodes[name]
         return None
 
-    def of(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> tuple[str, int]:
         """The module of an operation, whose path is its scope."""
         return self.home(self.node(name) or "")
 
@@ -430,7 +430,7 @@ class NodeLayers(LayerTable):
         path = self._paths.get(node, "")
         return path, self._ids[path]
 
-    def around(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> tuple[str, int]:
         """The module around a module."""
         path = scope.rpartition(".")[0]
         return path, self._ids[path]

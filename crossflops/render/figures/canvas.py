@@ -174,7 +174,10 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
         case Box():
             place = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
             size = f'width="{_px(shape.width)}" height="{_px(shape.height)}"'
-            return f"<rect {place} {size} {_svg_fill(shape.ink, alone)}{_svg_tooltip(shape.tip, 'rect')}"
+            return (
+                f"<rect {place} {size} "
+                f"{_svg_fill(shape.ink, alone)}{_svg_tooltip(shape.tip, 'rect')}"
+            )
         case DrawnLine():
             ends = (
                 f'x1="{_px(shape.x1)}" y1="{_px(shape.y1)}" x2="{_px(shape.x2)}" '

@@ -98,7 +98,7 @@ class _Scale(NamedTuple):
     low: float
     high: float
 
-    def at(self, value: float) -> float:
+    def x_position(self, value: float) -> float:
         room = _WIDTH - _LEFT - _RIGHT
         return _LEFT + room * (value - self.low) / ((self.high - self.low) or 1)
 
@@ -120,10 +120,10 @@ def _lengths(amounts: Sequence[Amount]) -> list[float]:
 def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
     """The line of no difference, and ticks where every bar is as long as its amount."""
     foot = height - (0 if broken else _FOOT)
-    zero = scale.at(0)
+    zero = scale.x_position(0)
     shapes: list[Shape] = []
     for tick in [] if broken else round_numbers(scale.low, scale.high, 1):
-        x = scale.at(tick)
+        x = scale.x_position(tick)
         text = f"{'+' if tick > 0 else ''}{short_amount(round(tick))}"
         shapes += [
             DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot),
@@ -141,13 +141,13 @@ def _waterfall_rows(
     ]
     for number, step in enumerate(steps):
         y = _TOP + _ROW * number
-        ends = sorted((scale.at(places[number]), scale.at(places[number + 1])))
+        ends = sorted((scale.x_position(places[number]), scale.x_position(places[number + 1])))
         ink: Ink = "bad" if step.name == "residual" else "more" if step.amount > 0 else "less"
         box = Box(
             x=ends[0], y=y + (_ROW - _BAR) / 2, width=max(ends[1] - ends[0], 1.5), height=_BAR,
             ink=ink, tip=f"{step.name}: {amount_with_sign(step.amount)}",
         )  # fmt: skip
-        foot = scale.at(places[number + 1])
+        foot = scale.x_position(places[number + 1])
         name = fit_text_to_width(step.name, _LEFT - 12)
         shapes += [
             DrawnLine(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),

@@ -214,8 +214,8 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
         shapes += [
             DrawnLine(x1=axes.x(top / bandwidth), y1=y, x2=axes.x(right), y2=y,
                  ink="ink" if binds else "soft", width=2 if binds else 1, dashed=not binds),
-            Words(x=axes.x(right) - 4, y=y - 7, text=fit_text_to_width(text, 300, 11), anchor="end", size=11,
-                  bold=binds, ink="ink" if binds else "soft"),
+            Words(x=axes.x(right) - 4, y=y - 7, text=fit_text_to_width(text, 300, 11),
+                  anchor="end", size=11, bold=binds, ink="ink" if binds else "soft"),
         ]  # fmt: skip
     return shapes
 
@@ -227,7 +227,8 @@ def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
             ink=ink, hollow=_has_no_work(rows),
             tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short_amount(rate, 'FLOP/s')}")
         for (op, rows), ink in zip(roofline_nodes_by_operator(roof).items(), _INKS, strict=False)
-        for intensity, rate, part in sorted(merge_roofline_points(rows, roof), key=lambda point: -point[2])
+        for intensity, rate, part in sorted(
+            merge_roofline_points(rows, roof), key=lambda point: -point[2])
     ]  # fmt: skip
 
 

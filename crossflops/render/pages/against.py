@@ -52,7 +52,7 @@ COLUMNS = (
 def cause_table(alignment: Alignment) -> Table:
     """A row for each cause, and what is left, which is nothing."""
     rows = [
-        Row.of(
+        Row.from_cells(
             cause.cause,
             amount_with_sign(cause.macs),
             amount_with_sign(cause.flops),
@@ -69,7 +69,7 @@ def cause_table(alignment: Alignment) -> Table:
         amount_with_sign(left.flops),
         amount_with_sign(left.params),
     )
-    rows.append(Row.of("residual", *amounts, "", "", tone=tone))
+    rows.append(Row.from_cells("residual", *amounts, "", "", tone=tone))
     return Table(
         columns=(
             Column(head="cause"),
@@ -142,7 +142,7 @@ def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
     total = _sum_shifts(shift for _, shift in group)
     first = path_with_stars([_place_label(row.first) for row, _ in group])
     second = path_with_stars([_place_label(row.second) for row, _ in group])
-    return Row.of(
+    return Row.from_cells(
         first, second, exact_amount(len(group)), _shift_reason(total), *_shift_amounts(total)
     )
 
@@ -171,7 +171,7 @@ def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
         *(Column(head=head, right=True) for head in ("MACs", "FLOPs", "parameters")),
     )
     lines = tuple(
-        Row.of(
+        Row.from_cells(
             *(_layer_pair_cells(row) if not place else ("", "", "", "")),
             _shift_reason(shift),
             *_shift_amounts(shift),
@@ -309,7 +309,7 @@ def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list
         *right("difference", "a different model", "a different count"),
     )
     rows = tuple(
-        Row.of(
+        Row.from_cells(
             _contrast_label(contrast),
             exact_amount(contrast.first_total),
             exact_amount(contrast.second_total),
@@ -331,7 +331,7 @@ def _contrast_label(contrast: Contrast) -> str:
 def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -> list[Block]:
     """From the number for the first model to the one for the second."""
     rows = [
-        Row.of(
+        Row.from_cells(
             cause.cause,
             amount_with_sign(cause.macs * contrast.unit),
             "",
@@ -344,7 +344,9 @@ def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -
     ]
     rows += [_count_difference_row(cause) for cause in contrast.differences]
     tone: Tone = "bad" if contrast.residual else "good"
-    rows.append(Row.of("residual", amount_with_sign(contrast.residual), "", "", "", "", tone=tone))
+    rows.append(
+        Row.from_cells("residual", amount_with_sign(contrast.residual), "", "", "", "", tone=tone)
+    )
     table = Table(
         columns=(
             Column(head="cause"),
@@ -356,12 +358,15 @@ def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -
         ),
         rows=tuple(rows),
     )
-    head = f"{contrast.second} on {names[1]} = {contrast.first} on {names[0]}{term_with_sign(contrast.delta)}"
+    head = (
+        f"{contrast.second} on {names[1]} = {contrast.first} "
+        f"on {names[0]}{term_with_sign(contrast.delta)}"
+    )
     return [Heading(head), table]
 
 
 def _count_difference_row(cause: ToolDifference) -> Row:
-    return Row.of(
+    return Row.from_cells(
         cause.cause,
         amount_with_sign(cause.amount),
         amount_with_sign(cause.first),

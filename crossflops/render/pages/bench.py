@@ -107,7 +107,9 @@ def _percent(part: float | None) -> str:
 
 def _unfit(noun: Bench, unfit: Unfit) -> Row:
     dashes = ("-",) * (6 + (noun.peak is not None))
-    return Row.of(str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}", tone="warn")
+    return Row.from_cells(
+        str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}", tone="warn"
+    )
 
 
 def _bench_step_blocks(noun: Bench, step: BenchStep) -> list[Block]:
@@ -115,7 +117,7 @@ def _bench_step_blocks(noun: Bench, step: BenchStep) -> list[Block]:
     timing = noun.measurement
     whole = timing.p50 if timing is not None else 0.0
     rows = [
-        Row.of(
+        Row.from_cells(
             row.phase,
             short_amount(row.macs) if row.macs else "-",
             "-" if row.flops is None else short_amount(row.flops),
@@ -128,7 +130,7 @@ def _bench_step_blocks(noun: Bench, step: BenchStep) -> list[Block]:
         for row in step.phases
     ]
     rest = duration(step.rest_seconds), percent_share(step.rest_seconds, whole)
-    rows.append(Row.of("the rest", "-", "-", *rest, "-", "-"))
+    rows.append(Row.from_cells("the rest", "-", "-", *rest, "-", "-"))
     heads = right("MACs", "FLOPs", "time", "share", "rate", "of peak")
     table = Table(columns=(Column(head="phase"), *heads), rows=tuple(rows))
     heading = f"One training step: {duration(whole)}, {step.optimizer or 'no optimizer'}"
@@ -152,7 +154,8 @@ def _kernel_profile_blocks(noun: Bench, profile: KernelProfile, top: int) -> lis
         f"{percent_share(profile.named_seconds, seconds)} in kernels"
         f" that stand for {count_with_noun(nodes, 'node')}",
         f"{percent_share(profile.added_seconds, seconds)} in kernels that the runtime put in",
-        f"{percent_share(profile.outside_seconds, seconds)} outside of kernels{_profiler(profile)}",
+        f"{percent_share(profile.outside_seconds, seconds)} "
+        f"outside of kernels{_profiler(profile)}",
         f"all rows together have {exact_amount(profile.macs)} MACs, {exactly}",
     )
     heading = f"One run: {duration(seconds)}, mean of {profile.runs} under the profiler"
@@ -170,7 +173,10 @@ def _kernel_profile_blocks(noun: Bench, profile: KernelProfile, top: int) -> lis
         blocks.append(_kernel_time_table(profile, worst))
     for aside in profile.aside:
         named = ", ".join(aside.nodes[:3]) + (" ..." if len(aside.nodes) > 3 else "")
-        nodes_aside = f"{count_with_noun(len(aside.nodes), 'node')} ({named}) {short_amount(aside.macs, 'MACs')}"
+        nodes_aside = (
+            f"{count_with_noun(len(aside.nodes), 'node')} "
+            f"({named}) {short_amount(aside.macs, 'MACs')}"
+        )
         blocks.append(Text(f"{aside.why}: {nodes_aside}", " - "))
     return blocks
 
@@ -201,7 +207,7 @@ def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
     seconds, macs = _kernel_seconds(rows), sum(row.macs for row in rows)
     rate = short_amount(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
     part = percent_share(seconds, profile.run_seconds)
-    return Row.of(op, str(len(rows)), duration(seconds), part, short_amount(macs), rate)
+    return Row.from_cells(op, str(len(rows)), duration(seconds), part, short_amount(macs), rate)
 
 
 def _kernel_seconds(rows: Iterable[KernelRow]) -> float:

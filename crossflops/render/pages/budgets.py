@@ -39,7 +39,7 @@ def budgets_page(noun: Checks) -> Page:
 
 
 def _budget_check_row(check: Check) -> Row:
-    return Row.of(
+    return Row.from_cells(
         check.target,
         rule_of(check),
         "-" if check.value is None else exact_amount(check.value),

@@ -81,7 +81,7 @@ def contrast_blocks(contrast: Contrast) -> list[Block]:
 def _contrast_table(contrast: Contrast) -> Table:
     rows = [_tool_difference_row(cause) for cause in contrast.differences]
     rows.append(
-        Row.of(
+        Row.from_cells(
             "residual",
             amount_with_sign(contrast.residual),
             *("" for _ in range(6)),
@@ -105,7 +105,7 @@ def _contrast_table(contrast: Contrast) -> Table:
 
 def _tool_difference_row(row: ToolDifference) -> Row:
     calls = max(len(row.first_calls), len(row.second_calls))
-    return Row.of(
+    return Row.from_cells(
         row.cause,
         amount_with_sign(row.amount),
         amount_with_sign(row.first),
@@ -161,7 +161,7 @@ def _parameter_cause_rows(report: Report, profile: Profile) -> list[Row]:
         account = None
     if not isinstance(account, ParamsReconciliation):
         reason = "not explained here"
-        return [Row.of(*head, "-", amount_with_sign(theirs - report.params), reason, "")]
+        return [Row.from_cells(*head, "-", amount_with_sign(theirs - report.params), reason, "")]
     tails = [
         (
             row.cause,
@@ -175,7 +175,7 @@ def _parameter_cause_rows(report: Report, profile: Profile) -> list[Row]:
         tails.append(("residual", amount_with_sign(account.residual), "", ""))
     heads = [head, *([("", "", "")] * (len(tails) - 1))]
     return [
-        Row.of(*first, *rest, tone="bad" if rest[0] == "residual" else "")
+        Row.from_cells(*first, *rest, tone="bad" if rest[0] == "residual" else "")
         for first, rest in zip(heads, tails, strict=True)
     ]
 
@@ -326,7 +326,7 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
     macs = _as_macs(profile.total, account)
     scale = 2 if unit == "flops" else 1
     mark = "" if profile.verified else MARK
-    return Row.of(
+    return Row.from_cells(
         f"{profile.tool} {release(profile.version)}{mark}",
         f'"{profile.printed_as}"',
         exact_amount(profile.total),
@@ -490,7 +490,7 @@ def consensus_blocks(words: Consensus) -> list[Block]:
     table = Table(
         columns=(Column(head="tool"), Column(head="verdict"), Column(head="why", flows=True)),
         rows=tuple(
-            Row.of(row.tool, _STANDS[row.stand][0], row.why, tone=_STANDS[row.stand][1])
+            Row.from_cells(row.tool, _STANDS[row.stand][0], row.why, tone=_STANDS[row.stand][1])
             for row in rows
         ),
     )

@@ -91,7 +91,7 @@ def _peaks(noun: DeviceSheet) -> Table:
     )
     rows = tuple(Row(_device_peak_cells(noun.device, row)) for row in noun.peaks)
     table = Table(columns=columns, rows=rows)
-    return table if package else table.without(columns[2])
+    return table if package else table.without_column(columns[2])
 
 
 def _device_peak_cells(device: Device, row: PeakRow) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
 def derivation_page(noun: Derivation) -> Page:
     """A product, and its factors."""
     product = " x ".join(_factor_text(factor) for factor in noun.factors)
-    rows = tuple(Row.of(factor.what, _factor_text(factor)) for factor in noun.factors)
+    rows = tuple(Row.from_cells(factor.what, _factor_text(factor)) for factor in noun.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
     rate = short_amount(noun.rate, noun.unit)
     digits = f"{exact_amount(round(noun.rate))} {noun.unit}"
@@ -297,7 +297,7 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
         peak = cpu.peak(precision)
         product = f"{cpu.usable:g} x {clock} x {rate}"
         rows.append(
-            Row.of(
+            Row.from_cells(
                 precision,
                 "-" if peak is None else short_amount(peak, per_second(precision)),
                 product,
@@ -309,7 +309,7 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
             Column(head="peak", right=True),
             Column(head="cores x clock x FLOPs per clock"),
         ),
-        rows=tuple(rows) or (Row.of("-", "-", "FLOPs per clock and core are not known"),),
+        rows=tuple(rows) or (Row.from_cells("-", "-", "FLOPs per clock and core are not known"),),
     )
 
 

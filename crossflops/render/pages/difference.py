@@ -46,10 +46,11 @@ def _nodes_without_count_blocks(noun: Difference) -> list[Block]:
         return []
     new = set(noun.new_uncounted)
     came = [
-        Row.of("appeared", row.node, row.op, row.reason, tone="bad") for row in noun.new_uncounted
+        Row.from_cells("appeared", row.node, row.op, row.reason, tone="bad")
+        for row in noun.new_uncounted
     ]
     stayed = [
-        Row.of("as before", row.node, row.op, row.reason)
+        Row.from_cells("as before", row.node, row.op, row.reason)
         for row in noun.uncounted
         if row not in new
     ]
@@ -105,7 +106,7 @@ def _difference_totals_table(noun: Difference) -> Table:
             amount_with_sign(after - before),
             percent_change(after, before),
         )
-        rows.append(Row.of(_NAMES[kind], *cells, tone="bad" if kind in noun.over else ""))
+        rows.append(Row.from_cells(_NAMES[kind], *cells, tone="bad" if kind in noun.over else ""))
     return Table(
         columns=(Column(head="total"), *right("first", "second", "difference", "change")),
         rows=tuple(rows),
@@ -114,7 +115,7 @@ def _difference_totals_table(noun: Difference) -> Table:
 
 def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
     rows = (
-        Row.of(
+        Row.from_cells(
             row.cause,
             amount_with_sign(row.macs),
             amount_with_sign(row.flops),
@@ -156,4 +157,4 @@ def _change_row(row: Change) -> Row:
         amount_with_sign(delta.flops),
         amount_with_sign(delta.params),
     )
-    return Row.of(row.kind, name, row.what, *amounts)
+    return Row.from_cells(row.kind, name, row.what, *amounts)

@@ -147,7 +147,10 @@ def _attention_note(row: Efficiency) -> str:
     if not _has_causal_half(row):
         return sentence + "none of it behind a causal mask"
     sentence += "the full square" if attention.counted == "full" else "what a causal mask leaves"
-    return f"{sentence}; full {short_amount(attention.full_macs)}, causal {short_amount(attention.half_macs)}"
+    return (
+        f"{sentence}; full {short_amount(attention.full_macs)}, "
+        f"causal {short_amount(attention.half_macs)}"
+    )
 
 
 def _attention_note_with_shares(row: Efficiency) -> str:
@@ -296,22 +299,30 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
 def _run_compute_table(run: RunCompute) -> Table:
     """FLOPs, device-hours and energy; what is not known is a dash."""
     lengths = [(name, getattr(run, name)) for name in ("tokens", "examples", "steps")]
-    rows = [Row.of(name, number_text(value), "") for name, value in lengths if value is not None]
-    rows.append(Row.of("FLOPs", f"{run.flops:.4g}", f"{exact_amount(run.flops)}, of the model"))
+    rows = [
+        Row.from_cells(name, number_text(value), "")
+        for name, value in lengths
+        if value is not None
+    ]
+    rows.append(
+        Row.from_cells("FLOPs", f"{run.flops:.4g}", f"{exact_amount(run.flops)}, of the model")
+    )
     if isinstance(run.executed_flops, int):
-        rows.append(Row.of("executed", f"{run.executed_flops:.4g}", "with what is done again"))
+        rows.append(
+            Row.from_cells("executed", f"{run.executed_flops:.4g}", "with what is done again")
+        )
     if isinstance(run.optimizer_flops, int):
-        rows.append(Row.of("optimizer", f"{run.optimizer_flops:.4g}", "apart"))
+        rows.append(Row.from_cells("optimizer", f"{run.optimizer_flops:.4g}", "apart"))
     at = "" if run.mfu is None or run.peak is None else f"at {percent(run.mfu)} of the peak"
-    rows.append(Row.of("device-hours", _number_or_dash(run.device_hours), at))
+    rows.append(Row.from_cells("device-hours", _number_or_dash(run.device_hours), at))
     if run.devices > 1:
         rows.append(
-            Row.of(
+            Row.from_cells(
                 "days", _number_or_dash(run.hours, 24), f"on {exact_amount(run.devices)} devices"
             )
         )
     watts = "" if run.tdp is None else f"at {run.tdp:g} W each"
-    rows.append(Row.of("energy, MWh", _number_or_dash(run.energy_kwh, 1000), watts))
+    rows.append(Row.from_cells("energy, MWh", _number_or_dash(run.energy_kwh, 1000), watts))
     heads = (Column(head=""), Column(head="value", right=True), Column(head="from", flows=True))
     return Table(columns=heads, rows=tuple(rows), bare=True)
 
@@ -327,7 +338,7 @@ def _device_step_summary(step: TimedStep) -> str:
 
 def _step_phase_table(step: TimedStep) -> Table:
     rows = [
-        Row.of(
+        Row.from_cells(
             phase.name,
             f"{1e3 * phase.seconds:.5g} ms",
             short_amount(phase.flops, "FLOPs"),
@@ -347,7 +358,7 @@ def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
     return Table(
         columns=(Column(head="module", flows=True), *right),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 module.path or "(the model)",
                 duration(module.seconds),
                 short_amount(module.flops, "FLOPs"),
@@ -367,7 +378,7 @@ def _precision_share_table(row: Efficiency) -> Table:
     return Table(
         columns=(Column(head="precision"), *right),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 part.precision,
                 short_amount(part.flops, "FLOPs"),
                 percent(part.flops / total if total else None),
@@ -461,7 +472,7 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
     return Table(
         columns=(Column(head=""), Column(head="value"), Column(head="from", flows=True)),
         rows=tuple(
-            Row.of(line.label, line.value(first), line.source(first))
+            Row.from_cells(line.label, line.value(first), line.source(first))
             for line in lines
             if _has_one_value(rows, line.value) and _has_one_value(rows, line.source)
         ),

@@ -388,7 +388,7 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
         rows=rows,
     )
     if all(row.cells[2] == "nothing" for row in rows):
-        table = table.without(table.columns[2])
+        table = table.without_column(table.columns[2])
     above = [Text(f"each of them {', '.join(shared)}", " ", "dim")] if shared else []
     return [Heading(head), *above, table]
 

@@ -102,7 +102,7 @@ def inventory(noun: ToolList) -> Page:
 def health(noun: Health) -> Page:
     """The components, the tools, and the commands that install what is missing."""
     rows = tuple(
-        Row.of(
+        Row.from_cells(
             component.name,
             component.version or "-",
             component.message or component.state,
@@ -146,9 +146,9 @@ def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Ta
         own = [patch for patch in there if patch.library == library]
         verified = ", ".join(dict.fromkeys(patch.verified for patch in own))
         head = f"{library} {own[0].version}, verified with {verified}"
-        rows.append(Row.of(head, ""))
+        rows.append(Row.from_cells(head, ""))
         rows += [
-            Row.of(
+            Row.from_cells(
                 f"  {patch.attribute}", _patch_state(patch), tone=_CHANGES.get(patch.state, "dim")
             )
             for patch in own
@@ -175,7 +175,7 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
             Column(head="state", flows=True),
         ),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 tool.tool,
                 ", ".join(tool.editions) or "-",
                 ", ".join(tool.verified) or "-",

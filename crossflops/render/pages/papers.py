@@ -37,7 +37,7 @@ def paper_page(table: PaperTable) -> Page:
     )
     times = [_latency(row.latency_seconds, table.digits) for row in table.rows]
     shown = (
-        Row.of(
+        Row.from_cells(
             str(target),
             *(_column_figure(c, s, table.digits) for c, s in zip(counts, steps, strict=True)),
             *([time] if table.latency else ()),

@@ -80,7 +80,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
         return []
     columns, heads, notes = _distance_columns(around, [paths[0] for paths in shown])
     rows = tuple(
-        Row.of(
+        Row.from_cells(
             path_with_stars(paths),
             exact_amount(len(paths)),
             short_amount(around.native[paths[0]]),
@@ -203,7 +203,9 @@ def explanations(account: Reconciliation) -> Table:
     """Every step from the native count, and what is left."""
     tone: Tone = "bad" if account.residual else "good"
     rows = [_explanation_row(reason) for reason in account.explanations]
-    rows.append(Row.of("residual", amount_with_sign(account.residual), "", "", "", "", tone=tone))
+    rows.append(
+        Row.from_cells("residual", amount_with_sign(account.residual), "", "", "", "", tone=tone)
+    )
     return Table(
         columns=(
             Column(head="cause"),
@@ -220,7 +222,7 @@ def explanations(account: Reconciliation) -> Table:
 
 def _explanation_row(reason: Explanation) -> Row:
     calls = count_with_noun(len(reason.calls), "call") if reason.calls else ""
-    return Row.of(
+    return Row.from_cells(
         reason.cause,
         amount_with_sign(reason.amount),
         calls,

@@ -85,15 +85,15 @@ def _profile_summary_table(noun: TrainingProfile) -> Table:
             noun, "backward", noun.backward_macs, noun.backward_flops, times.backward
         ),
     ]
-    rows.append(Row.of("optimizer", "", "", _time(times.optimizer), "", ""))
+    rows.append(Row.from_cells("optimizer", "", "", _time(times.optimizer), "", ""))
     rows += [_extra_module_row(row) for row in noun.beside]
     if noun.watched is not None and noun.rest is not None:
-        rows.append(Row.of("the rest", "", "", _time(noun.rest), "", ""))
+        rows.append(Row.from_cells("the rest", "", "", _time(noun.rest), "", ""))
     flops = work.forward_flops + (noun.backward_flops if noun.has_backward else 0)
     flops += sum(_flops_of(row) for row in noun.beside)
     rows.append(_profile_phase_row(noun, f"iteration{again}", noun.step_macs, flops, noun.seconds))
     for word, value in _profile_figures(noun):
-        rows.append(Row.of(word, "", "", value, "", ""))
+        rows.append(Row.from_cells(word, "", "", value, "", ""))
     heads = right("MACs", "FLOPs", "time", "rate", "of peak")
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
 
@@ -103,7 +103,7 @@ def _profile_phase_row(
 ) -> Row:
     rate = noun.rate(macs, seconds)
     written = "-" if rate is None else short_amount(rate, "FLOP/s")
-    return Row.of(
+    return Row.from_cells(
         word,
         short_amount(macs),
         short_amount(flops),
@@ -118,11 +118,11 @@ def _extra_module_row(row: BesideProfile) -> Row:
     times = f", {row.calls} calls" if row.calls > 1 else ""
     name = f"beside: {row.class_}, {short_count_with_noun(row.params, 'parameter')}{times}"
     if row.training is None:
-        return Row.of(f"{name}, not counted", "-", "-", _time(row.seconds), "-", "")
+        return Row.from_cells(f"{name}, not counted", "-", "-", _time(row.seconds), "-", "")
     macs = row.training.macs
     rate = 2 * macs / row.seconds if row.seconds else None
     written = "-" if rate is None else short_amount(rate, "FLOP/s")
-    return Row.of(
+    return Row.from_cells(
         name, short_amount(macs), short_amount(_flops_of(row)), _time(row.seconds), written, ""
     )
 
@@ -202,7 +202,7 @@ def _convention_rate_blocks(noun: TrainingProfile, row: ConventionProfile) -> li
             _time(seconds),
         )
         rates = ("-" if value is None else short_amount(value, "FLOP/s") for value in (rate, ours))
-        lines.append(Row.of(word, *cells, *rates))
+        lines.append(Row.from_cells(word, *cells, *rates))
     heads = right("MACs", "FLOPs", "time", "its rate", "native rate")
     if isinstance(row.printed, UnsetType):
         name = f"{row.tool}@{row.edition}"
@@ -215,8 +215,10 @@ def _convention_rate_blocks(noun: TrainingProfile, row: ConventionProfile) -> li
         Table(columns=(Column(head=""), *heads), rows=tuple(lines)),
         Text(f"native {short_amount(noun.work.forward_macs, 'MACs')}, to {name} by cause", " > "),
     ]
-    causes = [Row.of(cause.cause, amount_with_sign(cause.amount)) for cause in row.differences]
-    causes.append(Row.of("residual", amount_with_sign(row.residual)))
+    causes = [
+        Row.from_cells(cause.cause, amount_with_sign(cause.amount)) for cause in row.differences
+    ]
+    causes.append(Row.from_cells("residual", amount_with_sign(row.residual)))
     blocks.append(Table(columns=(Column(), Column(right=True)), rows=tuple(causes), bare=True))
     against = percent_change(row.macs, noun.work.forward_macs)
     blocks.append(Text(f"{name} is {against} from the native count", " - "))
@@ -239,7 +241,7 @@ def _top(noun: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Tabl
             _largest_classes(classes, "seconds", top) if noun.modules[0].forward_seconds else []
         )
         lines.append(
-            Row.of(
+            Row.from_cells(
                 str(depth),
                 _name_value_text(
                     (row.class_, short_amount(row.params))

@@ -26,7 +26,7 @@ def alternatives(roof: Roofline) -> Table:
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 step.label,
                 duration(step.shortest),
                 pace(step.examples / step.shortest),
@@ -61,7 +61,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
     work, moved = sum(kind.work for kind in kinds), sum(kind.bytes for kind in kinds)
     sides = {kind.bound for kind in kinds}
     marked = _MARK if any(kind.cache for kind in kinds) else ""
-    return Row.of(
+    return Row.from_cells(
         name,
         exact_amount(sum(kind.nodes for kind in kinds)),
         _roofline_percent(work, roof.step.work),
@@ -79,7 +79,7 @@ def roofline_kernel_table(roof: Roofline) -> Table:
     return Table(
         columns=tuple(Column(head=head, right=i > 0) for i, head in enumerate(heads)),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 kernel.kernel,
                 flops_per_byte_text(kernel.intensity),
                 short_amount(kernel.rate, "FLOP/s") if kernel.work else "-",
@@ -110,7 +110,7 @@ def _roofline_node_row(node: NodeBound) -> Row:
         flops_per_byte_text(node.intensity),
         f"{node.seconds:.4g}",
     )
-    return Row.of(node.node, node.op, node.precision, *figures, node.bound)
+    return Row.from_cells(node.node, node.op, node.precision, *figures, node.bound)
 
 
 def pace(value: float) -> str:
@@ -166,7 +166,7 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 roof.device,
                 flops_per_byte_text(roof.step.intensity),
                 flops_per_byte_text(roof.step.ridge),
@@ -208,23 +208,25 @@ def _any_batch(roof: Roofline) -> str:
 def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
     step, took = roof.step, roof.achieved
     examples = count_with_noun(step.examples, "example")
-    yield Row.of("work", short_amount(step.work, "FLOPs"), f"a step of {examples}")
-    yield Row.of("bytes", short_amount(step.bytes, "B"), _byte_parts_note(step))
-    yield Row.of("intensity", intensity(step.intensity), "work / bytes")
-    yield Row.of("ridge", intensity(step.ridge), _ridge(step))
+    yield Row.from_cells("work", short_amount(step.work, "FLOPs"), f"a step of {examples}")
+    yield Row.from_cells("bytes", short_amount(step.bytes, "B"), _byte_parts_note(step))
+    yield Row.from_cells("intensity", intensity(step.intensity), "work / bytes")
+    yield Row.from_cells("ridge", intensity(step.ridge), _ridge(step))
     part = percent_share(step.attainable, step.peak)
-    yield Row.of("attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak")
+    yield Row.from_cells(
+        "attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak"
+    )
     rate = f"{pace(step.examples / step.shortest)} examples/s" if step.shortest else "no work"
-    yield Row.of("shortest", duration(step.shortest), f"{rate}{_overlap_time_note(step)}")
+    yield Row.from_cells("shortest", duration(step.shortest), f"{rate}{_overlap_time_note(step)}")
     if took is not None:
         measured = f"{pace(step.examples / took.seconds)} examples/s" if took.seconds else ""
-        yield Row.of("measured", duration(took.seconds), measured)
-        yield Row.of(
+        yield Row.from_cells("measured", duration(took.seconds), measured)
+        yield Row.from_cells(
             "of the roofline", percent(took.roofline_efficiency), _limit_shares_text(roof)
         )
     if step.joules is not None:
         of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
-        yield Row.of(
+        yield Row.from_cells(
             "energy", f"{step.joules:.3g} J", f"an example, at the whole TDP{of}, at most"
         )
 

@@ -136,7 +136,7 @@ def formulas(report: Report) -> list[Block]:
     names = " and ".join(dim.name for dim in polynomials.dimensions)
     blocks: list[Block] = [Heading(f"As polynomials in {names}")]
     rows = [
-        Row.of(head, polynomial_text(formula))
+        Row.from_cells(head, polynomial_text(formula))
         for head, kind in _FORMULA_KINDS
         if (formula := getattr(polynomials, kind)) is not None
     ]
@@ -227,7 +227,7 @@ def module_and_node_figures(
 def nodes_without_cost(report: Report) -> list[Block]:
     """The nodes that have no cost, each with the reason; none, when all have one."""
     columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
-    rows = [Row.of(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
+    rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
     return _first_table_rows("Not counted, which is not zero", columns, rows, "node")
 
 
@@ -245,24 +245,29 @@ def training_step_blocks(report: Report) -> list[Block]:
     if isinstance(step, UnsetType):
         return []
     parts = [
-        Row.of(
+        Row.from_cells(
             name,
             exact_amount(getattr(step, f"{part}_macs")),
             exact_amount(getattr(step, f"{part}_flops")),
         )
         for name, part in _PARTS
     ]
-    total = Row.of("a training step", exact_amount(step.macs), exact_amount(step.flops))
+    total = Row.from_cells("a training step", exact_amount(step.macs), exact_amount(step.flops))
     columns = (Column(head="part"), *right("MACs", "FLOPs"))
-    by_tokens = [Row.of("6 N D", exact_amount(step.six_n_d_macs))] if step.six_n_d_macs else []
+    by_tokens = (
+        [Row.from_cells("6 N D", exact_amount(step.six_n_d_macs))] if step.six_n_d_macs else []
+    )
     thumb = [
         *by_tokens,
-        *(Row.of(row.cause, amount_with_sign(row.macs)) for row in step.six_n_d_differences),
-        Row.of("3 x forward", exact_amount(step.three_forward_macs)),
-        *(Row.of(row.cause, amount_with_sign(row.macs)) for row in step.differences),
-        Row.of("a training step", exact_amount(step.macs)),
+        *(
+            Row.from_cells(row.cause, amount_with_sign(row.macs))
+            for row in step.six_n_d_differences
+        ),
+        Row.from_cells("3 x forward", exact_amount(step.three_forward_macs)),
+        *(Row.from_cells(row.cause, amount_with_sign(row.macs)) for row in step.differences),
+        Row.from_cells("a training step", exact_amount(step.macs)),
     ]
-    unknown = [Row.of(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]
+    unknown = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]
     reasons = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     return [
         Heading("Training, without the optimizer"),
@@ -288,7 +293,7 @@ def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
     clipping = None if isinstance(step.clipping, UnsetType) else step.clipping
     clipped = ("clipping",) if clipping else ()
     rows = [
-        Row.of(
+        Row.from_cells(
             _WORDS.get(kind, kind),
             exact_amount(getattr(step, kind)),
             f"{getattr(step, kind) / step.parameters:.4g}" if step.parameters else "-",
@@ -315,7 +320,7 @@ _WORDS = {"flops": "FLOPs", "bytes_read": "bytes read", "bytes_written": "bytes 
 def _branch_blocks(report: Report) -> list[Block]:
     """Which branch of every If is in the totals."""
     columns = (Column(head="If"), Column(head="counted", flows=True))
-    rows = [Row.of(row.node, row.counted) for row in report.branches]
+    rows = [Row.from_cells(row.node, row.counted) for row in report.branches]
     return _first_table_rows("Branches", columns, rows, "If")
 
 
@@ -373,7 +378,9 @@ def _report_totals_table(report: Report) -> Table:
             Column(head="count", right=True),
             Column(head="note", flows=True, spare=1),
         ),
-        rows=tuple(Row.of(name, _exact_or_short(count), note) for name, count, note in rows),
+        rows=tuple(
+            Row.from_cells(name, _exact_or_short(count), note) for name, count, note in rows
+        ),
         bare=True,
     )
 
@@ -394,7 +401,7 @@ def _doubtful_node_blocks(report: Report) -> list[Block]:
         *right("MACs", "FLOPs"),
     )
     rows = [
-        Row.of(
+        Row.from_cells(
             node.node,
             node.op,
             words.get(node.exactness, ""),
@@ -469,7 +476,7 @@ def _operator_summary_table(report: Report, unit: Unit) -> Table:
             Column(head="of FLOPs" if unit == "flops" else "of MACs", right=True, spare=1),
         ),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 row.op,
                 exact_amount(row.count),
                 exact_amount(row.macs),
@@ -483,7 +490,9 @@ def _operator_summary_table(report: Report, unit: Unit) -> Table:
 
 def _convention_total_blocks(report: Report) -> list[Block]:
     rows = tuple(
-        Row.of(f"{fold.tool}@{fold.edition}", exact_amount(fold.total), short_amount(fold.total))
+        Row.from_cells(
+            f"{fold.tool}@{fold.edition}", exact_amount(fold.total), short_amount(fold.total)
+        )
         for fold in report.folds
     )
     columns = (Column(head="convention"), *right("total", "about"))
@@ -512,7 +521,7 @@ def _module_summary_table(report: Report) -> Table:
             *right("MACs", "FLOPs", "parameters"),
         ),
         rows=tuple(
-            Row.of(
+            Row.from_cells(
                 module.path or "(the model)",
                 module.class_,
                 exact_amount(module.macs),

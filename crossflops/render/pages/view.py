@@ -75,13 +75,13 @@ def _view_table(noun: Viewed) -> Table:
     head = "share" if view.folds else f"of {heads[order]}"
     columns.append(Column(head=head, right=True, spare=spares["share"]))
     rows = [
-        Row.of(
+        Row.from_cells(
             *(_view_cell(view, row, place, number) for place in shown),
             _view_share_cell(row[order], total_of_order),
         )
         for number, row in enumerate(view.rows)
     ]
-    total = Row.of(
+    total = Row.from_cells(
         *(_view_total_cell(view, place) for place in shown),
         _view_share_cell(total_of_order, total_of_order),
     )

@@ -167,7 +167,7 @@ def _count_in_tool_modes(
     counts: dict[bool, CountedModel] = {}
     predictions: dict[str, Predicted] = {}
     for mode, views in settings_with_views(setting, conventions):
-        recording = record_model(source, mode, views, runner.observed_runs(model))
+        recording = record_model(source, mode, views, runner.pending_runs(model))
         if runner.can_release_early(model):
             ready = predict_from_calls(recording, setting, conventions)
             predictions |= ready

@@ -38,7 +38,7 @@ class TrainedCounts(msgspec.Struct, frozen=True):
     whole: CountedModel
 
     @classmethod
-    def of(
+    def from_step_setting(
         cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()
     ) -> "TrainedCounts":
         """Return the step of a model that was counted. Raises InputError."""
@@ -72,7 +72,9 @@ class ModelCounts(msgspec.Struct, frozen=True):
         """Return the count of what a tool runs, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
-    def seen(self, tool: str, convention: Convention, setting: Setting) -> CountedModel | Failure:
+    def model_for_tool(
+        self, tool: str, convention: Convention, setting: Setting
+    ) -> CountedModel | Failure:
         """Return what a tool counts: the nodes of the file, or the model in its mode."""
         training = convention.setting(setting).training
         if self.steps and convention.step == "runs":
@@ -161,11 +163,11 @@ def collect_counts(
         steps = {}
         for mode, native in by_mode.items():
             own = own_of(native, source, msgspec.structs.replace(setting, training=mode))
-            steps[mode] = TrainedCounts.of(native, setting.step, own)
+            steps[mode] = TrainedCounts.from_step_setting(native, setting.step, own)
         return ModelCounts(by_mode, steps=steps)
     if file is None or source.weights == FAKE:
         return ModelCounts(by_mode)
-    in_file = file.counted(by_mode[setting.training], setting)
+    in_file = file.count_file(by_mode[setting.training], setting)
     inferred: CountedModel | Failure | None = None
     if any(convention.shapes is as_given for convention in conventions.values()):
         inferred = catch_tool_failure("", "predict", partial(_infer_shapes, file, in_file))

@@ -186,7 +186,7 @@ def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
     if isolate:
         return choice
     failures = {tool: _distant_failure(tool) for tool in choice.elsewhere}
-    return msgspec.structs.replace(choice.without(failures), named=choice.named)
+    return msgspec.structs.replace(choice.without_failures(failures), named=choice.named)
 
 
 def _distant_failure(tool: str) -> Failure:
@@ -208,4 +208,4 @@ def _trainers(choice: Choice) -> Choice:
             stacklevel=2,
         )
     failures = {tool: tool_failure(tool, "accept", _NO_STEP, FORWARD) for tool in others}
-    return msgspec.structs.replace(choice.without(failures), named=choice.named)
+    return msgspec.structs.replace(choice.without_failures(failures), named=choice.named)

@@ -65,7 +65,7 @@ def predict_from_counts(
 def _predict_one(
     tool: str, convention: Convention, setting: Setting, counts: ModelCounts
 ) -> Prediction | Failure:
-    mine = counts.seen(tool, convention, setting)
+    mine = counts.model_for_tool(tool, convention, setting)
     if isinstance(mine, Failure):
         return mine
     if convention.sees == "node":

@@ -203,7 +203,7 @@ class ToolRunner:
             self._large.add(model.number)
         return source, reason
 
-    def observed_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
+    def pending_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
         """Return what waits for the runs of a model that a fork watches; None where none does."""
         watch = self._watches.get(model.number)
         return watch.result if watch else None
@@ -344,4 +344,4 @@ def _build_counted_source(request: Request) -> tuple[Source, str]:
     if request.given is None and not request.is_file:
         return weights.build_weighted_source(request.source, request.weights)
     source = request.source()
-    return require_frontend(source.model).hollowed(source), ""
+    return require_frontend(source.model).to_fake_source(source), ""

@@ -33,7 +33,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
     given: OnnxFile | None
     path: Path
 
-    def counted(self, native: CountedModel, setting: Setting) -> CountedModel:
+    def count_file(self, native: CountedModel, setting: Setting) -> CountedModel:
         """Count the graph in the file, nothing inlined. `native` is the model that is counted.
 
         A converted model is its file, but for loops: the count has their runs, where these differ.

@@ -69,7 +69,7 @@ def request_of(
     seq = question.language.seq
     if target is not None:
         sizes = {**how.get("sizes", {}), **({"seq": seq} if seq is not None else {})}
-        return Request.of(target, inputs, **{**how, "sizes": sizes})
+        return Request.from_arguments(target, inputs, **{**how, "sizes": sizes})
     usual = Request(target=None)
     given = {name: how[name] for name in how if how[name] and how[name] != getattr(usual, name)}
     strays = ["--input"] * (not is_empty_input(inputs)) + [
@@ -263,7 +263,11 @@ def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.Me
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
-    other = question.roof.asked or question.speed.times is not None or question.length.asked
+    other = (
+        question.roof.is_requested
+        or question.speed.times is not None
+        or question.length.is_requested
+    )
     if speed is None and work.transfer is None and not other:
         raise InputError(
             "no speed was given",

@@ -86,25 +86,27 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
     precision_of: Mapping[str, str] = {}
 
     @property
-    def given(self) -> bool:
+    def has_byte_total(self) -> bool:
         """Whether the bytes are given, and those of single nodes not known."""
         return self.moved is not None
 
     @property
-    def sized(self) -> bool:
+    def has_element_sizes(self) -> bool:
         """Whether the bytes follow from sizes, so that elements may be of another width."""
         return self.param_bytes is not None
 
     @property
     def bytes_name(self) -> str:
         """The byte model, or that the bytes are given."""
-        return "given" if self.given and not self.sized else self.model
+        return "given" if self.has_byte_total and not self.has_element_sizes else self.model
 
     @property
-    def fixed(self) -> tuple[str, ...]:
+    def unchangeable_keys(self) -> tuple[str, ...]:
         """Return what no alternative can change."""
-        known = ("bytes",) if self.sized else ("precision", "weights", "cache", "bytes")
-        return known if self.given else ()
+        known = (
+            ("bytes",) if self.has_element_sizes else ("precision", "weights", "cache", "bytes")
+        )
+        return known if self.has_byte_total else ()
 
 
 def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
@@ -112,12 +114,16 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
 
     Raises UnknownNameError for a precision that the device does not have.
     """
-    loads_of = _whole_model_loads(roofing) if roofing.given else _loads_from_counts(model, roofing)
+    loads_of = (
+        _whole_model_loads(roofing)
+        if roofing.has_byte_total
+        else _loads_from_counts(model, roofing)
+    )
     base = _base(roofing)
     rows = loads_of(base.model, base.formats, base.run.scale)
     step = step_bound(rows, base.run)
-    nodes = () if roofing.given else node_bounds(rows, base.run)
-    knows = not roofing.given or bool(
+    nodes = () if roofing.has_byte_total else node_bounds(rows, base.run)
+    knows = not roofing.has_byte_total or bool(
         roofing.weights
     )  # what grows with the batch, and what does not
     took = (
@@ -142,7 +148,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
         nodes=nodes,
         kernels=_roofline_kernel_bounds(roofing, model, base, nodes),
         what_if=alternatives(
-            roofing.what_if, base, loads_of, fixed=roofing.fixed, look=roofing.look
+            roofing.what_if, base, loads_of, fixed=roofing.unchangeable_keys, look=roofing.look
         ),
         achieved=took,
         assumptions=_assumptions(roofing, model, step),
@@ -156,12 +162,12 @@ def _base(roofing: Roofing) -> Variant:
         label="as asked",
         ceiling=roofing.ceiling,
         examples=roofing.batch,
-        scale=Fraction(roofing.batch) if roofing.given else scale,
-        passes=Fraction(1) if roofing.given else roofing.passes,
+        scale=Fraction(roofing.batch) if roofing.has_byte_total else scale,
+        passes=Fraction(1) if roofing.has_byte_total else roofing.passes,
         precision=roofing.precision,
-        nodewise=not roofing.given,
+        nodewise=not roofing.has_byte_total,
     )
-    formats = Formats() if roofing.given else Formats(activations=roofing.precision)
+    formats = Formats() if roofing.has_byte_total else Formats(activations=roofing.precision)
     return Variant(run=run, model=roofing.model, formats=formats)
 
 
@@ -170,8 +176,12 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
     macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
-        weights = _bytes_in_precision(roofing.weights, roofing.param_bytes, formats.of_weights())
-        moved = _bytes_in_precision(roofing.moved or 0, roofing.cache_bytes, formats.of_cache())
+        weights = _bytes_in_precision(
+            roofing.weights, roofing.param_bytes, formats.format_of_weights()
+        )
+        moved = _bytes_in_precision(
+            roofing.moved or 0, roofing.cache_bytes, formats.format_of_caches()
+        )
         load = Load(
             node="the model",
             op="",
@@ -180,8 +190,8 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
             macs=macs,
             operations=2 * macs,
             weights=weights,
-            cache=moved if roofing.sized else 0,
-            activations=0 if roofing.sized else moved,
+            cache=moved if roofing.has_element_sizes else 0,
+            activations=0 if roofing.has_element_sizes else moved,
         )
         return (load,)
 
@@ -229,22 +239,22 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
     assumptions = [
         f"bytes, {roofing.bytes_name}: {roofing.formula or FORMULAS[roofing.bytes_name]}"
     ]
-    if roofing.passes != 1 and not roofing.given:
+    if roofing.passes != 1 and not roofing.has_byte_total:
         assumptions.append(
             f"each of the {float(roofing.passes):g} passes moves what the forward pass does: so "
             "of contractions, about so of the others; the optimizer's bytes are not in it"
         )
-    if roofing.batch != roofing.counted and not roofing.given:
+    if roofing.batch != roofing.counted and not roofing.has_byte_total:
         assumptions.append(
             f"counted with a batch of {roofing.counted}: for {roofing.batch} all but the weights "
             "is taken times as often"
         )
     scale = Fraction(roofing.batch, roofing.counted)
     experts = describe_experts(model.graph, scale) if model is not None else ""
-    if experts and not roofing.given:
+    if experts and not roofing.has_byte_total:
         assumptions.append(experts)
     assumptions.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
-    if not roofing.given and model is not None:
+    if not roofing.has_byte_total and model is not None:
         assumptions += _constant_folding_notes(model)
     if step.joules is not None:
         assumptions.append(
@@ -281,7 +291,7 @@ def _warnings(
     model: CountedModel | None, efficiency: float | None, roofing: Roofing
 ) -> tuple[str, ...]:
     warnings = []
-    unknown = 0 if model is None or roofing.given else len(model.ledger.uncounted)
+    unknown = 0 if model is None or roofing.has_byte_total else len(model.ledger.uncounted)
     if unknown:
         warnings.append(
             f"the roofline is without {unknown} uncounted nodes: more work, more bytes"
@@ -340,7 +350,7 @@ def _read_bench_file(path: Path) -> Bench:
 def check_roofline_question(question: Question, request: Request | None) -> None:
     """Raises InputError where a roofline is asked for that cannot be drawn."""
     roof, work, layout = question.roof, question.work, question.parallel
-    if not roof.asked:
+    if not roof.is_requested:
         return
     asked = next(flag(name) for name in group_field_names(type(roof)) if getattr(roof, name))
     if question.against.device is None and not (
@@ -392,7 +402,7 @@ def roof(
 ) -> Roofline | UnsetType:
     """The roofline of one device, where it is asked for."""
     question = run.question
-    if not question.roof.asked or against is None:
+    if not question.roof.is_requested or against is None:
         return UNSET
     precision = question.precisions.precision
     roofing = Roofing(

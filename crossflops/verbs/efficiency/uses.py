@@ -26,14 +26,14 @@ class AskedWork(NamedTuple):
     has_model: bool
 
     @property
-    def given(self) -> bool:
+    def has_given_macs(self) -> bool:
         """Whether the MACs are given."""
         return self.fields["macs"] is not None or self.fields["pass_macs"] is not None
 
     @property
-    def by_sizes(self) -> bool:
+    def has_only_sizes(self) -> bool:
         """Whether the work follows from the sizes of a transformer."""
-        return not self.has_model and not self.given
+        return not self.has_model and not self.has_given_macs
 
     @property
     def has_width(self) -> bool:
@@ -44,12 +44,12 @@ class AskedWork(NamedTuple):
     def has_nodes(self) -> bool:
         """Whether the work is that of the nodes of a model that is counted here."""
         whose = self.fields["as_"] or self.fields["compare"]
-        return self.has_model and not self.given and not whose
+        return self.has_model and not self.has_given_macs and not whose
 
     @property
     def decodes(self) -> bool:
         """Whether sizes are those of one new token behind a context."""
-        return self.by_sizes and self.fields["context"] is not None
+        return self.has_only_sizes and self.fields["context"] is not None
 
     @property
     def has_rate(self) -> bool:
@@ -74,7 +74,7 @@ class AskedWork(NamedTuple):
     @property
     def has_length(self) -> bool:
         """Whether the compute of a whole run is asked for."""
-        return self.question.length.asked
+        return self.question.length.is_requested
 
 
 class Use(NamedTuple):
@@ -96,7 +96,7 @@ def _is_training_work(work: AskedWork) -> bool:
 ALWAYS = (Use(_always),)
 _OF_NODES = Use(lambda work: work.has_nodes, f"tells nodes apart, {_UNTOLD}", _NODES)
 _OF_SIZES = Use(
-    lambda work: work.by_sizes, "is a size of a transformer that is no TARGET", _SIZES_ALONE
+    lambda work: work.has_only_sizes, "is a size of a transformer that is no TARGET", _SIZES_ALONE
 )
 _OF_TRAINING = Use(_is_training_work, "is about training", "add --train")
 _OF_A_CACHE = Use(
@@ -107,7 +107,7 @@ _OF_A_CACHE = Use(
 
 
 def _attends(work: AskedWork) -> bool:
-    return work.has_nodes or (work.by_sizes and work.has_width)
+    return work.has_nodes or (work.has_only_sizes and work.has_width)
 
 
 _OF_ATTENTION = Use(
@@ -120,40 +120,44 @@ _OF_ATTENTION = Use(
 def _needs_length(work: AskedWork) -> bool:
     by_example = work.fields["tokens_per_second"] is None and work.has_speed
     return work.has_model or (
-        work.by_sizes
+        work.has_only_sizes
         and (work.has_width or by_example or work.fields["run_examples"] or work.fields["batch"])
     )
 
 
 def _needs_tokens(work: AskedWork) -> bool:
-    if work.by_sizes and (work.fields["seq"] or work.fields["context"]):
+    if work.has_only_sizes and (work.fields["seq"] or work.fields["context"]):
         return False
     return work.has_speed or work.has_length
 
 
 def _moves_bytes(work: AskedWork) -> bool:
-    moved = work.decodes or (work.has_model and not work.given and not work.fields["compare"])
+    moved = work.decodes or (
+        work.has_model and not work.has_given_macs and not work.fields["compare"]
+    )
     return (
-        work.question.roof.asked or work.fields["step_ms"] or (moved and not work.fields["train"])
+        work.question.roof.is_requested
+        or work.fields["step_ms"]
+        or (moved and not work.fields["train"])
     )
 
 
 def _has_examples(work: AskedWork) -> bool:
     """Whether a whole run is known in examples, which steps are made of."""
     known = ("tokens", "seq", "run_examples", "run_steps")
-    return work.has_length and (work.given or any(work.fields[name] for name in known))
+    return work.has_length and (work.has_given_macs or any(work.fields[name] for name in known))
 
 
 def _repeats(work: AskedWork) -> bool:
     steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
-    batches = work.fields["batch"] and (work.question.roof.asked or work.has_length)
+    batches = work.fields["batch"] and (work.question.roof.is_requested or work.has_length)
     return steps or batches
 
 
 def _heads_matter(work: AskedWork) -> bool:
     both = work.fields["heads"] and work.fields["head_dim"]
     whole = both and not work.fields["hidden"]
-    return work.by_sizes and (whole or work.fields["kv_heads"] or not work.fields["hidden"])
+    return work.has_only_sizes and (whole or work.fields["kv_heads"] or not work.fields["hidden"])
 
 
 _OF_HEADS = Use(
@@ -194,7 +198,7 @@ USES: dict[str, tuple[Use, ...]] = {
                 work.has_model
                 or work.has_time
                 or work.decodes
-                or work.question.roof.asked
+                or work.question.roof.is_requested
                 or _has_examples(work)
                 or any(work.fields[name] for name in ("pass_macs", "runs"))
             ),
@@ -274,7 +278,7 @@ USES: dict[str, tuple[Use, ...]] = {
     ),
     "params": (
         Use(
-            lambda work: work.by_sizes or work.fields["step_ms"],
+            lambda work: work.has_only_sizes or work.fields["step_ms"],
             "says how large a model without a TARGET and --macs is",
             "leave it out: the parameters of the TARGET are counted",
         ),
@@ -293,7 +297,7 @@ USES: dict[str, tuple[Use, ...]] = {
     ),
     "context": (
         Use(
-            lambda work: work.by_sizes,
+            lambda work: work.has_only_sizes,
             "is a cache of a transformer by its sizes, and a TARGET decodes what its inputs say",
             "give an --input for one new token and the cache, or --params, --layers and --hidden "
             "without a TARGET",
@@ -308,7 +312,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "roofline": ALWAYS,
     "bytes_": (
         Use(
-            lambda work: not work.by_sizes or not work.fields["roofline"],
+            lambda work: not work.has_only_sizes or not work.fields["roofline"],
             "says nothing that sizes do not: they have the bytes of weights and caches alone",
         ),
     ),
@@ -357,12 +361,14 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
             "leave it out",
         )
     width = causality.window
-    if width and not any(sizes.left(False, width) != sizes.left(False) for sizes in scores):
+    if width and not any(
+        sizes.causal_share(False, width) != sizes.causal_share(False) for sizes in scores
+    ):
         raise InputError(
             f"--window {width} changes nothing: no attention that may be causal has more keys",
             "leave it out",
         )
-    fused = training.by_graph and all((piece.again or 0) % 1 for piece in products)
+    fused = training.has_graph_passes and all((piece.again or 0) % 1 for piece in products)
     if training.flash and fused:
         raise InputError(
             "--flash changes nothing: the count of the graph has the scores that are done again",

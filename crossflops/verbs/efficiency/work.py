@@ -219,7 +219,7 @@ def _exact_step(
         )
         return None, () if training.backward else (multiple,)
     exact = count.exact_steps(counted, training.frozen, training.trainable, own)
-    return exact, _without_backward(exact) if training.by_graph else ()
+    return exact, _without_backward(exact) if training.has_graph_passes else ()
 
 
 def _without_backward(exact: Steps) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     is_again: bool = False
     finished: frozenset[str] | None = None
 
-    def again(self, path: str, single: Training) -> tuple[int, int]:
+    def recompute_work(self, path: str, single: Training) -> tuple[int, int]:
         """MACs and FLOPs that one of the calls did again in a module of that work."""
         if self.finished is None:
             return single.forward_macs, single.forward_flops
@@ -127,7 +127,7 @@ def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training
     """The work of all calls of a part, or of a module in it, of that of a single one."""
     if not part.is_again:
         return _scale_training_work(single, part.times)
-    macs, flops = part.again(path, single)
+    macs, flops = part.recompute_work(path, single)
     work = msgspec.structs.replace(
         single,
         forward_macs=0,
@@ -153,12 +153,12 @@ class _PartTable(NamedTuple):
     own: dict[str, tuple[int, int, int]]
 
     @classmethod
-    def of(cls, part: CountPart) -> "_PartTable":
+    def from_part(cls, part: CountPart) -> "_PartTable":
         """The tables of a part."""
         rows = {row.path: row for row in part.report.modules}
         return cls(part, rows, _own_work_by_module(part.report))
 
-    def within(self, path: str) -> str | None:
+    def path_in_part(self, path: str) -> str | None:
         """Where a module of the model stands in the part; "" for one around it."""
         place = self.part.path
         if path == place or not path or place.startswith(f"{path}."):
@@ -174,13 +174,13 @@ class _PartTable(NamedTuple):
 
 def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
     """Every module with its work and its time, in the order of the model."""
-    tables = [_PartTable.of(part) for part in count.parts]
+    tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
     for path, (class_, params) in _modules_by_path(count).items():
         works, own, nbytes = [], [0, 0], 0
         for table in tables:
-            place, often = table.within(path), table.part.times
+            place, often = table.path_in_part(path), table.part.times
             row = table.rows.get(place) if place is not None else None
             if place is None or row is None:
                 continue
@@ -293,10 +293,12 @@ def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
     run.
     """
     graded = [part for part in count.parts if part.has_backward and not part.is_again]
-    tables = list(map(_PartTable.of, graded))
+    tables = list(map(_PartTable.from_part, graded))
     least = 0
     for path, spent in times.items():
-        places = [(table, table.within(path)) for table in tables if not table.is_outside(path)]
+        places = [
+            (table, table.path_in_part(path)) for table in tables if not table.is_outside(path)
+        ]
         own = [t.part.times * t.own[place][0] for t, place in places if place is not None]
         least += sum(own) * spent.repeats // spent.graded if spent.graded else 0
     return least

@@ -51,7 +51,9 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
         own = [call for call in watch.calls if call.path is not None]
         parts = [counter.part(kind) for kind in kinds_of(own) if not kind.call.is_transformed]
         beside = tuple(
-            counter.beside(module, [call for call in watch.calls if call.module is module])
+            counter.other_module_profile(
+                module, [call for call in watch.calls if call.module is module]
+            )
             for module in watch.beside
         )
     parts.sort(key=lambda part: (part.is_again, not part.has_backward))  # the first is shown
@@ -143,7 +145,7 @@ class _CallCounter:
             finished=call.finished,
         )
 
-    def beside(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
+    def other_module_profile(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
         """A module beside the model: its work, or why that has no count."""
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
@@ -159,7 +161,9 @@ class _CallCounter:
             setting = Setting(training=call.training)
             given = inputs_of(call)
             as_ = self._as if call.path == "" else ()
-            request = Request.of(call.module, given, setting=setting, as_=as_ or None, train=True)
+            request = Request.from_arguments(
+                call.module, given, setting=setting, as_=as_ or None, train=True
+            )
             report, native = native_count(request)
             self._known[key] = explain_conventions(report, native, setting), native, request
         return self._known[key]
@@ -181,7 +185,7 @@ class _CallCounter:
         self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
     ) -> Steps:
         """One backward pass."""
-        native, step = self._towards(call, native, backward)
+        native, step = self._sever_unused_outputs(call, native, backward)
         inputs = self._asking(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
         own: OwnBackwards = _FIRST_ORDER
@@ -193,7 +197,7 @@ class _CallCounter:
             weights = AskedWeights(native.trace, backward.weights)
         return count_training_step(graph, weights, own=own if graph.functions else ())
 
-    def _towards(
+    def _sever_unused_outputs(
         self, call: ModelCall, native: CountedModel, backward: BackwardPass
     ) -> tuple[CountedModel, StepSetting]:
         """The count with the outputs severed that the pass missed."""

@@ -141,7 +141,7 @@ def _train_copy(request: Request, how: ProfileConditions, inputs: Any) -> tuple[
             f"profile trains models of PyTorch, and this is one of {title}",
             "count --train counts it, and times go beside that by --fwd-ms and --bwd-ms",
         )
-    model, args, kwargs = frontend.copied(source.model, source.args, source.kwargs)
+    model, args, kwargs = frontend.copy_for_tool(source.model, source.args, source.kwargs)
     threads = how.threads or cpus()
     examples = next((spec.shape[0] for spec in inputs if spec.shape), 1)
     recipe = msgspec.structs.replace(

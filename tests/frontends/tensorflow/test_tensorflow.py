@@ -83,7 +83,7 @@ def test_batch_normalization_is_not_folded_away():
 def test_transpositions_of_the_converter_are_named():
     """They stand in no TensorFlow graph, and say so."""
     graph, trace, _ = counted(small(), IMAGE)
-    targets = {trace.by_key[n.call].target for n in graph.nodes if n.op.type == "Transpose"}
+    targets = {trace.calls_by_key[n.call].target for n in graph.nodes if n.op.type == "Transpose"}
     assert targets == {"tf2onnx.Transpose"}
 
 
@@ -91,7 +91,7 @@ def test_every_product_is_linked_to_its_operation():
     """ONNX's Conv came from Conv2D, its Gemm from MatMul."""
     _, trace, ledger = counted(small(), IMAGE)
     products = [row.node for row in ledger.counted if row.cost.macs]
-    assert [trace.by_key[node.call].target for node in products] == ["Conv2D", "MatMul"]
+    assert [trace.calls_by_key[node.call].target for node in products] == ["Conv2D", "MatMul"]
 
 
 @pytest.mark.parametrize("unroll", [False, True])

@@ -84,7 +84,9 @@ NORMALIZATIONS = [
     ),
     # 6 rows: 2 norms, 24 MACs, 6 (div, 4 compares, sqrt, sigmoid, mul), 24 muls; a third norm.
     (
-        to_node(f"{MS}EngramGate", [(1, 2, 3, 4)] * 2 + [(1, 2, 4), (3, 4), (3, 4)], [(1, 2, 3, 4)]),
+        to_node(
+            f"{MS}EngramGate", [(1, 2, 3, 4)] * 2 + [(1, 2, 4), (3, 4), (3, 4)], [(1, 2, 3, 4)]
+        ),
         RMS * 2 + Cost(macs=24, divs=6, compares=24, specials=12, muls=30),
     ),
     (

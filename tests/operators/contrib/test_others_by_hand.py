@@ -32,10 +32,12 @@ OTHERS = [
     ),
     *(
         (
-            to_node(f"{domain}LinearAttention", [(1, 2, 12), (1, 2, 6), (1, 2, 10), None, (1, 2, 2),
-                 (1, 2, 2)], [(1, 2, 20)], q_num_heads=4, kv_num_heads=2, update_rule=rule),
-            work(to_node("LinearAttention", [(1, 2, 12), (1, 2, 6), (1, 2, 10), None, (1, 2, 2),
-                 (1, 2, 2)], [(1, 2, 20)], q_num_heads=4, kv_num_heads=2, update_rule=rule)),
+            to_node(f"{domain}LinearAttention", [(1, 2, 12), (1, 2, 6), (1, 2, 10), None,
+                 (1, 2, 2), (1, 2, 2)], [(1, 2, 20)], q_num_heads=4, kv_num_heads=2,
+                 update_rule=rule),
+            work(to_node("LinearAttention", [(1, 2, 12), (1, 2, 6), (1, 2, 10), None,
+                 (1, 2, 2), (1, 2, 2)], [(1, 2, 20)], q_num_heads=4, kv_num_heads=2,
+                 update_rule=rule)),
         )
         for domain in (MS,)
         for rule in ("linear", "gated", "delta", "gated_delta")
@@ -54,8 +56,8 @@ OTHERS = [
     ),
     # packed: 2 * 2 * 3 + 4 * 5 = 32. 16 rows of 3 normalized; 16 gates; 16 betas.
     (
-        to_node(f"{MS}GatedDeltaNet", [(4, 32), None, None, None, (4, 4), (4, 4), (1, 4, 5, 3), (4,),
-             (4,)], [(4, 4, 5)], update_rule="delta", qk_l2_norm=1, gate_activation="qwen",
+        to_node(f"{MS}GatedDeltaNet", [(4, 32), None, None, None, (4, 4), (4, 4), (1, 4, 5, 3),
+             (4,), (4,)], [(4, 4, 5)], update_rule="delta", qk_l2_norm=1, gate_activation="qwen",
              beta_activation="sigmoid"),
         Cost(macs=3 * 4 * 60, muls=160, adds=80)
         + Cost(muls=48, adds=32, specials=16, divs=48)
@@ -146,8 +148,8 @@ LAYOUTS = [
         work(to_node("ConvTranspose", [(1, 2, 4, 4), (2, 3, 3, 3), (3,)], [(1, 3, 6, 6)])),
     ),
     (
-        to_node(f"{NHWC}QLinearConvTranspose", ["1x4x4x2:uint8", S, Z, "2x3x3x3:uint8", S, Z, S, Z],
-             ["1x6x6x3:uint8"]),
+        to_node(f"{NHWC}QLinearConvTranspose", ["1x4x4x2:uint8", S, Z, "2x3x3x3:uint8",
+             S, Z, S, Z], ["1x6x6x3:uint8"]),
         Cost(macs=32 * 27, adds=32 + 54) + REQUANTIZED * 108,
     ),
     (to_node(f"{NHWC}DepthToSpace", [(1, 2, 2, 4)], [(1, 4, 4, 1)], blocksize=2), Cost()),

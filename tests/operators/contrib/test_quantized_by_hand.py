@@ -64,8 +64,8 @@ QUANTIZATIONS = [
     # 2 * 6 * 4 windows of 9: 48 * 8 adds; 2 * 6 * 16 zero points; 48 requantized.
     *(
         (
-            to_node(f"{domain}QLinearAveragePool", ["2x6x4x4:uint8", S, Z, S, Z], ["2x6x2x2:uint8"],
-                 kernel_shape=(3, 3)),
+            to_node(f"{domain}QLinearAveragePool", ["2x6x4x4:uint8", S, Z, S, Z],
+                 ["2x6x2x2:uint8"], kernel_shape=(3, 3)),
             Cost(adds=48 * 8 + 192) + REQUANTIZED * 48,
         )
         for domain in (MS, NHWC)

@@ -78,7 +78,7 @@ class NodeWriter:
         """Put nodes before another one."""
         node.graph.insert_before(node, made)
 
-    def behind(self, node: Any, *made: Any) -> None:
+    def insert_nodes_after(self, node: Any, *made: Any) -> None:
         """Put nodes behind another one."""
         node.graph.insert_after(node, made)
 
@@ -147,7 +147,7 @@ def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
     away = add.node("Add", [x, more.outputs[0]], rounded, shape)
     chosen = add.node("Where", [halfway.outputs[0], away.outputs[0], rounded], rounded, shape)
     _read_instead(rounded, chosen.outputs[0], [gap, chosen])
-    add.behind(node, gap, width, halfway, sign, more, away, chosen)
+    add.insert_nodes_after(node, gap, width, halfway, sign, more, away, chosen)
 
 
 def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
@@ -201,7 +201,7 @@ def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
     result = add.node("Transpose", [apart.outputs[0]], pooled, [1, 1, *results], perm=back)
     _read_instead(pooled, result.outputs[0], [apart])
     _set_shape(pooled, [1, channels, *(results[axis] for axis in moved)])
-    add.behind(node, apart, result)
+    add.insert_nodes_after(node, apart, result)
 
 
 def _set_along(

@@ -358,7 +358,7 @@ def _living(pure: Pure) -> Iterator[None]:
 
     def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
         bind(ctx, jaxpr, [_as_pairs(constant) for constant in constants], **more)
-        for variable, name in zip(jaxpr.constvars, pure.named(constants), strict=True):
+        for variable, name in zip(jaxpr.constvars, pure.array_names(constants), strict=True):
             value = ctx.get_value_for_var(variable)
             if name:
                 value.metadata_props[_WEIGHT] = name

@@ -111,7 +111,7 @@ class LoweringRecorder:
         return any(self.equations[number].primitive in _LOOPS for number in self._open)
 
     @contextmanager
-    def within(self, eqn: Any, ctx: Any) -> Iterator[None]:
+    def recording_equation(self, eqn: Any, ctx: Any) -> Iterator[None]:
         """Every node that is made while this is open is noted with the equation's number.
 
         A note of an equation within it stays.
@@ -131,7 +131,7 @@ class LoweringRecorder:
             own,
             saved=_is_saved(eqn, self._policies[-1]),
             settings=settings,
-            unfollowed=self._unfollowed(eqn) if own.is_own else "",
+            unfollowed=self._derivative_obstacle(eqn) if own.is_own else "",
             ungraded=self._derivatives.verdict(eqn),
         )
         self.equations.append(own)
@@ -152,7 +152,7 @@ class LoweringRecorder:
                 break
             node.metadata_props.setdefault(_NOTE, str(number))
 
-    def _unfollowed(self, eqn: Any) -> str:
+    def _derivative_obstacle(self, eqn: Any) -> str:
         """Why the derivative of a function that has one of its own is not followed."""
         around = {self.equations[number].primitive for number in self._open}
         if around & {"remat2", "checkpoint"}:
@@ -329,7 +329,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     def lower_equation(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
-        with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx):
+        with nullcontext() if id(eqn) in ours else recorder.recording_equation(eqn, ctx):
             if eqn.primitive.name == SHARD_MAP:
                 return lower_body(ctx, eqn, recorder.mesh, ours)
             if (kind := _kind_without_equal(eqn)) is not None:

@@ -73,7 +73,7 @@ class HloProgram(msgspec.Struct, frozen=True, dict=True):
     entry: int
 
     @cached_property
-    def by_id(self) -> dict[int, Instruction]:
+    def instruction_by_id(self) -> dict[int, Instruction]:
         """Instruction by id, which no two computations share."""
         return {
             instruction.id: instruction
@@ -254,7 +254,7 @@ def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
 def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
     """Return what made a value, before others handed it on."""
     while instruction.opcode in _HANDED_ON:
-        instruction = program.by_id[instruction.operands[0]]
+        instruction = program.instruction_by_id[instruction.operands[0]]
     return instruction
 
 

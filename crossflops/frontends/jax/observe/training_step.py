@@ -79,7 +79,7 @@ def _with_constants(pure: Pure) -> Pure:
 
     with isolating_jax_cache():
         closed, shapes = jax.make_jaxpr(pure.function, return_shape=True)(*pure.specs)
-    names = list(pure.named(closed.consts))
+    names = list(pure.array_names(closed.consts))
     weights = {
         name: jax.ShapeDtypeStruct(array.shape, array.dtype)
         for name, array in zip(names, closed.consts, strict=True)

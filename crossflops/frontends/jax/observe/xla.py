@@ -54,22 +54,22 @@ class ProgramPlace(msgspec.Struct, frozen=True):
     place: tuple[int, ...] = ()
     branches: tuple[tuple[str, int, int], ...] = ()
 
-    def inside(self, at: Instruction, number: int = 0, step: str = "") -> "ProgramPlace":
+    def with_computation(self, at: Instruction, number: int = 0, step: str = "") -> "ProgramPlace":
         """Within a computation that an instruction calls, the body of a loop at a `step`."""
         return ProgramPlace(
             nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
-            names=self.named(at.op_name) if at.opcode == "call" else self.names,
+            names=self.full_name_stack(at.op_name) if at.opcode == "call" else self.names,
             looped=self.looped or at.opcode == "while",
             place=(*self.place, at.id, number),
             branches=self.branches,
         )
 
-    def within(self, condition: Instruction, number: int) -> "ProgramPlace":
+    def with_branch_number(self, condition: Instruction, number: int) -> "ProgramPlace":
         """In this branch of a condition, whose computation the site is inside already."""
         branch = ("/".join(self.nest), number, len(condition.called))
         return msgspec.structs.replace(self, branches=(*self.branches, branch))
 
-    def named(self, op_name: str) -> str:
+    def full_name_stack(self, op_name: str) -> str:
         """The whole name stack: names in a function are those of its call, and its own."""
         if not self.names or op_name.partition("/")[0] == self.names.partition("/")[0]:
             return op_name
@@ -90,7 +90,7 @@ def xla_program_calls(
     whole = Call(
         key=f"{level}:", parent=None, level=level, target="program", module=0, setting=setting
     )
-    return (whole, *walk.of(entry, ProgramPlace()))
+    return (whole, *walk.instruction_calls(entry, ProgramPlace()))
 
 
 class _ProgramWalk:
@@ -102,33 +102,43 @@ class _ProgramWalk:
         self._setting = setting
         self._owner = owner
 
-    def of(self, computation: Computation, site: ProgramPlace) -> Iterator[Call]:
+    def instruction_calls(self, computation: Computation, site: ProgramPlace) -> Iterator[Call]:
         for instruction in xla_visit_order(computation):
             if instruction.opcode in _INLINED:
-                yield from self._inner(instruction, 0, site.inside(instruction))
+                yield from self._inner(instruction, 0, site.with_computation(instruction))
             elif instruction.opcode == "while":
-                yield from self._inner(instruction, 0, site.inside(instruction, 0, "body"))
-                yield from self._inner(instruction, 1, site.inside(instruction, 1, "condition"))
+                yield from self._inner(
+                    instruction, 0, site.with_computation(instruction, 0, "body")
+                )
+                yield from self._inner(
+                    instruction, 1, site.with_computation(instruction, 1, "condition")
+                )
             elif instruction.opcode == "conditional":
                 yield from self._branches(instruction, site)
             elif instruction.opcode not in _SILENT:
                 yield self._call(instruction, site)
 
     def _inner(self, instruction: Instruction, number: int, site: ProgramPlace) -> Iterator[Call]:
-        yield from self.of(self._program.computations[instruction.called[number]], site)
+        yield from self.instruction_calls(
+            self._program.computations[instruction.called[number]], site
+        )
 
     def _branches(self, instruction: Instruction, site: ProgramPlace) -> Iterator[Call]:
         # the converter to ONNX begins with the branch for "true", which is the last one here
         for number in range(len(instruction.called)):
             yield from self._inner(
-                instruction, number, site.inside(instruction, -number).within(instruction, number)
+                instruction,
+                number,
+                site.with_computation(instruction, -number).with_branch_number(
+                    instruction, number
+                ),
             )
 
     def _call(self, instruction: Instruction, site: ProgramPlace) -> Call:
-        names = site.named(instruction.op_name)
+        names = site.full_name_stack(instruction.op_name)
         parent, module, facts = self._owner(names)
-        operands = [self._program.by_id[key] for key in instruction.operands]
-        applied = self._applied(instruction)
+        operands = [self._program.instruction_by_id[key] for key in instruction.operands]
+        applied = self._scalar_opcodes(instruction)
         return Call(
             key=f"{self._level}:{'/'.join((*site.nest, instruction.name))}",
             parent=parent,
@@ -153,7 +163,7 @@ class _ProgramWalk:
             outputs=instruction.results,
         )
 
-    def _applied(self, instruction: Instruction) -> dict[str, Scalar]:
+    def _scalar_opcodes(self, instruction: Instruction) -> dict[str, Scalar]:
         """The opcodes of the functions of scalars that it applies to elements."""
         if instruction.opcode == "select-and-scatter":
             selecting, scattering = instruction.called
@@ -163,7 +173,7 @@ class _ProgramWalk:
         return {}
 
     def _opcodes(self, computation: int) -> list[str]:
-        inner = self.of(self._program.computations[computation], ProgramPlace())
+        inner = self.instruction_calls(self._program.computations[computation], ProgramPlace())
         return [call.target for call in inner]
 
 

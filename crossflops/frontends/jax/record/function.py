@@ -39,7 +39,7 @@ class Pure(msgspec.Struct, frozen=True):
     called: Called = msgspec.field(default_factory=Called)
     held: tuple[tuple[str, Any], ...] = ()
 
-    def named(self, constants: Iterable[Any]) -> Iterator[str]:
+    def array_names(self, constants: Iterable[Any]) -> Iterator[str]:
         """The name of each array of a program, "" of one that the model does not hold.
 
         A program has other objects for them, but the same memory, read in the same way.

@@ -10,7 +10,7 @@ def _write_state_outputs(draft: Draft, dims: Sequence[int], *places: int) -> Non
     """Outputs of one known shape, in the element type of the first input."""
     for place in places:
         if draft.output(place):
-            draft.filled(dims, draft.output(place), draft.dtype(0))
+            draft.put_filled_tensor(dims, draft.output(place), draft.dtype(0))
 
 
 def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
@@ -24,7 +24,7 @@ def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
         if weights is None or len(weights) != 2:
             return
         sizes = draft.integers("qkv_hidden_sizes") or (weights[1] // 3,) * 3
-        columns = draft.filled((weights[0], sizes[-1]))
+        columns = draft.put_filled_tensor((weights[0], sizes[-1]))
         product = draft.put("MatMul", (draft.input(0), columns), "" if scale else draft.output(0))
         if scale:
             draft.cast(product, draft.output(0), draft.dtype(scale))
@@ -41,7 +41,7 @@ def _present(draft: Draft, hidden: int, place: int) -> None:
         return
     shared = draft.integer("past_present_share_buffer") and past is not None
     length = past[3] if shared and past else dims[1] + (past[3] if past else 0)
-    draft.filled((2, dims[0], heads, length, hidden // heads), draft.output(1))
+    draft.put_filled_tensor((2, dims[0], heads, length, hidden // heads), draft.output(1))
 
 
 def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
@@ -53,16 +53,16 @@ def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
         if not draft.input(1):
             if query is not None:
                 width = query[-1] * heads if len(query) == 5 else query[-1] // 3
-                draft.filled((*query[:2], width), out, draft.dtype(0))
+                draft.put_filled_tensor((*query[:2], width), out, draft.dtype(0))
         elif not draft.input(2):
             draft.put("Identity", (draft.input(0),), out)
         elif value is not None and len(value) == 4:
             if query is not None:
-                draft.filled((*query[:2], heads * value[3]), out, draft.dtype(0))
+                draft.put_filled_tensor((*query[:2], heads * value[3]), out, draft.dtype(0))
         elif draft.opset >= 12:
             draft.put("Einsum", (draft.input(0), draft.input(2)), out, equation=_JOIN)
         elif query is not None and value is not None:
-            draft.filled((*query[:2], value[2]), out, draft.dtype(0))
+            draft.put_filled_tensor((*query[:2], value[2]), out, draft.dtype(0))
         _presents(draft, past, past_length, (query, key, value), heads)
 
     return write
@@ -111,10 +111,12 @@ def write_group_query_attention(draft: Draft) -> None:
     if draft.input(1):
         draft.put("Identity", (draft.input(0),), draft.output(0))
     elif past is not None and len(past) == 4:
-        columns = draft.filled((every * past[3], heads * past[3]))
+        columns = draft.put_filled_tensor((every * past[3], heads * past[3]))
         draft.put("MatMul", (draft.input(0), columns), draft.output(0))
     elif query is not None and every > 0:
-        draft.filled((*query[:-1], query[-1] // every * heads), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor(
+            (*query[:-1], query[-1] // every * heads), draft.output(0), draft.dtype(0)
+        )
     if query is None or len(query) != 3 or every <= 0 or (draft.input(3) and past is None):
         return
     length = query[1] + (past[2] if past else 0)
@@ -124,7 +126,7 @@ def write_group_query_attention(draft: Draft) -> None:
     for place in (1, 2):
         if draft.output(place):
             dims = (query[0], kv_heads, length, past[3] if past else query[2] // every)
-            draft.filled(dims, draft.output(place), kind)
+            draft.put_filled_tensor(dims, draft.output(place), kind)
 
 
 def write_paged_attention(draft: Draft) -> None:
@@ -133,7 +135,7 @@ def write_paged_attention(draft: Draft) -> None:
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
     if query is not None and every > 0:
         depth = draft.integer("v_head_size") or query[-1] // every
-        draft.filled((*query[:-1], heads * depth), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*query[:-1], heads * depth), draft.output(0), draft.dtype(0))
     for place, source in ((1, 3), (2, 4)):
         if draft.output(place) and draft.input(source):
             draft.put("Identity", (draft.input(source),), draft.output(place))
@@ -145,7 +147,7 @@ def write_packed_multi_head(draft: Draft) -> None:
     if query is None:
         return
     width = value[-1] if value is not None else query[-1] * draft.integer("num_heads")
-    draft.filled((query[0], width), draft.output(0), draft.dtype(0))
+    draft.put_filled_tensor((query[0], width), draft.output(0), draft.dtype(0))
 
 
 def write_linear_attention(draft: Draft) -> None:
@@ -156,7 +158,7 @@ def write_linear_attention(draft: Draft) -> None:
         draft.put("Identity", (draft.input(2),), draft.output(0))
     elif value is not None and kv_heads > 0:
         width = value[-1] // kv_heads * heads
-        draft.filled((*value[:2], width), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*value[:2], width), draft.output(0), draft.dtype(0))
     if query is None or value is None or heads <= 0 or kv_heads <= 0:
         return
     if not draft.integer("state_window"):
@@ -195,16 +197,16 @@ def flex_attention(draft: Draft) -> None:
         return
     if not len(query) == len(key) == len(value) == 4:
         return
-    draft.filled((*query[:3], value[3]), draft.output(0), draft.dtype(0))
+    draft.put_filled_tensor((*query[:3], value[3]), draft.output(0), draft.dtype(0))
     kind = draft.integer("softmax_precision") or (11 if draft.dtype(0) == 11 else 1)
     for attribute in draft.node.attribute:
         if attribute.name in BODIES and len(attribute.g.input) == 1:
-            scores = draft.filled((*query[:3], key[2]), dtype=kind)
+            scores = draft.put_filled_tensor((*query[:3], key[2]), dtype=kind)
             _branch(draft, attribute, scores)
 
 
 def _branch(draft: Draft, attribute: Any, scores: str) -> None:
-    result = draft.put("If", (draft.filled((), dtype=BOOL),))
+    result = draft.put("If", (draft.put_filled_tensor((), dtype=BOOL),))
     stand_in = draft.nodes[-1]
     stand_in.name = attribute.name
     for name in (_THEN, _ELSE):

@@ -103,7 +103,7 @@ class Draft:
         attribute.t.int64_data.extend(values)
         return name
 
-    def filled(self, dims: Sequence[int], output: str = "", dtype: int = FLOAT) -> str:
+    def put_filled_tensor(self, dims: Sequence[int], output: str = "", dtype: int = FLOAT) -> str:
         """A tensor of that shape."""
         result = self.put("ConstantOfShape", (self.ints(dims),), output if dtype == FLOAT else "")
         return result if dtype == FLOAT else self.put("Cast", (result,), output, to=dtype)

@@ -213,7 +213,7 @@ def _statistics(draft: Draft) -> None:
     groups = [1 if place >= axis % len(dims) else size for place, size in enumerate(dims)]
     for place in (1, 2):
         if draft.output(place):
-            draft.filled(groups, draft.output(place))
+            draft.put_filled_tensor(groups, draft.output(place))
 
 
 def mul_integer(draft: Draft) -> None:
@@ -236,7 +236,7 @@ def qlinear_concat(draft: Draft) -> None:
 def bias_split_gelu(draft: Draft) -> None:
     """BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
     if (dims := draft.shape(0)) is not None:
-        draft.filled((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
 
 def write_quantized_reduction(draft: Draft) -> None:
@@ -249,7 +249,7 @@ def write_quantized_reduction(draft: Draft) -> None:
     shape = [1 if axis in gone else size for axis, size in enumerate(dims)]
     left = shape if kept else [size for axis, size in enumerate(dims) if axis not in gone]
     integers = draft.node.op_type == "ReduceSumInteger"
-    draft.filled(left, draft.output(0), INT32 if integers else draft.dtype(0))
+    draft.put_filled_tensor(left, draft.output(0), INT32 if integers else draft.dtype(0))
 
 
 def quantize(draft: Draft) -> None:
@@ -272,7 +272,7 @@ def embedding(draft: Draft) -> None:
             draft.cast(table, draft.output(place), kind)
     dims = draft.shape(0)
     if draft.output(1) and dims is not None:
-        draft.filled(dims[:1], draft.output(1), INT32)
+        draft.put_filled_tensor(dims[:1], draft.output(1), INT32)
 
 
 def gather_quantized(draft: Draft) -> None:
@@ -281,7 +281,7 @@ def gather_quantized(draft: Draft) -> None:
     if dims is None:
         return
     packed = 8 // draft.integer("bits", 4) if draft.dtype(0) == 2 else 1
-    table = draft.filled((*dims[:-1], dims[-1] * packed), dtype=draft.dtype(2))
+    table = draft.put_filled_tensor((*dims[:-1], dims[-1] * packed), dtype=draft.dtype(2))
     axis = draft.integer("gather_axis")
     draft.put("Gather", (table, draft.input(1)), draft.output(0), axis=axis)
 

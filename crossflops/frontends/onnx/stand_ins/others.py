@@ -13,7 +13,7 @@ def unfold(draft: Draft) -> None:
     if dims is not None and -len(dims) <= dim < len(dims) and step > 0:
         left = list(dims)
         left[dim] = max((left[dim] - size) // step + 1, 0)
-        draft.filled((*left, size), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*left, size), draft.output(0), draft.dtype(0))
 
 
 def crop(draft: Draft) -> None:
@@ -25,7 +25,7 @@ def crop(draft: Draft) -> None:
     if dims is not None and len(dims) == 4 and len(border) == 4:
         left, top, right, bottom = border
         size = scale or (dims[2] - top - bottom, dims[3] - left - right)
-        draft.filled((*dims[:2], *size), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*dims[:2], *size), draft.output(0), draft.dtype(0))
 
 
 def rfft(draft: Draft) -> None:
@@ -33,7 +33,7 @@ def rfft(draft: Draft) -> None:
     dims = draft.shape(0)
     if dims:
         last = dims[-1] // 2 + 1 if draft.integer("onesided", 1) else dims[-1]
-        draft.filled((*dims[:-1], last, 2), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*dims[:-1], last, 2), draft.output(0), draft.dtype(0))
 
 
 def irfft(draft: Draft) -> None:
@@ -41,26 +41,26 @@ def irfft(draft: Draft) -> None:
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
         last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
-        draft.filled((*dims[:-2], last), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*dims[:-2], last), draft.output(0), draft.dtype(0))
 
 
 def write_pair_distances(draft: Draft) -> None:
     """CDist: [M, K] and [N, K] -> [M, N]."""
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
-        draft.filled((left[0], right[0]), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
 
 
 def all_finite(draft: Draft) -> None:
     """IsAllFinite: one truth value."""
-    draft.filled((), draft.output(0), BOOL)
+    draft.put_filled_tensor((), draft.output(0), BOOL)
 
 
 def write_restored_padding(draft: Draft) -> None:
     """RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
-        draft.filled((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
 
 
 def write_grid_sample(draft: Draft) -> None:
@@ -70,7 +70,7 @@ def write_grid_sample(draft: Draft) -> None:
         return
     last = draft.node.domain != "com.microsoft"
     dims = (data[0], *grid[1:-1], data[-1]) if last else (*data[:2], *grid[1:-1])
-    draft.filled(dims, draft.output(0), draft.dtype(0))
+    draft.put_filled_tensor(dims, draft.output(0), draft.dtype(0))
 
 
 def pre_mix(draft: Draft) -> None:
@@ -78,7 +78,7 @@ def pre_mix(draft: Draft) -> None:
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
         left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])
-        draft.filled(left, draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor(left, draft.output(0), draft.dtype(0))
 
 
 def write_gated_delta_net(draft: Draft) -> None:
@@ -87,7 +87,7 @@ def write_gated_delta_net(draft: Draft) -> None:
     if draft.input(2):
         draft.put("Identity", (draft.input(2),), draft.output(0))
     elif query is not None and state is not None:
-        draft.filled((*query[:-1], *state[1:3]), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*query[:-1], *state[1:3]), draft.output(0), draft.dtype(0))
     if draft.output(1) and draft.input(6):
         draft.put("Identity", (draft.input(6),), draft.output(1))
 
@@ -106,9 +106,9 @@ def state_of_convolution(draft: Draft) -> None:
         return
     steps = (weight[-1] - 1) * draft.integer("dilation", 1)
     if draft.integer("channels_last"):
-        draft.filled((dims[0], steps, *dims[2:]), draft.output(1), draft.dtype(0))
+        draft.put_filled_tensor((dims[0], steps, *dims[2:]), draft.output(1), draft.dtype(0))
     elif len(dims) == 3:
-        draft.filled((*dims[:2], steps), draft.output(1), draft.dtype(0))
+        draft.put_filled_tensor((*dims[:2], steps), draft.output(1), draft.dtype(0))
 
 
 _OTHERS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
@@ -143,7 +143,7 @@ def _write_filled_output(
     if not output:
         return
     if draft.opset >= _FIRST_OF_SHAPE:
-        draft.filled(dims, output, dtype)
+        draft.put_filled_tensor(dims, output, dtype)
     elif dtype == FLOAT:
         draft.put("RandomNormal", (), output, shape=tuple(dims))
     else:

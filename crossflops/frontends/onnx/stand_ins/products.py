@@ -56,7 +56,7 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
     def write(draft: Draft) -> None:
         for place, width in enumerate(widths):
             if draft.output(place):
-                weights = draft.filled((draft.integer(depth), draft.integer(width)))
+                weights = draft.put_filled_tensor((draft.integer(depth), draft.integer(width)))
                 draft.put("MatMul", (draft.input(0), weights), draft.output(place))
         if draft.output(len(widths)):
             draft.put("Identity", (draft.input(0),), draft.output(len(widths)))
@@ -67,7 +67,7 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
 def bnb4(draft: Draft) -> None:
     """MatMulBnb4: B is [N, K] when transposed."""
     sizes = (draft.integer("K"), draft.integer("N"))
-    weights = draft.filled(sizes if draft.integer("transB", 1) else sizes[::-1])
+    weights = draft.put_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
     draft.put("MatMul", (draft.input(0), weights), draft.output(0))
 
 
@@ -75,7 +75,7 @@ def rows_of_weights(draft: Draft) -> None:
     """MatMulBlockQuantized*: [..., K] times [N, K or packed]; the rows of B are N."""
     dims, weights = draft.shape(0), draft.shape(1)
     if dims is not None and weights is not None:
-        draft.filled((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
 
 
 def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
@@ -190,7 +190,7 @@ def reorder_input(draft: Draft) -> None:
     places = dims[1:-1] if last else dims[2:]
     taken = _convolution_channels(draft) or (channels if channels % _BLOCK == 0 else None)
     if taken is not None:
-        draft.filled((dims[0], taken, *places), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((dims[0], taken, *places), draft.output(0), draft.dtype(0))
 
 
 def _convolution_channels(draft: Draft) -> int | None:
@@ -224,7 +224,7 @@ def write_blocked_upsample(draft: Draft) -> None:
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
         sizes = [size * scale for size, scale in zip(dims, scales, strict=True)]
-        draft.filled(sizes, draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor(sizes, draft.output(0), draft.dtype(0))
 
 
 def write_same_as_input(draft: Draft) -> None:

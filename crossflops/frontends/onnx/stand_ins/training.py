@@ -21,7 +21,7 @@ def write_convolution_gradient(draft: Draft) -> None:
     writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:
-        draft.filled((dims[1],), draft.output(2), draft.dtype(0))
+        draft.put_filled_tensor((dims[1],), draft.output(2), draft.dtype(0))
 
 
 def shape_gradient_writer(place: int, gradient: int) -> Callable[[Draft], None]:
@@ -39,9 +39,9 @@ def write_training_loss(draft: Draft) -> None:
     if draft.text("reduction") == "none":
         labels = draft.shape(1)
         if labels is not None:
-            draft.filled(labels, draft.output(0), draft.dtype(0))
+            draft.put_filled_tensor(labels, draft.output(0), draft.dtype(0))
     else:
-        draft.filled((), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((), draft.output(0), draft.dtype(0))
     if draft.output(1):
         draft.put("Identity", (draft.input(0),), draft.output(1))
 
@@ -58,7 +58,7 @@ def write_training_concat(draft: Draft) -> None:
     """ConcatTraining: the whole, and the length of each part."""
     draft.take_over("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
-        draft.filled((len(draft.node.input),), draft.output(1), INT64)
+        draft.put_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
 
 
 def write_training_split(draft: Draft) -> None:
@@ -82,7 +82,7 @@ def write_mixed_precision_scale(draft: Draft) -> None:
 
 def scalar(draft: Draft) -> None:
     """A number."""
-    draft.filled((), draft.output(0), draft.dtype(0))
+    draft.put_filled_tensor((), draft.output(0), draft.dtype(0))
 
 
 def truth(draft: Draft) -> None:
@@ -92,7 +92,7 @@ def truth(draft: Draft) -> None:
 
 def write_gradient_accumulator(draft: Draft) -> None:
     """InPlaceAccumulatorV2: whether it was updated, and the buffer."""
-    draft.filled((1,), draft.output(0), BOOL)
+    draft.put_filled_tensor((1,), draft.output(0), BOOL)
     writer_like_inputs(None, 0)(draft)
 
 

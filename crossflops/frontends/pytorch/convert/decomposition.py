@@ -170,7 +170,7 @@ class Decomposer:
         runs = list(self._runs(program))
         with aside():
             self._take_apart(runs)
-        return self._stamped(program, runs)
+        return self._apply_pieces(program, runs)
 
     def _stays_whole(self, target: Any) -> bool:
         known = self._stays.get(target)
@@ -270,7 +270,9 @@ class Decomposer:
                 with suppress(NotUnderstoodError):
                     self._general[kind] = _generalize_piece(piece, run)
 
-    def _stamped(self, program: "ExportedProgram", runs: Sequence[_CallRun]) -> "ExportedProgram":
+    def _apply_pieces(
+        self, program: "ExportedProgram", runs: Sequence[_CallRun]
+    ) -> "ExportedProgram":
         by_node = {run.nodes[-1]: run for run in runs}
         inside = {node for run in runs for node in run.nodes[:-1]}
         stamp = _Stamp(program)
@@ -737,12 +739,12 @@ class _Fakes:
         self._mode = mode
         self._known: dict[TensorLayout, Any] = {}
 
-    def of(self, layout: Any) -> Any:
+    def tensor_with_layout(self, layout: Any) -> Any:
         """Return a tensor that lies so, one for each layout of several, or None for none."""
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
-            return tuple(map(self.of, layout))
+            return tuple(map(self.tensor_with_layout, layout))
         if layout not in self._known:
             with self._mode:
                 self._known[layout] = _tensor_from_layout(layout)
@@ -762,7 +764,7 @@ def _copy_run_calls(
         args, kwargs = map_arg(node.args, own.__getitem__), map_arg(node.kwargs, own.__getitem__)
         copied = graph.call_function(run.target or node.target, args, kwargs)
         value = node.meta.get("val")
-        copied.meta = {**meta, "val": fakes.of(_layouts(value))}
+        copied.meta = {**meta, "val": fakes.tensor_with_layout(_layouts(value))}
         names.append(copied.name)
         own[node] = copied
     for node in run.outlets:
@@ -986,7 +988,7 @@ class _Stamp:
         """A call that PyTorch leaves as it is."""
         (node,) = run.nodes
         value, meta = node.meta.get("val"), _meta(node)
-        args, kwargs = self._filled(node.args), self._filled(node.kwargs)
+        args, kwargs = self._with_stamp_values(node.args), self._with_stamp_values(node.kwargs)
         own = self._add(run.target, args, kwargs, meta, value)
         if not isinstance(value, list | tuple):
             self._set(run, own)
@@ -1021,7 +1023,7 @@ class _Stamp:
                 map_leaves(step.args, stamp_argument),
                 map_leaves(step.kwargs, stamp_argument),
             )
-            value = own[number] if number in own else self._fakes.of(step.layout)
+            value = own[number] if number in own else self._fakes.tensor_with_layout(step.layout)
             made.append(self._add(step.target, args, kwargs, metas[step.origin], value))
         results = list(map(stamp_argument, piece.results))
         if len(run.nodes) > 1:
@@ -1037,7 +1039,7 @@ class _Stamp:
 
     def add_output(self, node: "fx.Node") -> None:
         """What the program gives."""
-        own = self._graph.output(self._filled(node.args[0]))
+        own = self._graph.output(self._with_stamp_values(node.args[0]))
         own.meta = dict(node.meta)
 
     def program(self) -> "ExportedProgram":
@@ -1104,7 +1106,7 @@ class _Stamp:
     def _value(self, node: Any) -> Any:
         return self._cells[node][0]
 
-    def _filled(self, arguments: Any) -> Any:
+    def _with_stamp_values(self, arguments: Any) -> Any:
         from torch.fx.node import map_arg
 
         return map_arg(arguments, self._value)
@@ -1156,7 +1158,7 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
 
     def decompose_or_delegate(program: Any, registry: Any) -> Any:
         try:
-            return _decomposer(registry).decompose(program, dropped.paused)
+            return _decomposer(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
             _LOG.debug("PyTorch takes the program apart as a whole: %s", error)
         except Exception:  # of PyTorch, about a module that it was not asked for

@@ -38,7 +38,7 @@ def reusing_shape_inference() -> Iterator[None]:
     keys = _NodeKeys()
 
     def infer_once(self: Any, node: Any) -> None:
-        key = keys.of(node, self._opset_imports.get(node.domain))
+        key = keys.node_key(node, self._opset_imports.get(node.domain))
         known = None if key is None else _INFERRED.get(key)
         if known is not None:
             _INFERRED.move_to_end(key)
@@ -109,13 +109,13 @@ class _NodeKeys:
         self._attributes: dict[int, tuple[Any, Any]] = {}
         self._constants: dict[int, tuple[Any, Any]] = {}
 
-    def of(self, node: Any, opset: int | None) -> Any:
+    def node_key(self, node: Any, opset: int | None) -> Any:
         """Return the key of a node; None where more decides than is looked at."""
         import onnx_ir as ir
 
         attributes = []
         for name, attribute in node.attributes.items():
-            value = self._of_attribute(attribute)
+            value = self._attribute_key(attribute)
             if value is None:
                 return None
             attributes.append((name, attribute.type, value))
@@ -127,20 +127,20 @@ class _NodeKeys:
                 continue
             shape, kind = value.shape, value.type
             extents = None if shape is None else tuple(map(_shape_extent_key, shape.dims))
-            held = None if value.const_value is None else self._of_constant(value)
+            held = None if value.const_value is None else self._constant_key(value)
             place = names.setdefault(value.name, len(names))
             is_tensor = isinstance(kind, ir.TensorType)
             inputs.append((place, kind.dtype if is_tensor else str(kind), extents, held))
         there = tuple(bool(value.name) for value in node.outputs)
         return node.domain, node.op_type, opset, tuple(attributes), tuple(inputs), there
 
-    def _of_attribute(self, attribute: Any) -> Any:
+    def _attribute_key(self, attribute: Any) -> Any:
         known = self._attributes.get(id(attribute))
         if known is None:
             known = self._attributes[id(attribute)] = attribute, _attribute_value_key(attribute)
         return known[1]
 
-    def _of_constant(self, value: Any) -> Any:
+    def _constant_key(self, value: Any) -> Any:
         from onnxscript.optimizer._constant_folding import _get_numpy_value
 
         held = value.const_value

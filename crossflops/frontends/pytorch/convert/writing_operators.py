@@ -43,7 +43,7 @@ class _WritingCall(NamedTuple):
         """How many tensors it returns and writes."""
         return self.returns + len(self.written)
 
-    def filled(self, values: Iterable[Any]) -> tuple[Any, Any]:
+    def arguments_with_values(self, values: Iterable[Any]) -> tuple[Any, Any]:
         """Return its arguments with these tensors for those of the program."""
         from torch.fx.node import map_arg
 
@@ -117,7 +117,7 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
 def _run_writing_call(call: _WritingCall, given: list[Any]) -> Any:
     """Run the operator on copies of these tensors."""
     copies = [value.clone() for value in given]
-    args, kwargs = call.filled(copies)
+    args, kwargs = call.arguments_with_values(copies)
     result = call.target(*args, **kwargs)
     own = result if isinstance(result, tuple) else (result,) * call.returns
     by_node = dict(zip(call.given, copies, strict=True))
@@ -127,7 +127,7 @@ def _run_writing_call(call: _WritingCall, given: list[Any]) -> Any:
 
 def _opaque_writing_form(call: _WritingCall, given: list[Any]) -> Any:
     """Write one opaque node that bears the name of the operator itself."""
-    args, kwargs = call.filled(given)
+    args, kwargs = call.arguments_with_values(given)
     return opaque(call.target, results=call.results)(*args, **kwargs)
 
 

@@ -162,7 +162,7 @@ def hiding_tool_replacements(model: Any) -> Iterator[None]:
 
 
 def _fake_modes(model: Any) -> list[Any]:
-    """Those of `building_fake_tensors` and `with_fake_tensors` to which tensors of a module belong."""
+    """Return the fake modes of the tensors of a module."""
     modes = {id(mode): mode for mode in map(_mode_of, _model_leaves(model)) if mode is not None}
     return list(modes.values())
 
@@ -187,7 +187,7 @@ def is_ours(tensor: Any) -> bool:
 
 
 def is_fake_model(model: Any, *inputs: Any) -> bool:
-    """Whether a module, or what it is called with, was built in `building_fake_tensors`, in whole or in part."""
+    """Return whether any tensor of a module or of its inputs is a fake tensor of ours."""
     return any(map(is_ours, _model_leaves(model, *inputs)))
 
 

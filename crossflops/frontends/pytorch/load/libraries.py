@@ -255,9 +255,12 @@ def _config(transformers: Any, name: str, given: Mapping[str, Any], dtype: str) 
     if kind not in known:
         raise TargetError(
             f"hf:{name} has the model_type {kind!r}, which this transformers does not have",
-            nearest_name_hint(str(kind), list(known.keys()), "update transformers; no code of a repository"
-                    " is run"),
-        )  # fmt: skip
+            nearest_name_hint(
+                str(kind),
+                list(known.keys()),
+                "update transformers; no code of a repository is run",
+            ),
+        )
     return transformers.AutoConfig.for_model(kind, **content)
 
 

@@ -591,7 +591,10 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> Ready:
         profiled.export_chrome_trace(path)
         return path
 
-    how = f"module(*inputs), {_run_mode_label(setting)}{', synchronized' if device.type != 'cpu' else ''}"
+    how = (
+        "module(*inputs), "
+        f"{_run_mode_label(setting)}{', synchronized' if device.type != 'cpu' else ''}"
+    )
     return Ready(
         run_and_synchronize,
         f"torch {torch.__version__}",

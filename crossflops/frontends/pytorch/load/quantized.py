@@ -283,8 +283,8 @@ def _float_convolution(
     sizes = [_last_axis_sizes(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
     x = _round_through(x) if dynamic else x
     result = torch.ops.aten.convolution.default(
-        x, weight, p.bias, *sizes, transposed, _last_axis_sizes(p.output_padding, axes) or [0] * axes,
-        p.groups,
+        x, weight, p.bias, *sizes, transposed,
+        _last_axis_sizes(p.output_padding, axes) or [0] * axes, p.groups,
     )  # fmt: skip
     return after(result) if dynamic else _round_through(after(result))
 

@@ -119,7 +119,7 @@ def plain_argument_settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names, as in `plain_argument_settings`, of plain arguments that are lists and not tuples."""
+    """Return the names of plain arguments that are lists (see `plain_argument_settings`)."""
     named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
     return tuple(
         name for name, value in named.items() if type(value) is list and plain_json_value(value)

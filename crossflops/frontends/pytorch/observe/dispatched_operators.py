@@ -129,7 +129,7 @@ def observe_dispatched_calls(
         running(functions),
         mode,
     ):
-        run_torch_training_step(model, args, kwargs, setting, recorder.resumed)
+        run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
@@ -233,7 +233,7 @@ def observe_operator_events(
     with torch.set_grad_enabled(setting.grad), record, running(_Marking()), _stops_marked():
         legacy._enable_profiler_legacy(config)
         try:
-            run_torch_training_step(model, args, kwargs, setting, recorder.resumed)
+            run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
         finally:
             threads = legacy._disable_profiler_legacy()
     frames = frame_chains(recorder)

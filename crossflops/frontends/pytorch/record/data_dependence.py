@@ -538,7 +538,7 @@ def _has_known_shape(value: "ir.Value") -> bool:
 def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
     import onnx_ir as ir
 
-    array = values.of(value)
+    array = values.value_array(value)
     if array is not None and not _has_known_shape(value):
         value.shape = ir.Shape(array.shape)
 
@@ -550,7 +550,7 @@ class _Values:
         self._real = real
         self._known: dict[int, Any] = {}
 
-    def of(self, value: "ir.Value | None") -> Any:
+    def value_array(self, value: "ir.Value | None") -> Any:
         """The array; None where it cannot be had."""
         if value is None:
             return None
@@ -574,7 +574,7 @@ class _Values:
         return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
 
     def _evaluate(self, node: "ir.Node") -> None:
-        inputs = [self.of(value) for value in node.inputs]
+        inputs = [self.value_array(value) for value in node.inputs]
         missing = (
             array is None and value is not None
             for array, value in zip(inputs, node.inputs, strict=True)

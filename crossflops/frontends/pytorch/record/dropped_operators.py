@@ -35,7 +35,7 @@ class DroppedOperators:
             self._operators.update(operators)
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pausing_notes(self) -> Iterator[None]:
         """In this context nothing is noted: what is dropped is of another program."""
         self._paused = True
         try:
@@ -47,7 +47,7 @@ class DroppedOperators:
         """Forget all, before an attempt that takes the program apart in another way."""
         self._operators.clear()
 
-    def by_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
+    def operators_with_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
         """Yield them with the name of the node of the model's own operator that each is of."""
         for operator in self._operators.values():
             yield first_name(operator.meta["from_node"]), operator

@@ -91,7 +91,7 @@ def _wrap_entry_point(
 ) -> Callable[..., Any]:
     def call_unrecorded(*args: Any, **kwargs: Any) -> Any:
         # The export runs the Python that it was compiled from, which no other caller does.
-        with recorder.muffled():
+        with recorder.muting_recorder():
             return function(*args, **kwargs)
 
     inner = call_unrecorded if compiled else function

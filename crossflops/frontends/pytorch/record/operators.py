@@ -96,7 +96,7 @@ def calls_of_dropped_operators(
             live=False,
             checkpoint=calls[name].checkpoint,
         )
-        for name, operator in dropped.by_origin()
+        for name, operator in dropped.operators_with_origin()
         if name in calls
     )
 

@@ -127,7 +127,7 @@ class Recorder:
         return self._modes <= _function_mode_count() < self._entered[-1]
 
     @contextmanager
-    def resumed(self) -> Iterator[None]:
+    def resuming_model_code(self) -> Iterator[None]:
         """The model's own code may run once more, as in a checkpoint: it is beneath the model."""
         self.stack.append(self.frames[0])
         self._entered.append(_function_mode_count())
@@ -138,7 +138,7 @@ class Recorder:
             self.stack.pop()
 
     @contextmanager
-    def muffled(self) -> Iterator[None]:
+    def muting_recorder(self) -> Iterator[None]:
         """Nothing is recorded: what is called in Python is the tracer's, or our own."""
         self.muted += 1
         try:
@@ -290,7 +290,7 @@ class Recorder:
             self.stack.pop()
         if self.bare:
             return result
-        with self.muffled():
+        with self.muting_recorder():
             frame.outputs = tuple(torch_tensor_specs(result))
             frame.returns = torch_value_kind(result) if frame.level == "module" else ""
             return result if self.stack else exportable(result)

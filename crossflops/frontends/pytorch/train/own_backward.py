@@ -165,7 +165,7 @@ class _Seen:
         left = {operator.kernel for operator in beside}
         self.kernels = {key: call for key, call in self.kernels.items() if key in left}
 
-    def returned(self, result: Any, needed: Sequence[bool]) -> None:
+    def note_gradients(self, result: Any, needed: Sequence[bool]) -> None:
         """Note the gradients that the backward pass gave, by the place of the operand."""
         import torch
 
@@ -195,18 +195,20 @@ class _Seen:
         self._values[id(tensor)] = self._values[_view(tensor)] = value
         return value
 
-    def unpacked(self, tensor: Any, saved: Any) -> None:
+    def note_unpacked_tensor(self, tensor: Any, saved: Any) -> None:
         """Note a tensor that was kept: in a checkpoint it was made again."""
         self.same(tensor, saved)
         places = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
         self._operators.append(_Ran((), *places, "back", again=False))
 
     @property
-    def early(self) -> Counter[Kernel]:
+    def forward_only_kernels(self) -> Counter[Kernel]:
         """Return what the forward pass ran that its results do not need."""
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
-    def told(self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]) -> OwnBackward:
+    def to_own_backward(
+        self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]
+    ) -> OwnBackward:
         """What it ran, for which operands. `first` is what is `early` as it is first applied."""
         early = ZERO
         reached = {memory: set(places) for memory, places in self.reached.items()}
@@ -243,7 +245,7 @@ def _summarize_applications(
 ) -> OwnBackward:
     """What a function ran, of all times that it was applied: the backward pass is of one."""
     last = [seen for seen in applications if seen.ran][-1:] or applications
-    return last[0].told(costs, applications[0].early)
+    return last[0].to_own_backward(costs, applications[0].forward_only_kernels)
 
 
 def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
@@ -335,7 +337,7 @@ class _Watch(Running):
         number = library.autograd._get_sequence_nr()
         if is_checkpoint(function):
             self._known[number] = inner = scope.take(_Scope)
-            return self._within(inner, node, run)
+            return self._run_in_scope(inner, node, run)
         place = scope.take(lambda: next(self._numbers))
         self._known[number] = self._current = _Seen(place, function.__qualname__)
         self.seen.append(self._current)
@@ -346,7 +348,7 @@ class _Watch(Running):
         finally:
             self._current = None
 
-    def _within(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
+    def _run_in_scope(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
         scope.next = 0
         self._scopes.append((scope, node))
         try:
@@ -358,7 +360,7 @@ class _Watch(Running):
         """Keep what a function's own backward pass runs, and what it returns."""
         known = self._known.get(node._sequence_nr())
         if isinstance(known, _Scope):
-            return self._within(known, node, run)
+            return self._run_in_scope(known, node, run)
         if known is None or self._current or not self._goes_back:
             return run()
         self._current = known
@@ -366,7 +368,7 @@ class _Watch(Running):
             result = super().back(node, run)
         finally:
             self._current = None
-        known.returned(result, node.needs_input_grad)
+        known.note_gradients(result, node.needs_input_grad)
         return result
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
@@ -379,7 +381,7 @@ class _Watch(Running):
         if current is not None and node is self.node:
             for tensor, saved in zip(tensors, current.saved, strict=True):
                 if tensor is not None:
-                    current.unpacked(tensor, saved)
+                    current.note_unpacked_tensor(tensor, saved)
         return tensors
 
     def save(self, tensors: tuple[Any, ...]) -> None:

@@ -35,7 +35,7 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     operators: list[Call] = []
     loops, branches = loop_operation_names(graph), branch_operation_names(graph)
     for op in operations(graph):
-        scope, module = layers.of(op.name)
+        scope, module = layers.operation_scope(op.name)
         parent = _open(scope, module, layers, by_key)
         held = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
         operators.append(_operator_call(op, parent, module, held, layers))
@@ -53,7 +53,7 @@ def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) 
     if not scope:
         return "(model)"
     if scope not in by_key:
-        parent = _open(*layers.around(scope), layers, by_key)
+        parent = _open(*layers.parent_scope(scope), layers, by_key)
         by_key[scope] = _module_scope_call(scope, parent, module, layers)
     return scope
 
@@ -228,20 +228,20 @@ class Links:
             self._ops.setdefault(local_name(op.name), op)
         self._taken: set[str] = set()
 
-    def of(self, node: Node) -> str | None:
+    def operation_name(self, node: Node) -> str | None:
         """The name of the operation, None where the converter made the node by itself."""
-        if (written := self.recorded(node)) is not None:
+        if (written := self.origin_operation(node)) is not None:
             return written
         if node.op.type in _MOVERS:
             own = self._ops.get(node.key.partition("@")[0])
             return str(own.name) if own is not None else None
         names = [node.key, *_operation_names(node.outputs)]
-        if (call := self._called(names)) is not None:
+        if (call := self._origin_call(names)) is not None:
             return str(call.name)
-        named = list(self._named(names))
+        named = list(self._operations_by_name(names))
         if node.op.domain or node.op.type not in _PRODUCTS:
             return named[0].name if named else None
-        fed = list(self._named(_operation_names(node.inputs)))
+        fed = list(self._operations_by_name(_operation_names(node.inputs)))
         candidates = (
             # a loop that was unrolled has a node for each of its steps
             next((op for op in named if op.type in CONTRACTIONS), None)
@@ -256,7 +256,7 @@ class Links:
         self._taken.add(candidates.name)
         return str(candidates.name)
 
-    def recorded(self, node: Node) -> str | None:
+    def origin_operation(self, node: Node) -> str | None:
         """The operation that tf2onnx wrote the node for, where that was written down.
 
         An operation that it left as it was has its name.
@@ -266,7 +266,7 @@ class Links:
         op = self._ops.get(self._origins.get(name) or own or "")
         return str(op.name) if op is not None else None
 
-    def _called(self, names: Iterable[str]) -> Any:
+    def _origin_call(self, names: Iterable[str]) -> Any:
         """The call of a function that the frozen graph keeps whole, and that the node is from."""
         for name in names:
             parts = name.partition("@")[0].split("/")
@@ -278,7 +278,7 @@ class Links:
                     return op
         return None
 
-    def _named(self, names: Iterable[str]) -> Iterator[Any]:
+    def _operations_by_name(self, names: Iterable[str]) -> Iterator[Any]:
         for name in names:
             name = _BRANCH.sub("", name.partition("@")[0])  # the rest is of an unrolled loop
             for candidate in (name, _COUNTER.sub("", name)):
@@ -330,7 +330,7 @@ def link_operations(
     nodes: dict[str, list[str]] = {}
 
     def link_node(node: Node, around: str) -> Node:
-        name = links.of(node)
+        name = links.operation_name(node)
         call = keys.get(name or "") or (made.get(around) or keys.get(around) if around else None)
         if call is None:
             call = made[f"{node.key} ({MADE})"] = _converter_call(node, layers)
@@ -370,7 +370,7 @@ def _operation_finder(
     """
 
     def find_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
-        name = links.recorded(node)
+        name = links.origin_operation(node)
         call = calls.get(name or "")
         if call is None or not has_known_cost(DOMAIN, call.target):
             return None
@@ -403,7 +403,9 @@ def _fill_missing_shapes(
 def _converter_call(node: Node, layers: LayerTable) -> Call:
     """A call that only the converter made. Its module is told by names around it."""
     names = [node.key, *_operation_names(node.outputs), *_operation_names(node.inputs)]
-    made_by = next((layer for name in names if (layer := layers.of(name))[0]), ("", 0))
+    made_by = next(
+        (layer for name in names if (layer := layers.operation_scope(name))[0]), ("", 0)
+    )
     return Call(
         key=f"{node.key} ({MADE})",
         parent=None,

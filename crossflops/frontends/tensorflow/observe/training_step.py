@@ -85,7 +85,8 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
             concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
     except Exception as error:
         raise NormalizeError(
-            f"TensorFlow cannot derive the model: {type(error).__name__}: {short_error_text(error)}",
+            "TensorFlow cannot derive the model: "
+            f"{type(error).__name__}: {short_error_text(error)}",
             "take its gradients in a tf.GradientTape to see the whole traceback",
         ) from error
     return freeze(concrete, lowered=True).graph

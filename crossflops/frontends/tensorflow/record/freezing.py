@@ -58,7 +58,8 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
                 "give the Keras model itself, or a function that returns what it would store",
             ) from error
         raise NormalizeError(
-            f"TensorFlow cannot freeze the model: {type(error).__name__}: {short_error_text(error)}",
+            "TensorFlow cannot freeze the model: "
+            f"{type(error).__name__}: {short_error_text(error)}",
             "see what convert_variables_to_constants_v2 says about its concrete function",
         ) from error
 

@@ -102,11 +102,11 @@ class LayerTable:
         names = (base.rpartition(".")[2] for base in self.rows[module].bases)
         return next((KINDS[name] for name in names if name in KINDS), "")
 
-    def of(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> tuple[str, int]:
         """The scope of an operation, "" for none, and the id of its module."""
         raise NotImplementedError
 
-    def around(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> tuple[str, int]:
         """The scope around a scope, and the id of its module."""
         raise NotImplementedError
 
@@ -127,14 +127,14 @@ class KerasLayers(LayerTable):
             if id(layer) in self._ids
         }
 
-    def of(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> tuple[str, int]:
         """The innermost scope of a layer around the operation; the root where there is none."""
         scope = scope_of(name, self._scopes)
         return ("", 0) if scope is None else (scope, self._scopes[scope])
 
-    def around(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> tuple[str, int]:
         """The innermost scope of a layer around that of another."""
-        return self.of(scope)
+        return self.operation_scope(scope)
 
     def _walk(self, layer: Any, path: str) -> Iterable[Any]:
         """The layer and all in it, each object once, under its first path."""
@@ -203,14 +203,14 @@ class NamedLayers(LayerTable):
         self.rows = build_module_table(places, root)
         self._ids = {row.path: row.id for row in self.rows}
 
-    def of(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> tuple[str, int]:
         """The module of an operation, whose path is its scope."""
         path = place_from_name(name).path
         while path not in self._ids:
             path = path.rpartition(".")[0]
         return path, self._ids[path]
 
-    def around(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> tuple[str, int]:
         """The module around a module."""
         path = scope.rpartition(".")[0]
         return path, self._ids[path]

@@ -60,7 +60,8 @@ def _concrete(
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"the model raised {type(error).__name__}: {short_error_text(error)}{error_location(error)}",
+            f"the model raised {type(error).__name__}: "
+            f"{short_error_text(error)}{error_location(error)}",
             error_remedy(
                 error, "check the number, the names, the shapes and the types of --input"
             ),
