@@ -127,12 +127,12 @@ def _install_origin() -> dict[str, Any]:
     return json.loads(text) if text else {}
 
 
-def _is_on_path(name: str, wanted: Path) -> bool:
+def _is_on_path(name: str, requested: Path) -> bool:
     """Whether the shell finds this very file by its name; links of environments stay apart."""
     from shutil import which
 
     command = which(name)
-    return command is not None and Path(command).absolute() == wanted.absolute()
+    return command is not None and Path(command).absolute() == requested.absolute()
 
 
 def _from_here(path: Path) -> str:

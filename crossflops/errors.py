@@ -160,12 +160,12 @@ def error_location(error: BaseException) -> str:
 
     for cause in _error_chain(error):
         frames = traceback.extract_tb(cause.__traceback__)
-        places = [(frame, _error_file_label(frame.filename)) for frame in frames]
-        ours = [(frame, place) for frame, (place, mine) in places if place and mine]
-        places_known = ours or [(frame, place) for frame, (place, _) in places if place]
+        indices = [(frame, _error_file_label(frame.filename)) for frame in frames]
+        native = [(frame, index) for frame, (index, own) in indices if index and own]
+        places_known = native or [(frame, index) for frame, (index, _) in indices if index]
         if places_known:
-            frame, place = places_known[-1]
-            return f" ({place}:{frame.lineno}, in {frame.name})"
+            frame, index = places_known[-1]
+            return f" ({index}:{frame.lineno}, in {frame.name})"
     return ""
 
 

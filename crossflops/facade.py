@@ -31,12 +31,12 @@ class Shown:
 
         Returns the path. Raises UnknownNameError for a suffix that names no format.
         """
-        from crossflops.render.formats import FORMATS, noun_file_bytes, suffix
+        from crossflops.render.formats import FORMATS, content_file_bytes, suffix
 
         file = Path(path)
         if suffix(file) not in FORMATS:
             raise UnknownNameError(f"{file} names no format", f"formats are {', '.join(FORMATS)}")
-        file.write_bytes(noun_file_bytes(cast("Noun", self), file))
+        file.write_bytes(content_file_bytes(cast("Noun", self), file))
         return file
 
     def __str__(self) -> str:

@@ -25,15 +25,15 @@ def draft(target: Path, hint: str = "give another -o") -> Iterator[Path]:
     hint, when it cannot be written.
     """
     stream = target.exists() and not target.is_file() and not target.is_dir()
-    place = Path(os.path.realpath(target))  # a rename onto /dev/null would remove the device
-    folder = _scratch() if stream else place.parent
-    path = folder / f".{place.name}.{os.getpid()}.tmp"
+    index = Path(os.path.realpath(target))  # a rename onto /dev/null would remove the device
+    folder = _scratch() if stream else index.parent
+    path = folder / f".{index.name}.{os.getpid()}.tmp"
     try:
         yield path
         if stream:
             target.write_bytes(path.read_bytes())
         else:
-            path.replace(place)
+            path.replace(index)
     except OSError as error:
         message = f"{target} cannot be written: {error.strerror or error}"
         raise CrossflopsError(message, hint) from error

@@ -161,8 +161,8 @@ def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budg
     has_parts = any(key in options for key in ("modules", "operators"))
     if not rules and not has_parts:
         raise InputError("flops_budget has no rule to hold", _RULES_HINT)
-    given = {**({"rules": rules} if rules else {}), **options}
-    budget = make_budget(name, model if is_target else name, given, "the call of flops_budget")
+    provided = {**({"rules": rules} if rules else {}), **options}
+    budget = make_budget(name, model if is_target else name, provided, "the call of flops_budget")
     return msgspec.structs.replace(budget, model=None if is_target else model, origin="pytest")
 
 

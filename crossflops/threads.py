@@ -158,8 +158,8 @@ def filter_warnings(
 
     All that was filtered before is filtered so again behind the block.
     """
-    mine = _OfThread(begins)
-    entry: Any = (action, mine, category, None, 0)
+    own = _OfThread(begins)
+    entry: Any = (action, own, category, None, 0)
     filters: Any = warnings.filters
     before = list(filters)
     filters.insert(0, entry)
@@ -167,7 +167,7 @@ def filter_warnings(
     try:
         yield
     finally:
-        mine.end()
+        own.end()
         filters[:] = before  # those of code within go too; `catch_warnings` has its own list
         _tell_filters()
 
@@ -175,8 +175,8 @@ def filter_warnings(
 def _tell_filters() -> None:
     """Let warnings that were shown once be looked at again, as `warnings` does on a change."""
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
-        if (tell := getattr(warnings, name, None)) is not None:
-            tell()
+        if (on_progress := getattr(warnings, name, None)) is not None:
+            on_progress()
             return
 
 

@@ -45,22 +45,22 @@ def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _compare_output(
-    name: str, wanted: Any, result: Any, drawn: bool, rounding: float
+    name: str, requested: Any, result: Any, drawn: bool, rounding: float
 ) -> OutputAgreement:
     import numpy as np
 
     result = np.asarray(result)
-    form, other = (f"{array.dtype}{list(array.shape)}" for array in (wanted, result))
+    form, other = (f"{array.dtype}{list(array.shape)}" for array in (requested, result))
     if form != other:
         problem = f"it is {other} in the file, and {form} in the model"
         return OutputAgreement(name=name, agrees=False, problem=problem)
     if drawn:
         return OutputAgreement(name=name, drawn=True)
-    if wanted.dtype.kind not in _KINDS:
-        return OutputAgreement(name=name, agrees=bool((wanted == result).all()))
-    absolute, relative = _gap(wanted, result)
-    is_whole = wanted.dtype.kind in _WHOLE
-    step = 0.0 if is_whole else float(np.finfo(wanted.dtype).eps)
+    if requested.dtype.kind not in _KINDS:
+        return OutputAgreement(name=name, agrees=bool((requested == result).all()))
+    absolute, relative = _gap(requested, result)
+    is_whole = requested.dtype.kind in _WHOLE
+    step = 0.0 if is_whole else float(np.finfo(requested.dtype).eps)
     noise = _ROUNDINGS * max(rounding, step)
     return OutputAgreement(
         name=name,
@@ -73,7 +73,7 @@ def _compare_output(
     )
 
 
-def _gap(wanted: Any, result: Any) -> tuple[float, float]:
+def _gap(requested: Any, result: Any) -> tuple[float, float]:
     """Return the largest difference, and its share of the largest element that is finite.
 
     Of whole numbers and truth values the share of the elements that differ.
@@ -81,12 +81,12 @@ def _gap(wanted: Any, result: Any) -> tuple[float, float]:
     import numpy as np
 
     wide = [array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-            for array in (wanted, result)]  # fmt: skip
+            for array in (requested, result)]  # fmt: skip
     same = (wide[0] == wide[1]) | (np.isnan(wide[0]) & np.isnan(wide[1]))
     with np.errstate(all="ignore"):
         gaps = np.where(same, 0.0, np.abs(wide[0] - wide[1]))
     absolute = float(gaps.max(initial=0.0))
-    if wanted.dtype.kind in _WHOLE:
+    if requested.dtype.kind in _WHOLE:
         return absolute, float((~same).mean()) if same.size else 0.0
     finite = np.abs(wide[0][np.isfinite(wide[0])])
     largest = float(finite.max(initial=0.0))

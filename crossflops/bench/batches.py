@@ -91,9 +91,9 @@ def _summit(
     best = goal.best(list(tried.values()))
     while best is not None:
         known = sorted(tried)
-        place = known.index(best.batch)
-        around = {near for near in known[max(place - 1, 0) : place + 2] if near != best.batch}
-        between = [(near + best.batch) // 2 for near in around]
+        index = known.index(best.batch)
+        enclosing = {near for near in known[max(index - 1, 0) : index + 2] if near != best.batch}
+        between = [(near + best.batch) // 2 for near in enclosing]
         fresh = [
             b for b in between if b not in tried and min(abs(b - size) for size in known) > b // 8
         ]

@@ -74,24 +74,24 @@ def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
 def run_file(order: FileOrder) -> Ran:
     """Run an ONNX file in onnxruntime: first timed, then, if it is asked for, profiled."""
     module = session.runtime()
-    given = from_archive(order.inputs_file) if order.inputs_file else {}
-    model = session.prepare_session_model(order.path, order.dims, order.specs, given)
+    provided = from_archive(order.inputs_file) if order.inputs_file else {}
+    model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
     session.name_apart(model.graph)
     if order.allocated:
         allocate(model)
-    feeds = session.feed(model, given)
+    feeds = session.feed(model, provided)
     data, nodes = session.to_model_bytes(model), len(model.graph.node)
     del model
     if order.unrun:
         return _save_executed_graph(module, order, data)
-    how = f"InferenceSession.run, {order.threads} thread{'s' if order.threads > 1 else ''}, CPU"
+    config = f"InferenceSession.run, {order.threads} thread{'s' if order.threads > 1 else ''}, CPU"
     timing = Ran(
         runtime=f"onnxruntime {module.__version__}",
         device="cpu",
         inputs={
             name: SteadyTensor(str(value.dtype), value.shape) for name, value in feeds.items()
         },
-        measurement=_time_session(module, order, data, feeds, how),
+        measurement=_time_session(module, order, data, feeds, config),
     )
     if not order.profiled:
         return timing
@@ -111,8 +111,8 @@ def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 def run_model(order: ModelOrder) -> Ran:
     """Run a model in its own framework: first timed, then, if it is asked for, traced."""
     run = _prepare_framework_model(build_ordered_model(order), order)
-    how = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
-    measurement = time_warm_runs(run.once, order.batch, time.perf_counter, order.limits, how)
+    config = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
+    measurement = time_warm_runs(run.once, order.batch, time.perf_counter, order.limits, config)
     runs = min(_TRACED, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
     return Ran(
         runtime=run.runtime,
@@ -155,7 +155,7 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> Ready:
 
 
 def _time_session(
-    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], how: str
+    module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], mode: str
 ) -> Measurement:
     ready = module.InferenceSession(
         data, _order_session_options(module, order), providers=session.PROVIDERS
@@ -164,14 +164,14 @@ def _time_session(
     def run_session() -> None:
         ready.run(None, feeds)
 
-    return time_warm_runs(run_session, order.batch, time.perf_counter, order.limits, how)
+    return time_warm_runs(run_session, order.batch, time.perf_counter, order.limits, mode)
 
 
 def _profiling(timing: Ran, nodes: int) -> BenchLimits:
     """How many runs are profiled: more of short ones, as far as the profile stays small."""
     took = timing.measurement.p50 if timing.measurement is not None else _SPAN
-    wanted = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
-    return PROFILED._replace(runs=max(_TRACED, wanted))
+    requested = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
+    return PROFILED._replace(runs=max(_TRACED, requested))
 
 
 def _profile_session(

@@ -158,15 +158,17 @@ class Origin:
         first: dict[object, Node] = {}
         repeated = []
         for node in self.nodes:
-            given = tuple(same.get(spec.name, spec.name) if spec else "" for spec in node.inputs)
-            same_work = (node.op, given, repr(sorted(node.attrs.items())), len(node.outputs))
+            provided = tuple(
+                same.get(spec.name, spec.name) if spec else "" for spec in node.inputs
+            )
+            same_work = (node.op, provided, repr(sorted(node.attrs.items())), len(node.outputs))
             earlier = first.setdefault(same_work, node)
-            if earlier is node or node.bodies or not given or node.op.type.startswith("Random"):
+            if earlier is node or node.bodies or not provided or node.op.type.startswith("Random"):
                 continue
             repeated.append(node)
-            for mine, theirs in zip(node.outputs, earlier.outputs, strict=True):
-                if mine and theirs:
-                    same[mine.name] = same.get(theirs.name, theirs.name)
+            for own, second in zip(node.outputs, earlier.outputs, strict=True):
+                if own and second:
+                    same[own.name] = same.get(second.name, second.name)
         return repeated
 
 
@@ -229,10 +231,10 @@ def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple
     for node in level.nodes:
         like = origin.by_key.get(node.name)
         made = like.outputs if like is not None and like.op.type == node.op else ()
-        for place, name in enumerate(node.outputs):
+        for index, name in enumerate(node.outputs):
             if name in origin.maker:
                 yield name, name
-            elif place < len(made) and (spec := made[place]) is not None:
+            elif index < len(made) and (spec := made[index]) is not None:
                 yield name, spec.name
 
 
@@ -253,20 +255,20 @@ def _from_reader(
     made = next((known[name] for name in node.outputs if name in known), None)
     start = _value_from_node_name(origin, node) or made
     unknown = [
-        place
-        for place, name in enumerate(node.inputs)
+        index
+        for index, name in enumerate(node.inputs)
         if name and name not in known and name not in level.stored and name not in origin.maker
     ]
     if start is None or not unknown:
         return
     like = _nearest_same_operator(origin, node, start)
-    for place in unknown:
-        if like is not None and place < len(like.inputs) and like.inputs[place] is not None:
-            spec = like.inputs[place]
-            if place == 0 or len(like.inputs) == len(node.inputs):
+    for index in unknown:
+        if like is not None and index < len(like.inputs) and like.inputs[index] is not None:
+            spec = like.inputs[index]
+            if index == 0 or len(like.inputs) == len(node.inputs):
                 assert spec is not None
-                known[node.inputs[place]] = spec.name
-        elif place == 0 and is_data_movement(node.op):
+                known[node.inputs[index]] = spec.name
+        elif index == 0 and is_data_movement(node.op):
             known[node.inputs[0]] = start
 
 
@@ -275,12 +277,12 @@ def _nearest_same_operator(origin: Origin, node: Executed, start: str) -> Node |
     if is_data_movement(node.op):  # one of many: only if it makes the very value
         maker = origin.maker.get(start)
         return maker if maker is not None and maker.op.type == node.op else None
-    wanted = base_operator_type(node.op)
+    requested = base_operator_type(node.op)
     return next(
         (
             node
             for node in origin.value_ancestors(start)
-            if base_operator_type(node.op.type) == wanted
+            if base_operator_type(node.op.type) == requested
         ),
         None,
     )
@@ -428,9 +430,9 @@ class _Counts:
         for count in ledger.counts:
             self._open[count.node.key].append(count)
 
-    def take(self, keys: Iterable[str], whole: Iterable[str] = ()) -> list[Counted | Uncounted]:
-        """Those of these keys, and all that is in those of `whole`."""
-        inside = tuple(f"{key}/" for key in whole)
+    def take(self, keys: Iterable[str], full: Iterable[str] = ()) -> list[Counted | Uncounted]:
+        """Those of these keys, and all that is in those of `full`."""
+        inside = tuple(f"{key}/" for key in full)
         taken = [self._open[key].popleft() for key in keys if self._open.get(key)]
         for key in [key for key in self._open if inside and key.startswith(inside)]:
             taken += self._open.pop(key)

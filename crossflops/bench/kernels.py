@@ -142,12 +142,12 @@ def _own_times(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
     """Each kernel in the order in which they began, with its time without those within it."""
     order = sorted(ran, key=lambda event: (event.begin, -event.end))
     alone = [event.end - event.begin for event in order]
-    around: dict[Any, list[int]] = defaultdict(list)
-    for place, event in enumerate(order):
-        stack = around[event.thread]
+    enclosing: dict[Any, list[int]] = defaultdict(list)
+    for index, event in enumerate(order):
+        stack = enclosing[event.thread]
         while stack and order[stack[-1]].end <= event.begin:
             stack.pop()
         if stack and event.end <= order[stack[-1]].end:
             alone[stack[-1]] -= event.end - event.begin
-        stack.append(place)
+        stack.append(index)
     return list(zip(order, alone, strict=True))

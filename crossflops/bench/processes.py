@@ -33,9 +33,9 @@ def run_bench_order(
     Whatever becomes of that process is an Unfit; raises NormalizeError where the request is
     wrong at any batch. Files of the run lie in `folder`.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        order = msgspec.structs.replace(order, result=str(Path(place, "answer.json")))
-        ended = run_single_process(worker, order, Path(place), seconds)
+    with tempfile.TemporaryDirectory(dir=folder) as index:
+        order = msgspec.structs.replace(order, result=str(Path(index, "answer.json")))
+        ended = run_single_process(worker, order, Path(index), seconds)
         if ended.overdue:
             return Unfit(batch=order.batch, stage="time", message=f"stopped after {seconds:g} s")
         if not Path(order.result).is_file():

@@ -63,8 +63,8 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
     """Give every node a name of its own, those in subgraphs too, in place."""
     for number, node in enumerate(graph.node):
         node.name = f"{prefix}{number}"
-        for place, body in enumerate(node_subgraphs(node)):
-            name_nodes(body, f"{node.name}.{place}.")
+        for index, body in enumerate(node_subgraphs(node)):
+            name_nodes(body, f"{node.name}.{index}.")
 
 
 def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
@@ -195,9 +195,9 @@ def answer_run_order(order: RunOrder, wait: Wait) -> Observed | Refusal:
 def observe_ordered_run(order: RunOrder) -> Observation:
     """Run the model once, unoptimized, so that every node of the file runs by itself."""
     module = session.runtime()
-    given = from_archive(order.inputs_file) if order.inputs_file else {}
-    model = session.prepare_session_model(order.path, order.dims, order.specs, given)
-    feeds = session.feed(model, given)
+    provided = from_archive(order.inputs_file) if order.inputs_file else {}
+    model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
+    feeds = session.feed(model, provided)
     name_nodes(model.graph)
     ran = _run_with_profiler(module, model, feeds, str(Path(order.path).resolve().parent))
     runs = count_node_runs(ran)
@@ -216,8 +216,8 @@ def observe_ordered_run(order: RunOrder) -> Observation:
 def _run_with_profiler(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[Event]:
     options = session.build_session_options(module, folder, threads=1, optimization="off")
     options.enable_profiling = True
-    with tempfile.TemporaryDirectory() as place:
-        options.profile_file_prefix = os.path.join(place, "run")
+    with tempfile.TemporaryDirectory() as index:
+        options.profile_file_prefix = os.path.join(index, "run")
         data = session.to_model_bytes(model)
         run = module.InferenceSession(data, options, providers=session.PROVIDERS)
         run.run(None, feeds)

@@ -56,9 +56,9 @@ def prepare_session_model(
     """
     model = parse_model_proto(Path(path).read_bytes())
     validate(model)
-    given = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
-    binding.bind(model.graph, dims, (*specs, *given), path)
-    if specs or given:
+    provided = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
+    binding.bind(model.graph, dims, (*specs, *provided), path)
+    if specs or provided:
         _forget_shapes(model.graph)
     _forget_empty_types(model.graph)
     local = functions.local(model)
@@ -130,18 +130,19 @@ def save_optimized(chosen: Any, path: Path) -> None:
     chosen.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
 
 
-def feed(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
     """A value for every input: the one that is given, else random floats, else zeros."""
     return {
-        value.name: _make_input_value(value, given) for value in binding.model_inputs(model.graph)
+        value.name: _make_input_value(value, provided)
+        for value in binding.model_inputs(model.graph)
     }
 
 
-def _make_input_value(value: Any, given: Mapping[str, Any]) -> Any:
+def _make_input_value(value: Any, provided: Mapping[str, Any]) -> Any:
     import numpy as np
 
-    if value.name in given:
-        return given[value.name]
+    if value.name in provided:
+        return provided[value.name]
     kind = value.type.tensor_type
     dtype = ELEMENT_TYPES.get(kind.elem_type, "")
     if value.type.WhichOneof("value") != "tensor_type" or not hasattr(np, dtype or "?"):

@@ -53,7 +53,7 @@ def is_latency_settled(seconds: Sequence[float]) -> bool:
 
 
 def time_warm_runs(
-    run: Run, batch: int, clock: Clock, limits: BenchLimits = USUAL, how: str = ""
+    run: Run, batch: int, clock: Clock, limits: BenchLimits = USUAL, mode: str = ""
 ) -> Measurement:
     """Run until it is warm, then time it. `run` returns when its work is done.
 
@@ -64,7 +64,7 @@ def time_warm_runs(
     # a run that takes seconds is not warmed up for a minute: what was seen says whether it is
     seconds = _repeat_timed_run(run, clock, limits.runs, limits, lambda _: False)
     return measurement_of_runs(
-        batch, seconds, len(warm), settled=is_latency_settled(warm), how=how
+        batch, seconds, len(warm), settled=is_latency_settled(warm), how=mode
     )
 
 

@@ -103,22 +103,24 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     normalization". Those with all words in their name and title leave out the others, and so does
     the only one whose title begins with them.
     """
-    wanted = [plain for word in words.split() if (plain := _plain_search_text(word))]
-    scored = [(score, cause) for cause in causes if wanted and (score := _score(wanted, cause))]
-    begun = [cause for _, cause in scored if _begins("".join(wanted), cause)]
+    requested = [plain for word in words.split() if (plain := _plain_search_text(word))]
+    scored = [
+        (score, cause) for cause in causes if requested and (score := _score(requested, cause))
+    ]
+    begun = [cause for _, cause in scored if _begins("".join(requested), cause)]
     if len(begun) == 1:
         return tuple(begun)
-    named = [pair for pair in scored if pair[0] >= _NAME * len(wanted)]
+    named = [pair for pair in scored if pair[0] >= _NAME * len(requested)]
     return tuple(
         cause for _, cause in sorted(named or scored, key=lambda pair: (-pair[0], pair[1].id))
     )
 
 
-def _score(wanted: list[str], cause: Cause) -> int:
+def _score(requested: list[str], cause: Cause) -> int:
     """How near the cause is to these words; 0 where one of them is not in it."""
     name = _plain_search_text(f"{cause.id} {cause.title}")
     page = _plain_search_text(f"{cause.page} {cause.recognise}")
-    worths = [max(_worth(form, name, page) for form in _forms(word)) for word in wanted]
+    worths = [max(_worth(form, name, page) for form in _forms(word)) for word in requested]
     return sum(worths) if all(worths) else 0
 
 

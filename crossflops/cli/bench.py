@@ -99,18 +99,20 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
         reject_options(("optimizer",), "nothing is trained", "add --train, or leave it out")
     top, timeout = fields.pop("top"), fields["timeout"]
     usual = {name: fields.pop(name) for name in ("seq", "image_size")}
-    given = {name: size for name, size in usual.items() if size is not None}
-    model = request(fields, observe=not fields["train"], sizes=given)
+    provided = {name: size for name, size in usual.items() if size is not None}
+    model = request(fields, observe=not fields["train"], sizes=provided)
     batches, memory = (
         _parse_batch_sizes(fields.pop("batches")),
         _parse_memory_size(fields.pop("memory_limit")),
     )
     seconds = fields.pop("seconds")
     limits = BenchLimits() if seconds is None else BenchLimits(seconds=seconds, runs=None)
-    how = verb.Conditions(batches=batches, memory=memory, timeout=timeout, limits=limits, **fields)
-    doing = f"running {model.target}" if how.trace is None else f"reading {how.trace}"
-    with progress(doing) as tell:
-        benched = verb.bench_request(model, how, tell)
+    config = verb.Conditions(
+        batches=batches, memory=memory, timeout=timeout, limits=limits, **fields
+    )
+    doing = f"running {model.target}" if config.trace is None else f"reading {config.trace}"
+    with progress(doing) as on_progress:
+        benched = verb.bench_request(model, config, on_progress)
     deliver(Benched(benched, top), as_json=as_json, file=file)
     if plot is not None:
         keep_curve(benched, plot)

@@ -20,9 +20,9 @@ def _writable_junit_file(
 
 def _refuse_one_file(files: Sequence[Path | None]) -> None:
     """Refuse one file for two outputs, of which the later would replace the other."""
-    places = [os.path.realpath(file) for file in files if file is not None]
-    if len(set(places)) < len(places):
-        raise InputError(f"two outputs are to be written to {places[-1]}", "name a file for each")
+    indices = [os.path.realpath(file) for file in files if file is not None]
+    if len(set(indices)) < len(indices):
+        raise InputError(f"two outputs are to be written to {indices[-1]}", "name a file for each")
 
 
 def _refuse_revision(revision: str) -> None:
@@ -83,9 +83,9 @@ def check(
     for stale in filter(None, (junit, quality, file)):
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is
             stale.unlink()  # a file of an earlier run says nothing of this one
-    with progress("checking") as tell:
+    with progress("checking") as on_progress:
         checks = verb.check_budgets(
-            targets, update, tell, if_budgeted=if_budgeted, revision=against or ""
+            targets, update, on_progress, if_budgeted=if_budgeted, revision=against or ""
         )
     if update:
         say(f"wrote {verb.BASELINE}")

@@ -114,8 +114,8 @@ def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     if target is None and stray is not None:
         flag = HOW[stray].replace("--", "--against-")
         raise InputError(f"{flag} is about a second model", "name it with --against TARGET")
-    given = {name: value for name, value in how(fields, "against_").items() if value}
-    return {"against": target, "against_options": given}
+    provided = {name: value for name, value in how(fields, "against_").items() if value}
+    return {"against": target, "against_options": provided}
 
 
 _OF_TOOLS = ("tools", "onnx", "memory", "between", "consensus", "python", "top")
@@ -186,8 +186,10 @@ def compare(
         name: fields.pop(name) for name in ("weights", "train", "frozen", "trainable", "loss")
     }
     model = request(fields, sizes=pop_size_options(fields), **named)
-    with progress(f"comparing {model.target}") as tell:
-        report = verb.compare_with_tools(model, comparison, tell, tell.pausing_display)
+    with progress(f"comparing {model.target}") as on_progress:
+        report = verb.compare_with_tools(
+            model, comparison, on_progress, on_progress.pausing_display
+        )
     deliver(Compared(report, top) if report.profiles else report, **fields)
     if plot is not None:
         keep_comparison(report, plot)

@@ -88,15 +88,15 @@ def count(
     if fields["by"] is fields["top"] is fields["depth"] is None:
         refuse_without_page(fields, "unit")
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
-    wanted = request(
+    requested = request(
         fields, sizes=pop_size_options(fields), train=train, shapes=shapes, **counting, **training
     )
     if not observe:
-        refuse_timeout(wanted)
-    if wanted.is_file:
+        refuse_timeout(requested)
+    if requested.is_file:
         gc.disable()  # its values refer to none in a circle: what is done with is gone at once
-    with progress(f"counting {wanted.target}"):
-        report, _ = verb.native_count(wanted)
+    with progress(f"counting {requested.target}"):
+        report, _ = verb.native_count(requested)
     deliver(apply_view_options(report, fields, fields["unit"]), **fields)
     backward = report.training.uncounted if report.training else ()
     if strict and (report.uncounted or backward):

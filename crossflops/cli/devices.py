@@ -48,10 +48,10 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
             reject_options(
                 ("precision",), "the page of all devices has no peaks", "add --search or --json"
             )
-    noun, trouble = (
+    content, trouble = (
         _machine(chosen) if chosen["here"] or chosen["measure"] else _look_up_devices(chosen)
     )
-    deliver(noun, as_json=as_json, file=file)
+    deliver(content, as_json=as_json, file=file)
     if trouble is not None:
         raise trouble
     return 0
@@ -59,13 +59,13 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
 
 def _check_device_options(chosen: dict[str, Any]) -> None:
     """One question at a time."""
-    given = [question for question in _QUESTIONS if chosen[question]]
-    if {"here", "measure"} >= set(given):
-        given = given[:1]
-    if len(given) > 1:
+    provided = [question for question in _QUESTIONS if chosen[question]]
+    if {"here", "measure"} >= set(provided):
+        provided = provided[:1]
+    if len(provided) > 1:
         flags = (
             "NAME" if question == "name" else f"--{question.replace('_', '-')}"
-            for question in given
+            for question in provided
         )
         raise InputError(f"{' and '.join(flags)} are different questions", "ask one of them")
     if chosen["bandwidth"] is not None and not chosen["peak_tflops"]:

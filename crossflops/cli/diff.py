@@ -69,7 +69,7 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
         )
     refuse_timeout(*verb.requests_of(sides))
     first_side, second_side = verb.fit_side_options(sides)
-    with progress("counting") as tell:
-        changes = verb.diff(first_side, second_side, most, tell)
+    with progress("counting") as on_progress:
+        changes = verb.diff(first_side, second_side, most, on_progress)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])
     return 0 if changes.holds else 1

@@ -141,8 +141,8 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
     interpreters = interpreters_by_tool(python)
     with progress("looking around"):
-        noun = Health(_components(), toolbox(interpreters), _patches())
-    deliver(noun, **fields)
+        content = Health(_components(), toolbox(interpreters), _patches())
+    deliver(content, **fields)
     return 0
 
 
@@ -152,8 +152,8 @@ def tools(python: dict[str, str], **fields: Any) -> int:
     """List the tools that are known, and which of them are installed."""
     interpreters = interpreters_by_tool(python)
     with progress("looking at the tools"):
-        noun = ToolList(toolbox(interpreters))
-    deliver(noun, **fields)
+        content = ToolList(toolbox(interpreters))
+    deliver(content, **fields)
     return 0
 
 
@@ -196,9 +196,9 @@ def _torchvision() -> Component:
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
         return Component(name="torchvision", version=None, state="missing", install=install)
-    wanted = _torch_of("torchvision")
-    if torch is not None and wanted not in (None, torch.split("+")[0]):
-        message = f"is made for torch {wanted}, and this is {torch}"
+    requested = _torch_of("torchvision")
+    if torch is not None and requested not in (None, torch.split("+")[0]):
+        message = f"is made for torch {requested}, and this is {torch}"
         return Component(name="torchvision", version=version, state="broken", message=message)
     if "+cu" in _package_build_version("torchvision") and "+cu" not in _package_build_version(
         "torch"

@@ -269,8 +269,8 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     if not question.work.compare:
         refuse_timeout(*([] if model is None else [model]))
     doing = "comparing" if question.work.compare else "counting"
-    with progress(f"{doing} {target or 'by a rule'}") as tell:
-        rated = answer_efficiency(question, model, tell)
+    with progress(f"{doing} {target or 'by a rule'}") as on_progress:
+        rated = answer_efficiency(question, model, on_progress)
     for line in rated.left_out:
         say(line)
     deliver(rated.noun, as_json=as_json, file=file)

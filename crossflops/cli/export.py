@@ -48,11 +48,11 @@ def export(file: Path, **fields: Any) -> int:
     from crossflops.render.pages.agreement import agreement_lines
     from crossflops.verbs import export as verb
 
-    wanted = request(fields, sizes=pop_size_options(fields))
-    refuse_timeout(wanted)
+    requested = request(fields, sizes=pop_size_options(fields))
+    refuse_timeout(requested)
     writable(file, "model.onnx")
-    with progress(f"exporting {wanted.target}"):
-        written = verb.export_request(wanted, verb.Exported(file=file, **fields))
+    with progress(f"exporting {requested.target}"):
+        written = verb.export_request(requested, verb.Exported(file=file, **fields))
     for path in written:
         say(f"wrote {path}")
     if written.agreement is None:

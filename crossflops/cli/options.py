@@ -78,8 +78,8 @@ class Verb(click.Command):
 
     def _place(self, param: click.Parameter) -> int:
         """The place among the first options; behind them all for any other."""
-        places = [self.first.index(flag) for flag in param.opts if flag in self.first]
-        return min(places, default=len(self.first))
+        indices = [self.first.index(flag) for flag in param.opts if flag in self.first]
+        return min(indices, default=len(self.first))
 
     def _heading(self, param: click.Parameter) -> str:
         first = self._place(param) < len(self.first)
@@ -236,8 +236,8 @@ SIZES: Group = option_group(
 
 def pop_size_options(fields: dict[str, Any]) -> dict[str, int]:
     """The sizes that SIZES gives, taken out of a command's keyword arguments."""
-    given = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
-    return {name: size for name, size in given.items() if size is not None}
+    provided = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
+    return {name: size for name, size in provided.items() if size is not None}
 
 
 def request(fields: dict[str, Any], **others: Any) -> "Request":

@@ -40,11 +40,11 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
         return
     from crossflops.render.formats import (
         FORMATS,
-        noun_file_bytes,
+        content_file_bytes,
     )  # a page in a terminal needs no format
 
     if file is not None:
-        keep(file, noun_file_bytes(noun, file, unit))
+        keep(file, content_file_bytes(noun, file, unit))
     if as_json:
         _print(_to_encodable_json(inert_json(FORMATS[".json"](noun))))
 

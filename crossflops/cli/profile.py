@@ -102,10 +102,10 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
         precision=fields.pop("precision"),
         peak_tflops=fields.pop("peak_tflops"),
     )
-    given = profiling.GivenTimes(
+    provided = profiling.GivenTimes(
         **{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")}
     )
-    if given.are_there:
+    if provided.are_there:
         reject_options(
             _OF_RUNS, "the times are given, and nothing runs", "leave it out, or --fwd-ms"
         )
@@ -113,14 +113,14 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
     threads, tools = fields.pop("threads"), fields.pop("tools")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
-    wanted = request(fields, sizes=pop_size_options(fields), train=True, **counted)
-    how = profiling.ProfileConditions(
-        recipe=recipe, against=against, given=given, threads=threads, tools=tools
+    requested = request(fields, sizes=pop_size_options(fields), train=True, **counted)
+    config = profiling.ProfileConditions(
+        recipe=recipe, against=against, given=provided, threads=threads, tools=tools
     )
-    with progress(f"profiling {wanted.target}") as tell:
-        noun = profiling.profile_training(wanted, how, tell)
-    deliver(_limit_profile_modules(noun, choice, as_json, file), as_json=as_json, file=file)
-    return A_CHECK_FAILED if noun.errors else 0
+    with progress(f"profiling {requested.target}") as on_progress:
+        content = profiling.profile_training(requested, config, on_progress)
+    deliver(_limit_profile_modules(content, choice, as_json, file), as_json=as_json, file=file)
+    return A_CHECK_FAILED if content.errors else 0
 
 
 def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:

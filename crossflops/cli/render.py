@@ -55,7 +55,7 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     """Show a report again that was written to a file, in any format."""
     from crossflops.verbs.compare.questions import answer_report_questions
 
-    wanted = questions(fields)
+    requested = questions(fields)
     data = _read_report_bytes(file_)
     if _has(data, "curve"):
         _reject_unused_render_options(fields, "what `bench` wrote", "plot", pages=("top",))
@@ -68,13 +68,13 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
         return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
     report = _decode_report(file_, data, Report)
     _check_report_options(report, fields)
-    report = answer_report_questions(report, **wanted)
+    report = answer_report_questions(report, **requested)
     if plot is not None and not report.profiles and report.against is UNSET:
         raise InputError(f"--plot: {file_} has no picture", "give what `compare` or `bench` wrote")
-    deliver(_noun_to_render(report, fields), **fields)
+    deliver(_content_to_render(report, fields), **fields)
     if plot is not None:
         keep_comparison(report, plot)
-    return NO_ANSWER if has_unanswered_comparison(report, wanted["between"]) else 0
+    return NO_ANSWER if has_unanswered_comparison(report, requested["between"]) else 0
 
 
 def _reject_unused_render_options(
@@ -98,7 +98,7 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
             refuse_without_page(fields, "unit")
 
 
-def _noun_to_render(report: Report, fields: dict[str, Any]) -> Noun:
+def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
     """What is asked for: of a comparison `--top` alone is about where tools disagree."""
     top = fields["top"]
     if report.profiles and top is not None and fields["by"] is fields["depth"] is None:

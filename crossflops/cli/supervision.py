@@ -47,20 +47,20 @@ def run_supervised(
     """
     if not hasattr(os, "fork") or next(iter(arguments), "") not in VERBS:
         return run()
-    news, tell = os.pipe()
+    events, on_progress = os.pipe()
     alive, life = os.pipe()
     # whoever waits hears a signal that comes while it makes ready, a moment later
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _signals_to_forward())
     child = os.fork()
     if not child:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for end in (news, life):
+        for end in (events, life):
             os.close(end)
         _exit_with_parent(alive)
-        return _exit_without_teardown(_run_in_child(tell, run))
-    for end in (tell, alive):
+        return _exit_without_teardown(_run_in_child(on_progress, run))
+    for end in (on_progress, alive):
         os.close(end)
-    return _exit_without_teardown(_Supervisor(child, news).status(refuse))
+    return _exit_without_teardown(_Supervisor(child, events).status(refuse))
 
 
 def _exit_with_parent(alive: int) -> None:

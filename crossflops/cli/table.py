@@ -62,7 +62,7 @@ def table(
     else:
         verb.refuse_jobs(requests)
     named = list(zip(targets, requests, strict=True))
-    with progress("counting") as tell:
-        rows = verb.build_paper_table(named, tools, digits, tell, latency, jobs)
+    with progress("counting") as on_progress:
+        rows = verb.build_paper_table(named, tools, digits, on_progress, latency, jobs)
     deliver(rows, as_json=fields["as_json"], file=fields["file"])
     return 0

@@ -59,7 +59,7 @@ def _onnx_node_name(node: Any) -> str:
 
 def _is_wide(node: Any) -> bool:
     """Whether the node is a pool over more axes than onnxruntime has."""
-    kernel = next((held.ints for held in node.attribute if held.name == "kernel_shape"), ())
+    kernel = next((stored.ints for stored in node.attribute if stored.name == "kernel_shape"), ())
     return not node.domain and node.op_type in _POOLS and len(kernel) > _MOST_AXES
 
 

@@ -47,18 +47,18 @@ def save_program(
     _open_statistics(model.graph)
     weights = [value.const_value for value in model.graph.initializers.values()]
     size = sum(map(_weight_nbytes, weights))
-    beside = f"{target.name}.data" if size > limit else None
-    names = [beside, target.name] if beside else [target.name]
+    additional = f"{target.name}.data" if size > limit else None
+    names = [additional, target.name] if additional else [target.name]
     folder = None
     try:
         folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-        place = os.path.join(folder, target.name)
-        if beside:
-            ir.save(model, place, external_data=beside)
+        index = os.path.join(folder, target.name)
+        if additional:
+            ir.save(model, index, external_data=additional)
         else:
-            _write_single_file(model, place)
+            _write_single_file(model, index)
         if parameters is not None:
-            append_parameters(place, parameters)
+            append_parameters(index, parameters)
         for name in names:  # the data first: a model never stands there without it
             os.replace(os.path.join(folder, name), target.parent / name)
     except OSError as error:
@@ -168,9 +168,9 @@ def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
     proto.graph.ClearField("initializer")
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
-    whole = len(graph) + sum(map(len, heads)) + sum(weight.nbytes for weight in large.values())
+    full = len(graph) + sum(map(len, heads)) + sum(weight.nbytes for weight in large.values())
     with open(path, "wb") as file:
-        file.write(proto.SerializeToString() + length_prefix(_GRAPH, whole) + graph)
+        file.write(proto.SerializeToString() + length_prefix(_GRAPH, full) + graph)
         for name, head in zip(names, heads, strict=True):
             file.write(head)
             if name in large:
@@ -188,6 +188,6 @@ def save_bound(file: OnnxFile, target: Path) -> list[Path]:
     import onnx
 
     model = load_bound_model(file)
-    beside = f"{target.name}.data" if model.ByteSize() > LIMIT else None
-    onnx.save(model, target, save_as_external_data=beside is not None, location=beside)
-    return [target, *([target.with_name(beside)] if beside else [])]
+    additional = f"{target.name}.data" if model.ByteSize() > LIMIT else None
+    onnx.save(model, target, save_as_external_data=additional is not None, location=additional)
+    return [target, *([target.with_name(additional)] if additional else [])]

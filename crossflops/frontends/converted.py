@@ -100,13 +100,13 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
 
     functions = (
         msgspec.structs.replace(
-            held,
+            stored,
             operands={
-                place: tuple(rename_spec(spec) or spec for spec in specs)
-                for place, specs in held.operands.items()
+                index: tuple(rename_spec(spec) or spec for spec in specs)
+                for index, specs in stored.operands.items()
             },
         )
-        for held in graph.functions
+        for stored in graph.functions
     )
     return msgspec.structs.replace(
         graph, nodes=tuple(map(rename_node_inputs, graph.nodes)), functions=tuple(functions)
@@ -116,17 +116,17 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
 def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> set[str]:
     """The names of the parameters that a step trains, a tied one by all of its names."""
     names: dict[int, set[str]] = {}
-    held: dict[int, Parameter] = {}
+    stored: dict[int, Parameter] = {}
     for row in modules:
         for path in row.names:
             for parameter in row.params:
                 name = f"{path}.{parameter.name}".removeprefix(".")
                 names.setdefault(parameter.storage, set()).add(name)
-                held[parameter.storage] = parameter
+                stored[parameter.storage] = parameter
 
     return {
         name
-        for storage, parameter in held.items()
+        for storage, parameter in stored.items()
         if is_trained(names[storage], parameter.trainable, step)
         for name in names[storage]
     }
@@ -137,14 +137,14 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 
 def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
     """Number and bytes of the parameters of these modules, each storage once."""
-    stored = {held.storage: held for row in modules for held in row.params}
+    stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}
-    for held in stored.values():
-        by_type[held.dtype] = by_type.get(held.dtype, 0) + held.nbytes
+    for stored_value in stored.values():
+        by_type[stored_value.dtype] = by_type.get(stored_value.dtype, 0) + stored_value.nbytes
     return {
         "param_bytes_by_type": by_type,
-        "params": sum(held.numel for held in stored.values()),
-        "param_bytes": sum(held.nbytes for held in stored.values()),
+        "params": sum(stored_value.numel for stored_value in stored.values()),
+        "param_bytes": sum(stored_value.nbytes for stored_value in stored.values()),
     }
 
 
@@ -174,8 +174,8 @@ def digest(graph: Graph) -> str:
 def _digest(graph: Graph, functions: dict[int, str]) -> str:
     encode = msgspec.json.Encoder().encode
     hashed = sha256(b"[")
-    for place, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
-        hashed.update(b"," if place else b"")
+    for index, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
+        hashed.update(b"," if index else b"")
         hashed.update(encode(_node_digest_row(node, functions)))
     hashed.update(b"]")
     written: str = hashed.hexdigest()
@@ -211,7 +211,9 @@ def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
         if id(body) not in functions:
             functions[id(body)] = _digest(body, functions)
         return (*row, functions[id(body)])
-    inner = [[_node_digest_row(held, functions) for held in body.nodes] for body in node.bodies]
+    inner = [
+        [_node_digest_row(stored, functions) for stored in body.nodes] for body in node.bodies
+    ]
     return (*row, str(node.trips), inner)
 
 

@@ -150,10 +150,10 @@ def _standard_model_part(data: bytes) -> bytes:
     model = parse_model_proto(data)
     lost: set[str] = set()
     for node in list(model.graph.node):
-        held = list(_node_and_body_nodes(node))
-        reads = {name for inner in held for name in inner.input}
+        stored = list(_node_and_body_nodes(node))
+        reads = {name for inner in stored for name in inner.input}
         if not reads.isdisjoint(lost) or any(
-            inner.domain or not defs.has(inner.op_type) for inner in held
+            inner.domain or not defs.has(inner.op_type) for inner in stored
         ):
             lost.update(node.output)
             model.graph.node.remove(node)
@@ -164,8 +164,8 @@ def _standard_model_part(data: bytes) -> bytes:
     read = {
         name
         for node in model.graph.node
-        for held in _node_and_body_nodes(node)
-        for name in held.input
+        for stored in _node_and_body_nodes(node)
+        for name in stored.input
     }
     made = [name for node in model.graph.node for name in node.output if name]
     del model.graph.output[:]

@@ -33,13 +33,13 @@ class _MaskScope:
 
     def __init__(
         self,
-        around: "_MaskScope | None" = None,
+        enclosing: "_MaskScope | None" = None,
         groups: Sequence[_RunGroup] = (),
         given: Iterable[str] = (),
     ) -> None:
         """`groups` are those of this graph where they are not those of the graph around it."""
         self._masks = dict.fromkeys(given, 1)
-        self._around = around
+        self._around = enclosing
         self._groups = groups
 
     def __getitem__(self, name: str) -> int:
@@ -109,8 +109,8 @@ class _DependenceWalk:
         """
         marked, everything = [], 0
         for node in nodes:
-            given = scope.read(node.inputs)
-            mask = _union(given)
+            provided = scope.read(node.inputs)
+            mask = _union(provided)
             if not node.bodies:
                 scope.write(node.outputs, [mask] * len(node.outputs))
             else:
@@ -118,39 +118,39 @@ class _DependenceWalk:
                 node, inside = self._mark_bodies(node, scope, runs)
                 scope.write(node.outputs, results)
                 mask |= inside
-            marked.append(_with_constant_runs(node, mask, given, runs))
+            marked.append(_with_constant_runs(node, mask, provided, runs))
             everything |= mask
         return tuple(marked), everything
 
     def results(self, node: Node, scope: _MaskScope) -> list[int]:
         """Return the masks of the results of a node."""
-        given = scope.read(node.inputs)
+        provided = scope.read(node.inputs)
         if not node.bodies:
-            return [_union(given)] * len(node.outputs)
+            return [_union(provided)] * len(node.outputs)
         if node.choice == "function":
-            return self._function_result_masks(node.bodies[0], tuple(given))
+            return self._function_result_masks(node.bodies[0], tuple(provided))
         if _is_loop(node):
             return self._follow(node, scope).results
-        mask = _union(given)
+        mask = _union(provided)
         ends = [
             self._body_output_masks(body, scope, [mask] * len(body.inputs)) for body in node.bodies
         ]
-        places = range(len(node.outputs))
-        return [mask | _union(end[at] for end in ends if at < len(end)) for at in places]
+        indices = range(len(node.outputs))
+        return [mask | _union(end[at] for end in ends if at < len(end)) for at in indices]
 
-    def _function_result_masks(self, body: Graph, given: tuple[int, ...]) -> list[int]:
+    def _function_result_masks(self, body: Graph, provided: tuple[int, ...]) -> list[int]:
         """Return the masks of the results of a function, which sees nothing around it."""
-        key = id(body), given
+        key = id(body), provided
         if key not in self._ends:
-            self._ends[key] = self._body_output_masks(body, None, given)
+            self._ends[key] = self._body_output_masks(body, None, provided)
         return self._ends[key]
 
     def _body_output_masks(
-        self, body: Graph, around: _MaskScope | None, given: Sequence[int]
+        self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[int]
     ) -> list[int]:
         """Return the masks of the outputs of a body, from those of its inputs."""
-        scope = _MaskScope(around)
-        scope.write(body.inputs, given)
+        scope = _MaskScope(enclosing)
+        scope.write(body.inputs, provided)
         for node in body.nodes:
             scope.write(node.outputs, self.results(node, scope))
         return scope.read(body.outputs)
@@ -170,17 +170,17 @@ class _DependenceWalk:
                 inner, within = _MaskScope(scope, groups), [group.runs for group in groups]
                 inner.write(body.inputs, course.body_input_masks(groups))
             else:
-                given = _union(scope.read(node.inputs))
-                inner.write(body.inputs, [given] * len(body.inputs))
+                provided = _union(scope.read(node.inputs))
+                inner.write(body.inputs, [provided] * len(body.inputs))
             nodes, mask = self.mark(body.nodes, inner, within)
             bodies.append(msgspec.structs.replace(body, nodes=nodes))
             everything |= _outer_group_mask(mask, groups) if groups else mask
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
-    def _function(self, body: Graph, given: Sequence[int], runs: Sequence[int]) -> Graph:
+    def _function(self, body: Graph, provided: Sequence[int], runs: Sequence[int]) -> Graph:
         """Return the function for calls whose arguments depend on inputs as these do."""
-        masks, alike = _merge_equal_groups(given, runs)
-        key = id(body), masks, alike
+        masks, similar = _merge_equal_groups(provided, runs)
+        key = id(body), masks, similar
         if key not in self._functions:
             fixed = {
                 spec.name: msgspec.structs.replace(spec, role=self._argument)
@@ -194,7 +194,7 @@ class _DependenceWalk:
             self._functions[key] = msgspec.structs.replace(
                 body,
                 name=f"{body.name}@{number + 1}" if number else body.name,
-                nodes=self.mark(nodes, scope, alike)[0],
+                nodes=self.mark(nodes, scope, similar)[0],
                 inputs=tuple(fixed.get(spec.name, spec) for spec in body.inputs),
             )
         return self._functions[key]
@@ -243,16 +243,16 @@ class _LoopForm(NamedTuple):
 
 
 def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
-    given = tuple(scope.read(node.inputs))
+    provided = tuple(scope.read(node.inputs))
     if node.op.type == "Loop":
-        return _LoopForm((given[1:2] or (0,)) + given[2:], before=(0,), decides=True)
+        return _LoopForm((provided[1:2] or (0,)) + provided[2:], before=(0,), decides=True)
     if node.op.type == "SequenceMap":
-        return _LoopForm((), behind=given)
+        return _LoopForm((), behind=provided)
     if node.op.since < _SCAN_WITHOUT_LENGTHS:
-        given = given[1:]
-    places = node.attrs.get("num_scan_inputs")
-    cut = len(given) - (places if isinstance(places, int) else 0)
-    return _LoopForm(given[: max(cut, 0)], behind=given[max(cut, 0) :])
+        provided = provided[1:]
+    indices = node.attrs.get("num_scan_inputs")
+    cut = len(provided) - (indices if isinstance(indices, int) else 0)
+    return _LoopForm(provided[: max(cut, 0)], behind=provided[max(cut, 0) :])
 
 
 def _state_union(states: Sequence[State]) -> State:
@@ -292,9 +292,9 @@ class _LoopCourse(NamedTuple):
     def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[int]:
         """Return the masks of the inputs of the body, in these groups."""
         states = self.states or (self.form.first,)
-        around = len(groups) // len(states)
+        enclosing = len(groups) // len(states)
         shifted = (
-            [mask << at * around for mask in self.form.input_masks(state)]
+            [mask << at * enclosing for mask in self.form.input_masks(state)]
             for at, state in enumerate(states)
         )
         return [_union(masks) for masks in zip(*shifted, strict=True)]
@@ -309,27 +309,29 @@ def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[Stat
     columns = sorted(total)
     common = gcd(*total.values()) or 1
     joined = [
-        sum(1 << at for at, column in enumerate(columns) if column[place])
-        for place in range(len(masks))
+        sum(1 << at for at, column in enumerate(columns) if column[index])
+        for index in range(len(masks))
     ]
     return tuple(joined), tuple(total[column] // common for column in columns)
 
 
-def _with_constant_runs(node: Node, mask: int, given: Sequence[int], runs: Sequence[int]) -> Node:
+def _with_constant_runs(
+    node: Node, mask: int, provided: Sequence[int], runs: Sequence[int]
+) -> Node:
     """Return the node with how many of its runs are constant, and what is in the other ones."""
     if not mask:
         return msgspec.structs.replace(node, constant=True)
-    whole = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
+    full = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
     known = None if node.bodies else find_operator_rule(node.op)
     if known is None or known.constant_part is None:
-        return msgspec.structs.replace(node, constant_runs=whole) if whole[0] else node
+        return msgspec.structs.replace(node, constant_runs=full) if full[0] else node
     inputs: dict[frozenset[int], int] = {}
     for at, count in enumerate(runs):
-        places = frozenset(place for place, mask in enumerate(given) if mask >> at & 1)
-        if places:
-            inputs[places] = inputs.get(places, 0) + count
-    parts = tuple((count, places) for places, count in inputs.items())
-    return msgspec.structs.replace(node, constant_runs=whole, varying_inputs=parts)
+        indices = frozenset(index for index, mask in enumerate(provided) if mask >> at & 1)
+        if indices:
+            inputs[indices] = inputs.get(indices, 0) + count
+    parts = tuple((count, indices) for indices, count in inputs.items())
+    return msgspec.structs.replace(node, constant_runs=full, varying_inputs=parts)
 
 
 def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tuple[Node, ...]:

@@ -191,7 +191,7 @@ class Frontend(Protocol):
     def require(self, model: Any) -> None:
         """Raises MissingExtraError where what reads the model is not installed."""
 
-    def source(self, model: Any, given: Given, owned: bool) -> Source:
+    def source(self, model: Any, provided: Given, owned: bool) -> Source:
         """The model with arguments. One that is `owned` was made for this call, and may change.
 
         Raises InputError.
@@ -317,18 +317,18 @@ class OnShapes(Frontend, Protocol):
     def shapes(self, values: Any) -> Arguments:
         """Return what stands for the inputs that Python callers give. Raises InputError."""
 
-    def source(self, model: Any, given: Given, owned: bool) -> Source:
+    def source(self, model: Any, provided: Given, owned: bool) -> Source:
         """The model with the shapes of what was given, and the values where there are any."""
-        if given.file is not None:
-            args, kwargs = from_npz(given.file, self.shape_of)
-        elif given.are_made_up:
+        if provided.file is not None:
+            args, kwargs = from_npz(provided.file, self.shape_of)
+        elif provided.are_made_up:
             args, kwargs = split_input_values(
-                {spec.name: self.placeholder(spec) for spec in given.specs}
+                {spec.name: self.placeholder(spec) for spec in provided.specs}
             )
         else:
-            args, kwargs = self.shapes(given.values)
-        arrays = given.arrays()
-        origin = given.origin_of(arrays)
+            args, kwargs = self.shapes(provided.values)
+        arrays = provided.arrays()
+        origin = provided.origin_of(arrays)
         return Source(model, args, kwargs, values=origin, arrays=arrays)
 
 

@@ -63,19 +63,19 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
             return from_npz(self.file, lambda array: array)
         if self.are_made_up:
             return None
-        given = to_call_arguments(self.values)
-        return given if _hold_values(given) else None
+        provided = to_call_arguments(self.values)
+        return provided if _hold_values(provided) else None
 
 
-def _hold_values(given: Any) -> bool:
+def _hold_values(provided: Any) -> bool:
     """Whether any of these is more than a shape, or a number that the model is traced for."""
-    if isinstance(given, Mapping):
-        return any(map(_hold_values, given.values()))
-    if isinstance(given, list | tuple):
-        return any(map(_hold_values, given))
-    if isinstance(given, PLAIN):
+    if isinstance(provided, Mapping):
+        return any(map(_hold_values, provided.values()))
+    if isinstance(provided, list | tuple):
+        return any(map(_hold_values, provided))
+    if isinstance(provided, PLAIN):
         return False
-    return hasattr(given, "__array__") or not hasattr(given, "shape")
+    return hasattr(provided, "__array__") or not hasattr(provided, "shape")
 
 
 def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
@@ -83,7 +83,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
 
     Raises InputError.
     """
-    specs = tuple(_parse_input_spec(place, text) for place, text in enumerate(texts))
+    specs = tuple(_parse_input_spec(index, text) for index, text in enumerate(texts))
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -101,7 +101,7 @@ def input_option_text(spec: TensorSpec | InputInfo) -> str:
     return f"{name}{'x'.join(map(str, spec.shape or ())) or 'scalar'}:{spec.dtype}"
 
 
-def _parse_input_spec(place: int, text: str) -> TensorSpec:
+def _parse_input_spec(index: int, text: str) -> TensorSpec:
     match = re.fullmatch(_TEXT, re.sub(_LISTED, _with_crosses, text).strip())
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
@@ -113,7 +113,7 @@ def _parse_input_spec(place: int, text: str) -> TensorSpec:
     if any(len(size) > DIGITS for size in match["shape"].split("x")):
         raise InputError(f"a size in the input {text!r} has more than {DIGITS} digits", HINT)
     shape = () if scalar else tuple(map(int, match["shape"].split("x")))
-    return TensorSpec(match["name"] or str(place), dtype, shape, "input")
+    return TensorSpec(match["name"] or str(index), dtype, shape, "input")
 
 
 def _with_crosses(match: re.Match[str]) -> str:
@@ -124,8 +124,8 @@ def _with_crosses(match: re.Match[str]) -> str:
 
 def split_input_values(values: Mapping[str, Any]) -> Arguments:
     """Names that are places become positional arguments, in their order; the others keywords."""
-    places = sorted((name for name in values if name.isdigit()), key=int)
-    args = tuple(values[name] for name in places)
+    indices = sorted((name for name in values if name.isdigit()), key=int)
+    args = tuple(values[name] for name in indices)
     return args, {name: value for name, value in values.items() if not name.isdigit()}
 
 

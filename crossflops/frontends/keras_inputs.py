@@ -15,32 +15,36 @@ def inputs_as_taken(
     not as many as the model has inputs.
     """
     within = getattr(model, "_functional", None) or model  # of a sequential model
-    wanted = getattr(within, "_inputs_struct", None)
-    if wanted is None:
+    requested = getattr(within, "_inputs_struct", None)
+    if requested is None:
         return args, dict(kwargs)
-    tensors = _symbolic_inputs(model, wanted)
-    given, named = args, dict(kwargs)
+    tensors = _symbolic_inputs(model, requested)
+    provided, named = args, dict(kwargs)
     if len(args) == 1 and not kwargs and isinstance(args[0], dict):
-        given, named = (), args[0]
+        provided, named = (), args[0]
     elif len(args) == 1 and not kwargs and isinstance(args[0], list | tuple):
-        given = tuple(args[0])
-    if named.keys() == tensors.keys() and not given:
-        given, named = tuple(named[name] for name in tensors), {}
-    if given and named:
+        provided = tuple(args[0])
+    if named.keys() == tensors.keys() and not provided:
+        provided, named = tuple(named[name] for name in tensors), {}
+    if provided and named:
         return args, dict(kwargs)  # `training` or the like: the model may take it
-    if named or len(given) != len(tensors):
+    if named or len(provided) != len(tensors):
         raise InputError(
             f"the model has the inputs {', '.join(tensors)}", _keras_input_hint(tensors)
         )
-    if isinstance(wanted, dict):
-        return (dict(zip(tensors, given, strict=True)),), {}
-    return (list(given) if isinstance(wanted, list | tuple) and len(given) > 1 else given[0],), {}
+    if isinstance(requested, dict):
+        return (dict(zip(tensors, provided, strict=True)),), {}
+    return (
+        list(provided)
+        if isinstance(requested, list | tuple) and len(provided) > 1
+        else provided[0],
+    ), {}
 
 
-def _symbolic_inputs(model: Any, wanted: Any) -> dict[str, Any]:
+def _symbolic_inputs(model: Any, requested: Any) -> dict[str, Any]:
     """The symbolic inputs by the names that a dict of inputs has, else by their own."""
-    if isinstance(wanted, dict):
-        return dict(wanted)
+    if isinstance(requested, dict):
+        return dict(requested)
     return {tensor.name: tensor for tensor in model.inputs}
 
 

@@ -35,11 +35,11 @@ def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
         )
 
 
-def nodes_of_proto(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNode]]:
+def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
     """Return the nodes of a GraphProto with their keys, those of a body behind its holder's."""
     types = {value.name: str(value.type) for value in (*graph.value_info, *graph.output)}
     for number, node in enumerate(graph.node):
-        key = f"{around}{onnx_node_label(node, number)}"
+        key = f"{enclosing}{onnx_node_label(node, number)}"
         yield (
             key,
             LoggedNode(

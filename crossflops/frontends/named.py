@@ -122,8 +122,8 @@ def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]
     except ValueError:
         return ()
     names: set[str] = set()
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        for file in Path(place, folder).rglob("*.py"):
+    for index in (spec.submodule_search_locations or ()) if spec else ():
+        for file in Path(index, folder).rglob("*.py"):
             names.update(re.findall(pattern, file.read_text("utf-8", "replace"), re.MULTILINE))
     return tuple(sorted(names))
 

@@ -42,7 +42,7 @@ def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
         Function(
             name=applied.name,
             nodes=tuple(n.key for n in graph.nodes if n.key in {*applied.inside, applied.home}),
-            operands={place: (values[name],) for place, name in applied.given.items()},
+            operands={index: (values[name],) for index, name in applied.given.items()},
             home=applied.home,
             kind=applied.kind,
         )
@@ -72,10 +72,10 @@ def backward_of(
     """
     reasons: list[str] = []
     made = _serving(graph, [*results])
-    places = {place: _serving(graph, [output]) for place, output in gradients.items()}
+    indices = {index: _serving(graph, [output]) for index, output in gradients.items()}
     work: dict[frozenset[int], Cost] = defaultdict(lambda: ZERO)
     for node in graph.nodes:
-        serves = frozenset(place for place, nodes in places.items() if node.key in nodes)
+        serves = frozenset(index for index, nodes in indices.items() if node.key in nodes)
         if node.key in made or not serves:
             continue
         cost = _node_forward_cost(node)
@@ -105,8 +105,8 @@ def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
     for node in reversed(graph.nodes):
         if any(spec is not None and spec.name in needed for spec in node.outputs):
             keys.add(node.key)
-            held = [node, *all_nested_nodes(n for body in node.bodies for n in body.nodes)]
-            needed.update(s.name for inner in held for s in inner.inputs if s is not None)
+            stored = [node, *all_nested_nodes(n for body in node.bodies for n in body.nodes)]
+            needed.update(s.name for inner in stored for s in inner.inputs if s is not None)
     return keys
 
 

@@ -217,16 +217,16 @@ def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
     read: set[int] = set()
     levels = [("", iter(nodes))]
     while levels:
-        around, level = levels[-1]
+        enclosing, level = levels[-1]
         node = next(level, None)
         if node is None:
             levels.pop()
             continue
-        yield f"{around}{node.key}", node
+        yield f"{enclosing}{node.key}", node
         for body in reversed(node.bodies):
             if id(body) not in read:
                 read.add(id(body))
-                levels.append((f"{around}{node.key}/{body.name}/", iter(body.nodes)))
+                levels.append((f"{enclosing}{node.key}/{body.name}/", iter(body.nodes)))
 
 
 @contextmanager

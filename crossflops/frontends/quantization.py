@@ -58,12 +58,12 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
     """`outer` is the storage of values around the graph."""
     scope = _StorageScope(dict(outer), set(), {})
     floats = set(_memory_value_names(graph))
-    for place, node in enumerate(graph.nodes):
-        _propagate_storage(place, node, floats, scope)
+    for index, node in enumerate(graph.nodes):
+        _propagate_storage(index, node, floats, scope)
     _fold_into_makers(graph, floats, scope)
     nodes = tuple(
-        _with_operand_storage(node, place in scope.folded, scope.storage, functions)
-        for place, node in enumerate(graph.nodes)
+        _with_operand_storage(node, index in scope.folded, scope.storage, functions)
+        for index, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes)
 
@@ -78,7 +78,7 @@ def _memory_value_names(graph: Graph) -> Iterator[str]:
             yield from _memory_value_names(body)
 
 
-def _propagate_storage(place: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
+def _propagate_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
     """Note that the results of a node are held as its first input is."""
     data = node.inputs[0] if node.inputs else None
     results = [spec.name for spec in node.outputs if spec is not None]
@@ -87,7 +87,7 @@ def _propagate_storage(place: int, node: Node, floats: set[str], scope: _Storage
     if node.op.type == _TO_FLOAT:
         if not data.dtype:
             return
-        scope.folded.add(place)
+        scope.folded.add(index)
         scope.scales[results[0]] = _scale(node)
         scope.storage[results[0]] = data.dtype
     elif data.name in scope.storage and (known := find_operator_rule(node.op)) and known.keeps:
@@ -109,7 +109,7 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
     makers = {
         spec.name: node for node in graph.nodes if not node.bodies for spec in node.outputs if spec
     }
-    for place, node in enumerate(graph.nodes):
+    for index, node in enumerate(graph.nodes):
         data = node.inputs[0] if node.inputs else None
         if node.op.type != _FROM_FLOAT or node.constant or data is None:
             continue
@@ -119,7 +119,7 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
         is_same = scope.scales.get(data.name, _scale(node)) == _scale(node)
         if is_same and result is not None and result.dtype:
             scope.storage[data.name] = result.dtype
-            scope.folded.add(place)
+            scope.folded.add(index)
 
 
 def _node_input_names(node: Node) -> Iterable[str]:
@@ -151,16 +151,16 @@ def _with_operand_storage(
 def _body(node: Node, body: Graph, storage: Mapping[str, str], functions: Functions) -> Graph:
     if node.choice == "function":  # one graph for all calls whose operands are held alike
         operands = zip(node.inputs, body.inputs, strict=False)
-        given = {
+        provided = {
             own.name: storage[spec.name]
             for spec, own in operands
             if spec is not None and spec.name in storage
         }
-        key = id(body), tuple(given.items())
+        key = id(body), tuple(provided.items())
         if key not in functions:
-            functions[key] = _with_value_storage(body, given, functions)
+            functions[key] = _with_value_storage(body, provided, functions)
         return functions[key]
     own = {spec.name for spec in body.inputs}
     own |= {spec.name for inner in body.nodes for spec in inner.outputs if spec is not None}
-    around = {name: kind for name, kind in storage.items() if name not in own}
-    return _with_value_storage(body, around, functions)
+    enclosing = {name: kind for name, kind in storage.items() if name not in own}
+    return _with_value_storage(body, enclosing, functions)

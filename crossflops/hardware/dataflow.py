@@ -118,17 +118,17 @@ def _pasts(
             yield inputs[name], 0
         return
     if node.op.type == "Concat":
-        held = {source for spec in node.inputs if spec for source in carried.get(spec.name, ())}
+        stored = {source for spec in node.inputs if spec for source in carried.get(spec.name, ())}
         able = [
-            inputs[name] for name in held if name in inputs and _continues(inputs[name], present)
+            inputs[name] for name in stored if name in inputs and _continues(inputs[name], present)
         ]
         for past in sorted(able, key=lambda past_spec: (-past_spec.numel, past_spec.name)):
             yield past, present.numel - past.numel
         return
-    place = [spec.name if spec else "" for spec in node.outputs].index(name)
-    if place not in _CONTINUES.get(node.op.type, {}):
+    index = [spec.name if spec else "" for spec in node.outputs].index(name)
+    if index not in _CONTINUES.get(node.op.type, {}):
         return
-    past_at, new_at = _CONTINUES[node.op.type][place]
+    past_at, new_at = _CONTINUES[node.op.type][index]
     spec = node.inputs[past_at] if past_at < len(node.inputs) else None
     for source in carried.get(spec.name, ()) if spec is not None else ():
         if source in inputs and _continues(inputs[source], present):
@@ -142,11 +142,11 @@ def _continues(past: TensorSpec, present: TensorSpec) -> bool:
     return len(past.shape) >= 2 and len(grown) <= 1 and all(a < b for a, b in grown)
 
 
-def _new(node: Node, place: int, past: TensorSpec, present: TensorSpec) -> int:
+def _new(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
     """Elements that are written: what has grown, or what goes into a buffer of fixed size."""
     if present.numel != past.numel:
         return present.numel - past.numel
-    spec = node.inputs[place] if place < len(node.inputs) else None
+    spec = node.inputs[index] if index < len(node.inputs) else None
     if spec is not None and spec.shape is not None:
         return spec.numel
     query = node.inputs[0]
@@ -234,9 +234,9 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         _follow(node, flow)
     known = caches(graph, flow.carried)
     pasts = {cache.past for cache in known}
-    held = (name for name, parts in flow.carried.items() if not pasts.isdisjoint(parts))
+    stored = (name for name, parts in flow.carried.items() if not pasts.isdisjoint(parts))
     return msgspec.structs.replace(
-        flow, caches=known, cached=frozenset((*held, *(cache.present for cache in known)))
+        flow, caches=known, cached=frozenset((*stored, *(cache.present for cache in known)))
     )
 
 
@@ -275,15 +275,15 @@ def _follow(node: Node, flow: Flow) -> None:
     made = next((flow.maker[spec.name] for spec in inputs if spec.name in flow.maker), "")
     if not made and not _is_view(node):
         made = node.key
-    held: dict[str, list[Portion]] = {}
+    stored: dict[str, list[Portion]] = {}
     for spec in {spec.name: spec for spec in inputs}.values():
         for source, part in flow.parts(spec).items():
-            held.setdefault(source, []).append(part)
+            stored.setdefault(source, []).append(part)
     for spec in outputs:
         cut = spec.numel if spec.shape is not None and node.key in flow.moves else None
         flow.carried[spec.name] = {
             source: _combine_portions(spec.name, parts, flow.specs[source].numel, cut)
-            for source, parts in held.items()
+            for source, parts in stored.items()
         }
         if made:
             flow.maker[spec.name] = made

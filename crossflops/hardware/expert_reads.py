@@ -78,10 +78,10 @@ def _has_experts(node: Node) -> bool:
 def expert_weights(node: Node) -> Iterator[TensorSpec]:
     """Yield the operands of a node of which a token reads the part of its own experts."""
     known = find_operator_rule(node.op)
-    places = known.experts if known is not None else ()
-    held = [spec for place, spec in enumerate(node.inputs) if spec and place in places]
-    count = next((spec.shape[0] for spec in held if spec.shape and len(spec.shape) == 3), 0)
-    yield from (spec for spec in held if spec.shape and spec.shape[0] == count)
+    indices = known.experts if known is not None else ()
+    stored = [spec for index, spec in enumerate(node.inputs) if spec and index in indices]
+    count = next((spec.shape[0] for spec in stored if spec.shape and len(spec.shape) == 3), 0)
+    yield from (spec for spec in stored if spec.shape and spec.shape[0] == count)
 
 
 def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:

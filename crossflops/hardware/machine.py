@@ -287,8 +287,8 @@ def _control_group_folders(root: Path) -> list[Path]:
     base = root / "sys/fs/cgroup"
     lines = _read_system_file(root / "proc/self/cgroup").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    place = base / path.lstrip("/")
-    above = (place, *place.parents)
+    index = base / path.lstrip("/")
+    above = (index, *index.parents)
     return [folder for folder in above if base in (folder, *folder.parents)] or [base]
 
 

@@ -82,10 +82,10 @@ class PeakLoops(msgspec.Struct, frozen=True):
         Raises NoLoopError where it fails, or computes something wrong.
         """
         parts = {"clock": [str(seconds)], "triad": [str(threads), str(seconds), str(nbytes)]}
-        given = parts.get(kind, [str(threads), str(seconds)])
+        provided = parts.get(kind, [str(threads), str(seconds)])
         try:
             done = subprocess.run(
-                [self.path, kind, *given], capture_output=True, timeout=seconds + _BEYOND
+                [self.path, kind, *provided], capture_output=True, timeout=seconds + _BEYOND
             )
             if done.returncode:
                 raise _loop_failure_error(kind, f"it ended with {done.returncode}")
@@ -392,8 +392,8 @@ def _cpu_model_name(claimed: Cpu | None) -> str:
 def _array_bytes() -> int:
     """Twice the last cache, but no more than 256 MiB, and than a sixteenth of the memory."""
     cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
-    wanted = min(max(_ARRAY, 2 * cache), _LARGEST)
-    return min(wanted, max(1 << 20, memory // 16)) if memory else wanted
+    requested = min(max(_ARRAY, 2 * cache), _LARGEST)
+    return min(requested, max(1 << 20, memory // 16)) if memory else requested
 
 
 def _system(name: str) -> int:

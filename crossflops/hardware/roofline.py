@@ -77,8 +77,8 @@ def load_kind(load: Load) -> str:
     if load.weighted and len(names) > 1:
         names.pop()
     names = [name for name in names if not name.isdigit()] or names
-    apart = load.op in _PRODUCTS and not load.weighted
-    op = f"{load.op} of activations" if apart else load.op
+    separate = load.op in _PRODUCTS and not load.weighted
+    op = f"{load.op} of activations" if separate else load.op
     return f"{op} ({re.sub(r'[0-9]+', '*', names[-1])})" if names else op
 
 
@@ -265,11 +265,11 @@ def compute_from(
     left = work - ridge * grows
     if left <= 0:
         return None
-    examples, wanted = 0, 1
-    while wanted > examples:
-        examples = wanted
+    examples, requested = 0, 1
+    while requested > examples:
+        examples = requested
         weights = sum(load.weights for load in loads(examples / counted))
-        wanted = max(1, ceil(ridge * weights / left * float(counted) - 1e-9))
+        requested = max(1, ceil(ridge * weights / left * float(counted) - 1e-9))
     return examples
 
 

@@ -169,12 +169,12 @@ class _Bill:
     def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
         """So many elements of a tensor, as what it is."""
         if self.flow.is_weight(spec):
-            place, kept = _WEIGHTS, self.formats.format_of_weights()
+            index, kept = _WEIGHTS, self.formats.format_of_weights()
         elif self.flow.is_cache(spec):
-            place, kept = _CACHE, self.formats.format_of_caches()
+            index, kept = _CACHE, self.formats.format_of_caches()
         else:
-            place, kept = _ACTIVATIONS, self.formats.activations
-        self.rows[key][place] += elements_to_bytes(spec, elements, kept)
+            index, kept = _ACTIVATIONS, self.formats.activations
+        self.rows[key][index] += elements_to_bytes(spec, elements, kept)
 
 
 def charges(
@@ -323,15 +323,15 @@ def _load_unfused(
     def weights(spec: TensorSpec) -> int:
         if not flow.is_weight(spec):
             return 0
-        held = tensor_byte_count(spec, formats.format_of_weights())
-        return round(held * share) if spec.name in routed else held
+        stored = tensor_byte_count(spec, formats.format_of_weights())
+        return round(stored * share) if spec.name in routed else stored
 
     def cache(spec: TensorSpec) -> int:
         return tensor_byte_count(spec, formats.format_of_caches()) if flow.is_cache(spec) else 0
 
     def rest(spec: TensorSpec) -> int:
-        apart = flow.is_weight(spec) or flow.is_cache(spec)
-        return 0 if apart else tensor_byte_count(spec, formats.activations)
+        separate = flow.is_weight(spec) or flow.is_cache(spec)
+        return 0 if separate else tensor_byte_count(spec, formats.activations)
 
     return _build_node_load(
         count, flow, traffic_bytes(weights), traffic_bytes(cache), traffic_bytes(rest)

@@ -91,8 +91,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
         constant, runs = self.node.constant_runs
         if not constant and self.constant_part is ZERO:
             return ZERO
-        whole = self.cost * constant + self.constant_part
-        return Cost(**{kind: getattr(whole, kind) // runs for kind in Cost.__struct_fields__})
+        full = self.cost * constant + self.constant_part
+        return Cost(**{kind: getattr(full, kind) // runs for kind in Cost.__struct_fields__})
 
 
 class Uncounted(msgspec.Struct, frozen=True):

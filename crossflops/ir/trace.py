@@ -255,8 +255,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def operator_around(self, call: Call) -> Call | None:
         """The operator in whose body a call was made, or None."""
-        around = (outer for outer in self.ancestors(call) if outer.level == "operator")
-        return next(around, None)
+        enclosing = (outer for outer in self.ancestors(call) if outer.level == "operator")
+        return next(enclosing, None)
 
     @cached_property
     def last_calls(self) -> frozenset[str]:

@@ -64,22 +64,24 @@ def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
     checkpoints: dict[int, Checkpoint] = {}
     users: dict[str, list[frozenset[int]]] = {spec.name: [frozenset()] for spec in graph.outputs}
     for node in graph.nodes:
-        around = list(enclosing(node))
-        for checkpoint in reversed(around):
+        ancestors = list(enclosing(node))
+        for checkpoint in reversed(ancestors):
             inside.setdefault(checkpoint.number, []).append(node)
             known = checkpoints.setdefault(checkpoint.number, checkpoint)
             if known.kind != checkpoint.kind:  # one within it, as JAX marks it
                 checkpoints[checkpoint.number] = replace(known, kind="unknown")
-        numbers = frozenset(checkpoint.number for checkpoint in around)
+        numbers = frozenset(checkpoint.number for checkpoint in ancestors)
         for name in _checkpoint_tensor_names(node.inputs):
             users.setdefault(name, []).append(numbers)
     made_of = []
     for number, nodes in inside.items():
         made = {name for node in nodes for name in _checkpoint_tensor_names(node.outputs)}
-        given = {name for node in nodes for name in _checkpoint_tensor_names(node.inputs)} - made
+        provided = {
+            name for node in nodes for name in _checkpoint_tensor_names(node.inputs)
+        } - made
         results = {name for name in made if any(number not in at for at in users.get(name, ()))}
         part = CheckpointPart(
-            checkpoints[number], tuple(nodes), frozenset(given), frozenset(results)
+            checkpoints[number], tuple(nodes), frozenset(provided), frozenset(results)
         )
         made_of.append(part)
     return tuple(made_of)
@@ -128,8 +130,8 @@ def run_again(
 
 def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RunAgain:
     """Without what a policy saves: create_selective_checkpoint_contexts."""
-    places = [node.training.checkpoint for node in nodes]
-    saved = [checkpoint.saved if checkpoint else False for checkpoint in places]
+    indices = [node.training.checkpoint for node in nodes]
+    saved = [checkpoint.saved if checkpoint else False for checkpoint in indices]
     pairs = list(zip(nodes, saved, strict=True))
     return RunAgain(
         tuple(node for node, stays in pairs if stays is False),
@@ -154,31 +156,31 @@ _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Mul")
 _BIASED = ("Gemm", "Conv", "ConvTranspose")
 
 
-def jax_recomputation(part: CheckpointPart, wanted: Mapping[str, frozenset[int]]) -> RunAgain:
-    """What JAX runs again; `wanted` are the operands with a gradient, by the key of their node.
+def jax_recomputation(part: CheckpointPart, requested: Mapping[str, frozenset[int]]) -> RunAgain:
+    """What JAX runs again; `requested` are the operands with a gradient, by the key of their node.
 
     What is saved stays; what of the body of a loop is needed is not followed.
     """
     asked: set[str] = set()
     again, unsure = [], []
     for node in reversed(part.nodes):
-        places = wanted.get(node.key, frozenset())
+        indices = requested.get(node.key, frozenset())
         runs = (
             bool(_checkpoint_tensor_names(node.outputs) & asked)
             and node_retention(node) != "saved"
         )
-        if node.bodies and (runs or places):
+        if node.bodies and (runs or indices):
             unsure.append(node)
         if runs:
             again.append(node)
-        asked |= _checkpoint_tensor_names(node.inputs) if runs else _operands_kept(node, places)
+        asked |= _checkpoint_tensor_names(node.inputs) if runs else _operands_kept(node, indices)
     return RunAgain(tuple(again), tuple(unsure))
 
 
-def _operands_kept(node: Node, places: frozenset[int]) -> set[str]:
+def _operands_kept(node: Node, indices: frozenset[int]) -> set[str]:
     """The operands that the gradients of those at these places are made of."""
     kind = node.op.type
-    if not places:
+    if not indices:
         return set()
     if kind in _LINEAR:
         return _checkpoint_tensor_names(
@@ -186,10 +188,10 @@ def _operands_kept(node: Node, places: frozenset[int]) -> set[str]:
         )
     if kind in _PRODUCTS:
         factors = node.inputs[:2] if kind in _BIASED else node.inputs
-        asking = {place for place in places if place < len(factors)}
+        asking = {index for index in indices if index < len(factors)}
         return _checkpoint_tensor_names(
-            spec for place, spec in enumerate(factors) if asking - {place} and spec is not None
+            spec for index, spec in enumerate(factors) if asking - {index} and spec is not None
         )
     return _checkpoint_tensor_names(
-        node.inputs[1:] if kind == "Div" and places == {0} else node.inputs
+        node.inputs[1:] if kind == "Div" and indices == {0} else node.inputs
     )

@@ -114,7 +114,7 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
     if known.constant_part is None:
         return ZERO
     part = known.constant_part
-    return sum((part(node, places, work) * runs for runs, places in node.varying_inputs), ZERO)
+    return sum((part(node, indices, work) * runs for runs, indices in node.varying_inputs), ZERO)
 
 
 def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted | Uncounted:
@@ -152,11 +152,11 @@ def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
 
 def _node_cost_key(node: Node) -> tuple[Any, ...]:
     """All that a node's cost depends on: which tensors are the same, but not their names."""
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     specs = [
         spec
         and (
-            places.setdefault(spec.name, len(places)),
+            indices.setdefault(spec.name, len(indices)),
             spec.dtype,
             spec.shape,
             spec.role,
@@ -164,8 +164,8 @@ def _node_cost_key(node: Node) -> tuple[Any, ...]:
         )
         for spec in (*node.inputs, *node.outputs)
     ]
-    given = len(node.inputs), repr(node.attrs), tuple(node.values.items()), node.varying_inputs
-    return (node.op, given, node.objection, node.sparse, node.folded, *specs)
+    provided = len(node.inputs), repr(node.attrs), tuple(node.values.items()), node.varying_inputs
+    return (node.op, provided, node.objection, node.sparse, node.folded, *specs)
 
 
 class _Runs(NamedTuple):
@@ -197,9 +197,9 @@ class _Work:
                 yield self._count_with_cache(node, stored)
             elif node.choice == "function":
                 (body,) = node.bodies
-                given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
+                provided = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
                 yield _zero_count(node, f"calls {body.name}", exact=True)
-                yield _Runs(body, given, 1)
+                yield _Runs(body, provided, 1)
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
                 yield from self._count_control_flow(node, stored)
             elif find_operator_rule(node.op) is not None:
@@ -211,13 +211,13 @@ class _Work:
         """As `count_node`; nodes that are alike are counted once."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
-        alike = _node_cost_key(node)
-        known = self._alike.get(alike)
+        similar = _node_cost_key(node)
+        known = self._alike.get(similar)
         if known is not None:
             return msgspec.structs.replace(known, node=node)
         counted = count_node(node)
         if isinstance(counted, Counted):
-            self._alike[alike] = counted
+            self._alike[similar] = counted
         return counted
 
     def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
@@ -287,13 +287,13 @@ class _Work:
         branches = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
         names = [body.name for body in node.bodies]
         if node.choice == "sum":
-            held = _zero_count(node, f"the sum of {' and '.join(names)}", exact=False)
+            stored_value = _zero_count(node, f"the sum of {' and '.join(names)}", exact=False)
             both = (count for counts in branches for count in _upper_bound_counts(counts))
-            return (held, *_counts_within_holder(node, both, 1))
+            return (stored_value, *_counts_within_holder(node, both, 1))
         why, exact = _WHY[node.choice], node.choice in ("constant", "seen")
-        held = _zero_count(node, f"{names[0]}: {why}", exact)
+        stored_value = _zero_count(node, f"{names[0]}: {why}", exact)
         return (
-            held,
+            stored_value,
             *_counts_within_holder(
                 node, branches[0] if exact else _upper_bound_counts(branches[0]), 1
             ),
@@ -425,9 +425,9 @@ def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
     Its operands are those that its rule names; what it packs into bytes has a precision beside.
     """
     contracting = find_operator_rule(node.op)
-    places = contracting.contracts if contracting else (0, 1)
-    chosen = range(len(node.inputs)) if places is None else places
-    specs = [node.inputs[place] for place in chosen if place < len(node.inputs)]
+    indices = contracting.contracts if contracting else (0, 1)
+    chosen = range(len(node.inputs)) if indices is None else indices
+    specs = [node.inputs[index] for index in chosen if index < len(node.inputs)]
     names = [known.get(spec.name, spec.dtype) for spec in specs if spec is not None]
     packed = contracting.packed(node) if contracting and contracting.packed else ""
     return _join_precisions([*names, packed])

@@ -152,8 +152,8 @@ def activation_peak(graph: Graph) -> Peak:
     """
     functions: dict[int, Peak] = {}
     for body in _distinct_functions(graph):
-        apart = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
-        functions[id(body)] = _peak_of_graph(body, apart, functions)
+        separate = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
+        functions[id(body)] = _peak_of_graph(body, separate, functions)
     return _peak_of_graph(graph, frozenset(), functions)
 
 
@@ -175,9 +175,9 @@ def _distinct_functions(graph: Graph) -> list[Graph]:
     return functions
 
 
-def _peak_of_graph(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Peak:
-    """`apart` are values without bytes here; `functions` the peaks of those called in it."""
-    owner, constant = _owners(graph, apart)
+def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, Peak]) -> Peak:
+    """`separate` are values without bytes here; `functions` the peaks of those called in it."""
+    owner, constant = _owners(graph, separate)
     inside = [
         _peaks_of_bodies(node, constant, functions) if node.bodies else [] for node in graph.nodes
     ]
@@ -186,35 +186,37 @@ def _peak_of_graph(graph: Graph, apart: frozenset[str], functions: dict[int, Pea
     end = len(graph.nodes)
     # Bytes that come alive at a place, and those that have gone there.
     born, gone = [0] * (end + 1), [0] * (end + 2)
-    for place, spec in _activation_tensors(graph, owner, constant):
+    for index, spec in _activation_tensors(graph, owner, constant):
         if spec.shape is None or not spec.dtype:
             unsized += 1
             continue
-        dies = end if spec.role == "input" else max(place, last.get(spec.name, place))
+        dies = end if spec.role == "input" else max(index, last.get(spec.name, index))
         nbytes = spec.nbytes
-        born[place] += nbytes
+        born[index] += nbytes
         gone[dies + 1] += nbytes
     alive, best = 0, Peak(born[0] if not graph.nodes else 0, "", unsized)
-    for place, (node, bodies) in enumerate(zip(graph.nodes, inside, strict=True)):
-        alive += born[place] - gone[place]
+    for index, (node, bodies) in enumerate(zip(graph.nodes, inside, strict=True)):
+        alive += born[index] - gone[index]
         now = alive + max(inner.nbytes for inner in bodies) if bodies else alive
         if now > best.nbytes:
             best = Peak(now, node.key, unsized)
     return best
 
 
-def _peaks_of_bodies(node: Node, apart: frozenset[str], functions: dict[int, Peak]) -> list[Peak]:
+def _peaks_of_bodies(
+    node: Node, separate: frozenset[str], functions: dict[int, Peak]
+) -> list[Peak]:
     """The peaks of the bodies of a node. A function's operands and results are those around it."""
     if node.choice != "function":
-        return [_peak_of_graph(body, apart, functions) for body in node.bodies]
+        return [_peak_of_graph(body, separate, functions) for body in node.bodies]
     (body,) = node.bodies
     return [functions[id(body)]]
 
 
-def _owners(graph: Graph, apart: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
+def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
     """The tensor whose bytes each value has, where it is another one; and what is constant."""
     owner: dict[str, str] = {}
-    constant = set(apart)
+    constant = set(separate)
     for node in graph.nodes:
         names = [spec.name for spec in node.outputs if spec is not None]
         source = node.inputs[0] if node.inputs else None
@@ -244,18 +246,18 @@ def _activation_tensors(
     for spec in graph.inputs:
         if spec.name not in constant:
             yield 0, msgspec.structs.replace(spec, role="input")
-    for place, node in enumerate(graph.nodes):
+    for index, node in enumerate(graph.nodes):
         for made in node.outputs:
             if made is not None and made.name not in constant and made.name not in owner:
-                yield place, made
+                yield index, made
 
 
 def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
     """The place of the last node that reads each tensor; what the graph returns has none."""
     last: dict[str, int] = {}
-    for place, node in enumerate(graph.nodes):
+    for index, node in enumerate(graph.nodes):
         for name in _names_that_node_reads(node):
-            last[owner.get(name, name)] = place
+            last[owner.get(name, name)] = index
     for spec in graph.outputs:
         last[owner.get(spec.name, spec.name)] = len(graph.nodes)
     return last

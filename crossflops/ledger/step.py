@@ -72,10 +72,10 @@ def _equal_count_parts(count: Counted, times: Mapping[str, int]) -> Iterator[Cou
     """The count, in as many equal parts as calls do its work; the first one has the rest."""
     names = _call_part_keys(count.node.call, times)
     share, rest = divmod(count.cost.macs, len(names))
-    for place, call in enumerate(names):
-        key = count.node.key if not place else f"{count.node.key}, part {place + 1}"
+    for index, call in enumerate(names):
+        key = count.node.key if not index else f"{count.node.key}, part {index + 1}"
         node = replace(count.node, key=key, call=call)
-        yield replace(count, node=node, cost=Cost(macs=share + (0 if place else rest)))
+        yield replace(count, node=node, cost=Cost(macs=share + (0 if index else rest)))
 
 
 def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[Counted]:

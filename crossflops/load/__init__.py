@@ -107,7 +107,7 @@ def _rest(path: str) -> bytes:
 def _similar_files_hint(path: Path) -> str:
     """The files beside it that are called like it."""
     try:
-        beside = [str(file) for file in path.parent.glob("*.onnx") if file != path]
+        additional = [str(file) for file in path.parent.glob("*.onnx") if file != path]
     except (OSError, ValueError):
-        beside = []
-    return nearest_name_hint(str(path), beside, _HINT)
+        additional = []
+    return nearest_name_hint(str(path), additional, _HINT)

@@ -77,11 +77,11 @@ def _values_from_nodes(
     node: Any, number: int, maker: dict[str, int], known: set[str]
 ) -> list[str]:
     """The values that the node reads from other nodes."""
-    wanted = sorted(node_read_names(node) - known)
-    missing = next((name for name in wanted if name not in maker), None)
+    requested = sorted(node_read_names(node) - known)
+    missing = next((name for name in requested if name not in maker), None)
     if missing is not None:
         raise TargetError(
             f"node {onnx_node_label(node, number)!r} reads {missing!r}, which nothing makes",
             "the file is damaged or was cut: export the model again",
         )
-    return wanted
+    return requested

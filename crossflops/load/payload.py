@@ -51,8 +51,8 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
         most = least * _LONGEST_VARINT
     if least <= nbytes <= most:
         return ""
-    held = "x".join(map(str, dims)) or "scalar"
-    return f"says {held} {dtype}, which takes {least} bytes, and holds {nbytes}"
+    stored = "x".join(map(str, dims)) or "scalar"
+    return f"says {stored} {dtype}, which takes {least} bytes, and holds {nbytes}"
 
 
 @lru_cache(maxsize=4096)  # a model has few shapes

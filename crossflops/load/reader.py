@@ -227,14 +227,14 @@ class _Copy:
                     continue
             if number not in inside:
                 continue
-            how = inside[number]
-            if how == _METADATA:
+            config = inside[number]
+            if config == _METADATA:
                 head = data[value : min(at, value + _LONGEST_HEAD)]
                 if head.startswith(_KEPT_HEADS):
                     continue
                 if not head.startswith(_KEY) and self._is_kept(value, at):
                     continue
-            elif at - value <= _COPIED[how]:
+            elif at - value <= _COPIED[config]:
                 continue
             if start > run:
                 kept += start - run
@@ -242,9 +242,9 @@ class _Copy:
                     raise _too_large()
                 parts.append(data[run:start])
             run = at
-            if how in _MESSAGES or how == _TENSOR:
+            if config in _MESSAGES or config == _TENSOR:
                 self._fields, self._kept = _MOST_FIELDS - fields_left, kept
-                copied = self.message(how, value, at, depth + 1)
+                copied = self.message(config, value, at, depth + 1)
                 parts += (length_prefix(number, len(copied)), copied)
                 fields_left, kept = _MOST_FIELDS - self._fields, self._kept
         self._fields, self._kept = _MOST_FIELDS - fields_left, kept
@@ -329,9 +329,9 @@ def _external(file: str, offset: int, length: int) -> bytes:
 
     https://onnx.ai/onnx/repo-docs/ExternalData.html
     """
-    place = {"location": file, "offset": offset, "length": length}
+    index = {"location": file, "offset": offset, "length": length}
     entries = []
-    for key, value in place.items():
+    for key, value in index.items():
         texts = (key.encode(), str(value).encode())
         entry = b"".join(length_prefix(n, len(text)) + text for n, text in enumerate(texts, 1))
         entries.append(length_prefix(13, len(entry)) + entry)
@@ -357,10 +357,10 @@ def bring_in(model: Any, folder: Path) -> None:
     Where it lies stays noted: who copies the model copies that file, too.
     """
     for tensor in all_graph_tensors(model.graph):
-        place, nbytes = location(tensor), _tensor_nbytes(tensor)
-        if not place or not 0 < nbytes <= SMALL:
+        index, nbytes = location(tensor), _tensor_nbytes(tensor)
+        if not index or not 0 < nbytes <= SMALL:
             continue
-        data = _read_external_data(folder, place, tensor, nbytes)
+        data = _read_external_data(folder, index, tensor, nbytes)
         if len(data) == nbytes:
             tensor.raw_data = data
             tensor.ClearField("data_location")
@@ -383,14 +383,14 @@ def _tensor_nbytes(tensor: Any) -> int:
     return 0 if dtype == "string" else TensorSpec("", dtype, tuple(tensor.dims)).nbytes
 
 
-def _read_external_data(folder: Path, place: str, tensor: Any, nbytes: int) -> bytes:
+def _read_external_data(folder: Path, location: str, tensor: Any, nbytes: int) -> bytes:
     """What lies there, as far as it does; opened anew, as each tensor may have its own file."""
-    inside = PurePath(place)
+    inside = PurePath(location)
     if inside.anchor or ".." in inside.parts:
         return b""
     try:
         offset = next((int(e.value) for e in tensor.external_data if e.key == "offset"), 0)
-        with open(folder / place, "rb", buffering=0, opener=open_without_waiting) as file:
+        with open(folder / location, "rb", buffering=0, opener=open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return b""
             file.seek(offset)

@@ -53,10 +53,10 @@ def validate(model: Any) -> None:
 def _check_graph(graph: Any, outer: set[str], where: str) -> None:
     stored = [tensor.name for tensor in graph.initializer]
     stored += [tensor.values.name for tensor in graph.sparse_initializer]
-    given = [value.name for value in graph.input]
+    provided = [value.name for value in graph.input]
     others = (value.name for value in (*graph.output, *graph.value_info))
-    _texts(where, (graph.name, *stored, *given, *others))
-    _check_unique_names(given, f"graph {graph.name!r}")
+    _texts(where, (graph.name, *stored, *provided, *others))
+    _check_unique_names(provided, f"graph {graph.name!r}")
     _check_unique_names(stored, f"graph {graph.name!r}")
     for tensor in graph.initializer:
         if wrong := _wrong(tensor):
@@ -71,16 +71,16 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
             _check_value_type(value)
             if kind.SerializeToString() == written:
                 sound.add(written)
-    names = _check_nodes(graph.node, {*stored, *given}, outer, where)
+    names = _check_nodes(graph.node, {*stored, *provided}, outer, where)
     _check_outputs_defined((value.name for value in graph.output), names, graph.name)
 
 
-def _check_nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]:
+def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) -> set[str]:
     """Check the nodes of a graph, and put them in order. The names of all values in it.
 
-    `given` are those that no node makes, `outer` those that it sees around itself.
+    `provided` are those that no node makes, `outer` those that it sees around itself.
     """
-    made = {*given, ""}
+    made = {*provided, ""}
     in_order, number = True, 0
     holders = []
     try:
@@ -121,7 +121,7 @@ def _check_nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> se
     if not in_order:
         copies = [
             type(node).FromString(node.SerializeToString())
-            for node in sort_topologically(list(nodes), given | outer)
+            for node in sort_topologically(list(nodes), provided | outer)
         ]
         del nodes[:]
         nodes.extend(copies)
@@ -171,11 +171,11 @@ def forget_negative(kind: Any) -> None:
     Exporters write -1 for a size that they do not know, and onnxruntime takes any negative size
     for one.
     """
-    held = kind.WhichOneof("value")
-    if held in ("sequence_type", "optional_type"):
-        forget_negative(getattr(kind, held).elem_type)
-    elif held in ("tensor_type", "sparse_tensor_type"):
-        for dim in getattr(kind, held).shape.dim:
+    stored = kind.WhichOneof("value")
+    if stored in ("sequence_type", "optional_type"):
+        forget_negative(getattr(kind, stored).elem_type)
+    elif stored in ("tensor_type", "sparse_tensor_type"):
+        for dim in getattr(kind, stored).shape.dim:
             if dim.dim_value < 0:
                 dim.ClearField("dim_value")
 
@@ -187,13 +187,13 @@ def _wrong(tensor: Any) -> str:
         return wrong
     if tensor.data_location == _EXTERNAL:
         return ""
-    held = [(payload.RAW_DATA, len(tensor.raw_data))] if tensor.HasField("raw_data") else []
-    held += [
+    stored = [(payload.RAW_DATA, len(tensor.raw_data))] if tensor.HasField("raw_data") else []
+    stored += [
         (number, len(values) * width)
         for name, number, width in _PAYLOADS
         if (values := getattr(tensor, name))
     ]
-    wrongs = (payload.wrong_size(dims, tensor.data_type, number, n) for number, n in held)
+    wrongs = (payload.wrong_size(dims, tensor.data_type, number, n) for number, n in stored)
     return next(filter(None, wrongs), "")
 
 

@@ -68,7 +68,7 @@ _CELLS = {
 }
 
 
-def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """Back through the steps of all layers: each product again for each operand with a gradient.
 
     What a layer reads has one where x is wanted, or something of a layer below; its states where
@@ -86,17 +86,17 @@ def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     batch = spec_shape(input_spec(node, first), rank=3)[1]
     sizes_ = node.values.get(1, ()) if packed else ()
     skipped = batch, (*sizes_, batch)[max(len(sizes_) - 1, 0)]  # forwards and backwards
-    stated = not wanted.isdisjoint(range(first, before))
+    stated = not requested.isdisjoint(range(first, before))
     directions = 2 if integer(node, "bidirectional") else 1
     layers = integer(node, "num_layers")
     per_cell = (len(node.inputs) - before) // (layers * directions)
-    work, inner, below = dict.fromkeys(wanted, ZERO), ZERO, 0 in wanted
+    work, inner, below = dict.fromkeys(requested, ZERO), ZERO, 0 in requested
     for layer in range(layers):
         start = before + layer * directions * per_cell
-        places = range(start, start + directions * per_cell)
-        for way, place in enumerate(range(start, places.stop, per_cell)):
-            wide, inputs = spec_shape(input_spec(node, place), rank=2)
-            carried = spec_shape(input_spec(node, place + 1), rank=2)[1]
+        indices = range(start, start + directions * per_cell)
+        for way, index in enumerate(range(start, indices.stop, per_cell)):
+            wide, inputs = spec_shape(input_spec(node, index), rank=2)
+            carried = spec_shape(input_spec(node, index + 1), rank=2)[1]
             units = wide // gates
             of_place = [Cost(macs=rows * wide * inputs), Cost(macs=rows * wide * carried)]
             if per_cell > 3:
@@ -104,16 +104,16 @@ def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
             projected = Cost(macs=rows * carried * units) if per_cell in (3, 5) else ZERO
             of_place.append(projected)
             for at, cost in enumerate(of_place[:per_cell]):
-                if place + at in wanted:
-                    work[place + at] = cost
+                if index + at in requested:
+                    work[index + at] = cost
             if below and layer == 0:
                 work[0] += of_place[0]
             elif below:
                 inner += of_place[0]
-            if below or stated or not wanted.isdisjoint(range(place, place + per_cell)):
+            if below or stated or not requested.isdisjoint(range(index, index + per_cell)):
                 stepped = rows if stated else rows - skipped[way]
                 inner += Cost(macs=stepped * wide * carried) + projected + unit * (rows * units)
-        below = below or stated or not wanted.isdisjoint(places)
+        below = below or stated or not requested.isdisjoint(indices)
     unsure = packed and directions == 2 and not stated and not sizes_
     doubt = "how many of its sequences are the longest is not known: counted as if all" * unsure
     return Gradient(work, inner=inner, doubt=doubt)
@@ -175,9 +175,9 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
     if rest or size not in ((4, 5) if biased else (2, 3)):
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs for {layers} layers")
     step, carried = ZERO, 0
-    for place in range(before, len(node.inputs), size):
-        rows, inputs = spec_shape(input_spec(node, place), rank=2)
-        carried = spec_shape(input_spec(node, place + 1), rank=2)[1]
+    for index in range(before, len(node.inputs), size):
+        rows, inputs = spec_shape(input_spec(node, index), rank=2)
+        carried = spec_shape(input_spec(node, index + 1), rank=2)[1]
         projection = carried * (rows // gates) if size in (3, 5) else 0
         step += Cost(macs=rows * (inputs + carried) + projection, adds=2 * rows if biased else 0)
         step += unit * (rows // gates)
@@ -186,12 +186,12 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
     return step + DROPPED * between
 
 
-def _bag_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """Each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls."""
     elements = input_element_count(node, 1) * spec_shape(output_spec(node), rank=2)[1]
     mean = elements if integer(node, "mode", 0) == 1 else 0
     weighed = elements if has_input(node, 3) else 0
-    return Gradient({place: Cost(adds=elements, divs=mean, muls=weighed) for place in wanted})
+    return Gradient({index: Cost(adds=elements, divs=mean, muls=weighed) for index in requested})
 
 
 @operator(
@@ -220,7 +220,7 @@ def embedding_bag(node: Node) -> Cost:
     )
 
 
-def _cdist_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each of both operands.
 
     Per pair and element p = 2: mul, div; p = 1: 2 compares, mul; p = inf: 3 compares, mul; else 3
@@ -229,11 +229,11 @@ def _cdist_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """
     power = float_attribute(node, "p", 2.0)
     if power == 0:
-        return Gradient(dict.fromkeys(wanted, ZERO))
+        return Gradient(dict.fromkeys(requested, ZERO))
     kinds = {2: Cost(muls=1, divs=1), 1: Cost(compares=2, muls=1), inf: Cost(compares=3, muls=1)}
     element = kinds.get(power, Cost(compares=3, specials=2, muls=2, divs=1)) + Cost(adds=2)
     pairs = output_element_count(node) * spec_shape(input_spec(node, 0), at_least=2)[-1]
-    return Gradient(dict.fromkeys(wanted, element * pairs))
+    return Gradient(dict.fromkeys(requested, element * pairs))
 
 
 @operator(
@@ -264,14 +264,14 @@ def cdist(node: Node) -> Cost:
     return (Cost(adds=width) + norm) * output_element_count(node)
 
 
-def _euclidean_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products, whichever gradient is wanted.
 
     Each is of M numbers, and that of the forward pass of M+2. Source: _euclidean_dist_backward in
     torch/csrc/autograd/FunctionsManual.cpp.
     """
     both = 2 * (forward.macs - 2 * output_element_count(node))
-    return Gradient(dict.fromkeys(wanted, Cost(macs=both // len(wanted))))
+    return Gradient(dict.fromkeys(requested, Cost(macs=both // len(requested))))
 
 
 @operator(
@@ -310,7 +310,7 @@ def _attribute_axes(node: Node, name: str) -> tuple[int, ...]:
     return tuple(axis for axis in axes if isinstance(axis, int))
 
 
-def _trilinear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """Each gradient is _trilinear again, dY in the place of the operand that has it.
 
     What was summed is then expanded, and the axes of the operand that were expanded are summed.
@@ -318,12 +318,12 @@ def _trilinear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """
     *expanded, summed_axes = (_attribute_axes(node, name) for name in _EXPANDED)
     work = {}
-    for place in wanted & {0, 1, 2}:
+    for index in requested & {0, 1, 2}:
         shapes = [spec_shape(input_spec(node, at)) for at in range(3)]
-        shapes[place], axes = spec_shape(output_spec(node)), list(expanded)
-        axes[place] = summed_axes
-        work[place] = _trilinear_work(
-            shapes, axes, expanded[place], integer(node, "unroll_dim", 1)
+        shapes[index], axes = spec_shape(output_spec(node)), list(expanded)
+        axes[index] = summed_axes
+        work[index] = _trilinear_work(
+            shapes, axes, expanded[index], integer(node, "unroll_dim", 1)
         )
     return Gradient(work)
 
@@ -374,15 +374,15 @@ def _trilinear_work(
     return Cost(macs=slices * (elements(first) + elements(kept | has[2])), adds=added)
 
 
-def sum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def sum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """Of beta * C + alpha * A B, in this order: dA, dB as of a product; dC the sum of dY.
 
     alpha other than 0 and 1: n(Y) muls, once; beta: n(C) muls (derivatives.yaml: addmm).
     """
-    products = {place: Cost(macs=forward.macs) for place in wanted & {1, 2}}
+    products = {index: Cost(macs=forward.macs) for index in requested & {1, 2}}
     beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     added = {}
-    if 0 in wanted:
+    if 0 in requested:
         weighed = Cost(muls=input_element_count(node, 0) if beta not in (0, 1) else 0)
         added[0] = broadcast_sum_cost(node, 0) + weighed if beta else ZERO
     scaled = output_element_count(node) if products and alpha not in (0, 1) else 0
@@ -499,10 +499,10 @@ def _without_last(spec: TensorSpec | None) -> TensorSpec | None:
     return msgspec.structs.replace(spec, shape=spec.shape[:-1])
 
 
-def _complex_einsum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _complex_einsum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """That of real numbers, each product being 4 of them."""
-    real = einsum_backward(_without_parts(node), wanted, forward)
-    work = {place: _complex(cost) for place, cost in real.operands.items()}
+    real = einsum_backward(_without_parts(node), requested, forward)
+    work = {index: _complex(cost) for index, cost in real.operands.items()}
     return Gradient(work, inner=_complex(real.inner))
 
 
@@ -571,12 +571,12 @@ def narrow_product(node: Node) -> Cost:
     return Cost(macs=output_element_count(node) * spec_shape(input_spec(node, 0), at_least=1)[-1])
 
 
-def _exponential_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """The same of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8 times the products.
 
     Source: linalg_matrix_exp_differential in torch/csrc/autograd/FunctionsManual.cpp.
     """
-    return Gradient(dict.fromkeys(wanted, Cost(macs=8 * forward.macs)))
+    return Gradient(dict.fromkeys(requested, Cost(macs=8 * forward.macs)))
 
 
 @operator(
@@ -598,11 +598,11 @@ def matrix_exponential(node: Node) -> Cost:
     return Cost(macs=5 * n**3) * count
 
 
-def _matrix_power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """Two products for each of the forward pass, and two for the gradient of the inverse."""
     count, n = algebra.square(node)
     inverse = algebra.inverse_back(n) * count
-    return Gradient(dict.fromkeys(wanted, Cost(macs=2 * forward.macs) + inverse))
+    return Gradient(dict.fromkeys(requested, Cost(macs=2 * forward.macs) + inverse))
 
 
 @operator(
@@ -881,7 +881,7 @@ def attention_backward(node: Node) -> Cost:
     k, v, y [N, heads, length, depth].
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
     """
-    query, key, value = (spec_shape(input_spec(node, place), rank=4) for place in (1, 2, 3))
+    query, key, value = (spec_shape(input_spec(node, index), rank=4) for index in (1, 2, 3))
     scores = prod(query[:3]) * key[2]
     softmax = Cost(specials=1, muls=3, adds=2) * scores
     delta = Cost(muls=1, adds=1) * input_element_count(node, 0)

@@ -105,7 +105,7 @@ def _attention_mask_constraint(node: Node) -> str:
     return ""
 
 
-def _attention_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T Q, each scaled.
 
     dV and dP are S*Dv MACs, dQ and dK S*D. A fused kernel keeps no scores, and computes them
@@ -116,23 +116,23 @@ def _attention_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     h = attention_dimensions(node)
     scores = h.scores
     work = {}
-    if 0 in wanted:
+    if 0 in requested:
         work[0] = Cost(macs=scores * h.depth, muls=input_element_count(node, 0))
-    for places, depth, scaled in (((1, 4), h.depth, True), ((2, 5), h.value_depth, False)):
-        asking = sorted(wanted.intersection(places))  # keys and their past are one operand
-        for place in asking:
-            products = scores * depth if place == asking[0] else 0
-            work[place] = Cost(
-                macs=products, muls=input_element_count(node, place) if scaled else 0
+    for indices, depth, scaled in (((1, 4), h.depth, True), ((2, 5), h.value_depth, False)):
+        asking = sorted(requested.intersection(indices))  # keys and their past are one operand
+        for index in asking:
+            products = scores * depth if index == asking[0] else 0
+            work[index] = Cost(
+                macs=products, muls=input_element_count(node, index) if scaled else 0
             )
-    if 3 in wanted:
+    if 3 in requested:
         work[3] = Cost(adds=reduction_operations(scores, input_element_count(node, 3)))
     inner = ZERO
-    if not wanted.isdisjoint((0, 1, 3, 4)):
+    if not requested.isdisjoint((0, 1, 3, 4)):
         cap = scores if float_attribute(node, "softcap", 0.0) != 0 else 0
         inner = Cost(macs=scores * h.value_depth, muls=2 * cap, adds=cap)
         inner += softmax_back(scores, h.batch * h.heads * h.queries)
-    if h.depth != h.value_depth or 3 in wanted:
+    if h.depth != h.value_depth or 3 in requested:
         return Gradient(work, inner=inner)
     again = Cost(macs=scores * h.depth, muls=scores, adds=scores, specials=scores)
     masked = Cost(adds=scores if _has_score_mask(node) else 0)
@@ -235,17 +235,17 @@ def _rotary_cache_constraint(node: Node) -> str:
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
         has = f"{operand_label(node, 1)} has {cosines[-1]} at its last axis"
         return f"{has}, and {rotated // 2} is needed for heads of {depth}"
-    places, form = dims_of(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
+    indices, form = dims_of(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
     if len(cosines) != form[0] or (form[1] and cosines[:2] != tokens):
         return f"{operand_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
-    if places is None or places == tokens:
+    if indices is None or indices == tokens:
         return ""
     return f"{operand_label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
 
 
-def _rotary_backward(_node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _rotary_backward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dX is rotated back: as much work as forward. Raises ValueError for trained rotations."""
-    if wanted - {0}:
+    if requested - {0}:
         raise ValueError("the gradient of a rotary table has no formula yet")
     return Gradient({0: forward})
 
@@ -293,7 +293,7 @@ def _beta_constraint(node: Node) -> str:
     return f"{operand_label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
 
 
-def _linear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """Back through the states: each product of a token again for each operand with a gradient.
 
     dq, and dS from what is read; dk, and d(new), of what is written; by delta rules dk, and dS, of
@@ -306,26 +306,26 @@ def _linear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     wide = spec_shape(input_spec(node, 2), rank=3)[2]
     written = tokens * (hidden // heads) * wide
     read = written // kv_heads * heads
-    work = dict.fromkeys(wanted, ZERO)
-    for place, macs in ((0, read), (1, written), (2, written)):
-        if place in wanted:
-            work[place] = Cost(macs=macs)
-    if not (stated := wanted - {0}):
+    work = dict.fromkeys(requested, ZERO)
+    for index, macs in ((0, read), (1, written), (2, written)):
+        if index in requested:
+            work[index] = Cost(macs=macs)
+    if not (stated := requested - {0}):
         return Gradient(work)
     inner = Cost(macs=read)
     if "delta" in rule:
         steps = length if stated & {3, 4} else length - 1
         retrieved = written // length * steps if length else 0
         inner += Cost(macs=retrieved + written, muls=tokens * wide, adds=tokens * wide)
-        if 1 in wanted:
+        if 1 in requested:
             work[1] = Cost(macs=2 * written)
-        if 2 in wanted:
+        if 2 in requested:
             work[2] = ZERO  # d(new), which is there
-        if 5 in wanted:
+        if 5 in requested:
             work[5] = Cost(muls=tokens * wide)
     if "gated" in rule:
         inner += Cost(muls=written)
-        if 4 in wanted:
+        if 4 in requested:
             work[4] = Cost(
                 muls=written + input_element_count(node, 4),
                 adds=reduction_operations(written, input_element_count(node, 4)),

@@ -198,12 +198,12 @@ _FUNCTIONS: dict[str, tuple[Cost, str, Cost | str]] = {
 def _each_number(*work: Cost) -> Backward:
     """So much work for each complex number of the result, by operand as of real ones."""
 
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         count = output_element_count(node) // 2
         return Gradient(
             {
-                place: work[min(place, len(work) - 1)] * count + broadcast_sum_cost(node, place)
-                for place in wanted
+                index: work[min(index, len(work) - 1)] * count + broadcast_sum_cost(node, index)
+                for index in requested
             }
         )
 
@@ -277,7 +277,7 @@ def complex_norm_cost(node: Node) -> Cost:
     return Cost(muls=parts, adds=parts - results, specials=results)
 
 
-def _power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z w^(z-1), and dY Y log w.
 
     Source: pow_backward, pow_backward_self and pow_backward_exponent of FunctionsManual.cpp.
@@ -285,11 +285,11 @@ def _power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     if "exponent" in node.attrs:
         squared = float_attribute(node, "exponent", 0.0) == 2
         below = Cost() if squared else _LOG + _SCALED + _EXP
-        return _each_number(below + _SCALED + _PRODUCT)(node, wanted, forward)
+        return _each_number(below + _SCALED + _PRODUCT)(node, requested, forward)
     if float_attribute(node, "self_", 0.0) > 0:
-        return _each_number(_PRODUCT + _SCALED)(node, wanted, forward)
+        return _each_number(_PRODUCT + _SCALED)(node, requested, forward)
     base = _ONE + _LOG + _PRODUCT + _EXP + _PRODUCT * 2
-    return _each_number(base, _LOG + _PRODUCT * 2)(node, wanted, forward)
+    return _each_number(base, _LOG + _PRODUCT * 2)(node, requested, forward)
 
 
 @operator(
@@ -365,13 +365,13 @@ def whole_product(node: Node) -> Cost:
     return _PRODUCT * ((input_element_count(node) - output_element_count(node)) // 2)
 
 
-def _addcmul_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls."""
     scaled = _SCALED if float_attribute(node, "value", 1.0) != 1 else Cost()
     above, below = _PRODUCT, _PRODUCT
     if node.op.type.startswith("aten.addcdiv"):
         above, below = _QUOTIENT, _PRODUCT * 2 + _QUOTIENT + _SUM
-    return _each_number(Cost(), above + scaled, below + scaled)(node, wanted, forward)
+    return _each_number(Cost(), above + scaled, below + scaled)(node, requested, forward)
 
 
 @operator(
@@ -392,9 +392,11 @@ def complex_addcmul_cost(node: Node) -> Cost:
     return element * (output_element_count(node) // 2)
 
 
-def _index_add_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """self: dY. The source: what is at its places, by alpha other than 1."""
-    return Gradient({place: Cost(muls=forward.muls) if place == 2 else Cost() for place in wanted})
+    return Gradient(
+        {index: Cost(muls=forward.muls) if index == 2 else Cost() for index in requested}
+    )
 
 
 @operator(

@@ -85,10 +85,10 @@ def window_constraint(
             return ""
         sizes = _window_geometry(node, extents, kernel)
         results = _window_positions(sizes)
-        place = next((at for at, result in enumerate(results) if result < least), None)
-        if place is None:
+        index = next((at for at, result in enumerate(results) if result < least), None)
+        if index is None:
             return ""
-        return _window_size_problem(node, data, sizes, place, 2 if channels == "first" else 1)
+        return _window_size_problem(node, data, sizes, index, 2 if channels == "first" else 1)
 
     return cache_constraint(constraint, _decides)
 
@@ -104,11 +104,11 @@ def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
     return None if shape is None else shape[2:]
 
 
-def _window_size_problem(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
+def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, before: int) -> str:
     count = len(sizes.extents)
-    padding = sizes.pads[place] + sizes.pads[place + count]
-    reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
-    has = f"{operand_label(node, data)} has {sizes.extents[place]} at axis {place + before}"
+    padding = sizes.pads[index] + sizes.pads[index + count]
+    reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
+    has = f"{operand_label(node, data)} has {sizes.extents[index]} at axis {index + before}"
     padded = f" and {padding} of padding" if padding else ""
     return f"{has}{padded}, and the window takes {reach}"
 
@@ -117,15 +117,15 @@ def _automatic(node: Node) -> bool:
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
-def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> str:
+def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> str:
     """The weight, and every attribute of a window, has as many extents as the data."""
     shape = None if weight is None else dims_of(node, weight)
-    if weight is not None and shape is not None and len(shape) != places + 2:
+    if weight is not None and shape is not None and len(shape) != digits + 2:
         has = f"{operand_label(node, weight)} has rank {len(shape)}"
-        return f"{has}, and {places + 2} is needed for {operand_label(node, data)}"
+        return f"{has}, and {digits + 2} is needed for {operand_label(node, data)}"
     for name, needed in (
-        ("kernel_shape", places), ("strides", places), ("dilations", places), ("pads", 2 * places),
-        ("output_padding", places),
+        ("kernel_shape", digits), ("strides", digits), ("dilations", digits), ("pads", 2 * digits),
+        ("output_padding", digits),
     ):  # fmt: skip
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:
@@ -162,13 +162,13 @@ def _window_positions(sizes: _Sizes) -> Shape:
     """At how many positions the window stands along each axis: the extents of the result."""
     extents = []
     count = len(sizes.extents)
-    for place, extent in enumerate(sizes.extents):
-        stride = max(sizes.strides[place], 1)
+    for index, extent in enumerate(sizes.extents):
+        stride = max(sizes.strides[index], 1)
         if sizes.same:
             extents.append(-(-extent // stride))
             continue
-        reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
-        left = extent + sizes.pads[place] + sizes.pads[place + count] - reach
+        reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
+        left = extent + sizes.pads[index] + sizes.pads[index + count] - reach
         up = sizes.ceiling or left < 0  # runtimes divide towards zero
         extents.append((-(-left // stride) if up else left // stride) + 1)
     return tuple(extents)
@@ -214,19 +214,19 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
     count = len(sizes.extents)
     more = ints(node, "output_padding") or (0,) * count
     extents = ints(node, "output_shape")
-    for place, extent in enumerate(sizes.extents):
-        stride = max(sizes.strides[place], 1)
-        reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
-        full = (extent - 1) * stride + more[place] + reach
-        padding = sizes.pads[place] + sizes.pads[place + count]
+    for index, extent in enumerate(sizes.extents):
+        stride = max(sizes.strides[index], 1)
+        reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
+        full = (extent - 1) * stride + more[index] + reach
+        padding = sizes.pads[index] + sizes.pads[index + count]
         result = extent * stride if sizes.same else full - padding
         if extents is not None and len(extents) >= count:
-            result = extents[len(extents) - count + place]
+            result = extents[len(extents) - count + index]
             padding = max(full - result, 0)
-        has = f"{operand_label(node, data)} has {extent} at axis {place + 2}"
+        has = f"{operand_label(node, data)} has {extent} at axis {index + 2}"
         if result <= 0:
             return f"{has}, and of {full} that result {padding} are padding"
-        if extents is None and stride <= more[place] < sizes.dilations[place]:
+        if extents is None and stride <= more[index] < sizes.dilations[index]:
             continue  # as ONNX and PyTorch allow, though onnxruntime refuses it
         if not sizes.same and (result + padding - reach) // stride + 1 != extent:
             needed = (result + padding - reach) // stride + 1
@@ -251,8 +251,8 @@ def pads_within(node: Node) -> str:
         return ""
     if _automatic(node):
         return ""
-    for place, pad in enumerate(pads):
-        extent = kernel[place % len(kernel)]
+    for index, pad in enumerate(pads):
+        extent = kernel[index % len(kernel)]
         if pad >= extent:
             return f"attribute 'pads' has {pad}, and the window takes {extent}"
     return ""
@@ -378,8 +378,8 @@ def _offsets(node: Node) -> str:
     extents = conv_output_extents(node, 0, 1)
     if weight is None or extents is None:
         return ""
-    places = groups * prod(weight[2:])
-    for index, channels in ((2, places * (len(weight) - 2)), (4, places)):
+    indices = groups * prod(weight[2:])
+    for index, channels in ((2, indices * (len(weight) - 2)), (4, indices)):
         shape = dims_of(node, index)
         if shape is not None and shape[1:] != (channels, *extents):
             needed = "x".join(map(str, (channels, *extents)))
@@ -407,21 +407,21 @@ def _sampling(node: Node) -> _Sampling:
         spec_shape(input_spec(node, 0), at_least=3)[1],
     )
     dims = len(out_shape) - 2
-    places = (
+    indices = (
         out_shape[0] * prod(out_shape[2:]) * prod(spec_shape(input_spec(node, 1), at_least=3)[2:])
     )
-    groups = input_element_count(node, 2) // (places * dims) if places else 0
-    samples = channels * places
+    groups = input_element_count(node, 2) // (indices * dims) if indices else 0
+    samples = channels * indices
     return _Sampling(
         samples,
         dims,
-        corners=Cost(adds=3 * dims, specials=dims, muls=2**dims * (dims - 1)) * (groups * places),
+        corners=Cost(adds=3 * dims, specials=dims, muls=2**dims * (dims - 1)) * (groups * indices),
         taken=Cost(muls=2**dims, adds=2**dims - 1) * samples,
         masked=Cost(muls=samples if has_input(node, 4) else 0),
     )
 
 
-def _deform_conv_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
 
     X: each, by the mask and weighed, is added to its 2^d neighbours. offset: as the grid of
@@ -430,23 +430,23 @@ def _deform_conv_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient
     """
     sampling = _sampling(node)
     samples, dims, taps = sampling.samples, sampling.dims, 2**sampling.dims
-    places = input_element_count(node, 2) // dims
+    indices = input_element_count(node, 2) // dims
     work = {
         0: Cost(muls=taps, adds=taps) * samples,
         1: Cost(macs=forward.macs),
         2: Cost(muls=dims, adds=1) * (taps * dims * samples),
-        3: broadcast_sum_cost(node, 3) if 3 in wanted else ZERO,
-        4: Cost(muls=samples, adds=reduction_operations(samples, places)),
+        3: broadcast_sum_cost(node, 3) if 3 in requested else ZERO,
+        4: Cost(muls=samples, adds=reduction_operations(samples, indices)),
     }
-    inner = Cost(macs=forward.macs) if wanted & {0, 2, 4} else ZERO
-    again = sampling.corners if wanted - {3} else ZERO
-    if wanted & {1, 4}:
+    inner = Cost(macs=forward.macs) if requested & {0, 2, 4} else ZERO
+    again = sampling.corners if requested - {3} else ZERO
+    if requested & {1, 4}:
         again += sampling.taken
-    if 1 in wanted:
+    if 1 in requested:
         again += sampling.masked
-    if wanted & {0, 2}:
+    if requested & {0, 2}:
         inner += sampling.masked
-    return Gradient({place: work[place] for place in wanted}, inner=inner, recomputed=again)
+    return Gradient({index: work[index] for index in requested}, inner=inner, recomputed=again)
 
 
 @operator(
@@ -486,11 +486,11 @@ def _conv_state_constraint(node: Node) -> str:
     return f"{operand_label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
 
 
-def _causal_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """As a convolution, of which input and past state are one operand; SiLU as Swish."""
-    places = wanted - ({3} if 0 in wanted else set())
-    products = dict.fromkeys(places & {0, 1, 3}, Cost(macs=forward.macs))
-    added = {2: broadcast_sum_cost(node, 2)} if 2 in wanted else {}
+    indices = requested - ({3} if 0 in requested else set())
+    products = dict.fromkeys(indices & {0, 1, 3}, Cost(macs=forward.macs))
+    added = {2: broadcast_sum_cost(node, 2)} if 2 in requested else {}
     gated = string_attribute(node, "activation", "none") != "none"
     return Gradient(
         products | added, inner=SWISH_BACK * output_element_count(node) if gated else ZERO
@@ -539,15 +539,15 @@ def max_pool(node: Node) -> Cost:
     return Cost(compares=kernel_positions(node) - 1) * output_element_count(node)
 
 
-def _average_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds."""
     work = Cost(divs=1, adds=kernel_positions(node)) * output_element_count(node)
-    return Gradient(dict.fromkeys(wanted, work))
+    return Gradient(dict.fromkeys(requested, work))
 
 
-def _mean_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dY / n for every element: n(Y) divs."""
-    return Gradient(dict.fromkeys(wanted, Cost(divs=output_element_count(node))))
+    return Gradient(dict.fromkeys(requested, Cost(divs=output_element_count(node))))
 
 
 @operator(
@@ -580,8 +580,8 @@ def _norm_back(node: Node, before: int) -> Cost:
 
 def _lp_pool_back(node: Node) -> Cost:
     """As the norm of a window, and an add for each of its places."""
-    places = output_element_count(node) * kernel_positions(node)
-    return _norm_back(node, places) + Cost(adds=places)
+    indices = output_element_count(node) * kernel_positions(node)
+    return _norm_back(node, indices) + Cost(adds=indices)
 
 
 @operator(

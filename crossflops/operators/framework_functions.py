@@ -85,9 +85,9 @@ _PAGE_OF = {  # primitives that have none of their own
 def _page_of_jax(name: str) -> str:
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name:
-        place = "lax" if name in _OF_LAX or name.startswith("complex_") else "lax.linalg"
-        bare = name.removeprefix("complex_")
-        public = f"{place}.{_PAGE_OF.get(bare, bare).replace('-', '_')}"
+        index = "lax" if name in _OF_LAX or name.startswith("complex_") else "lax.linalg"
+        plain = name.removeprefix("complex_")
+        public = f"{index}.{_PAGE_OF.get(plain, plain).replace('-', '_')}"
     return f"{_JAX_PAGES}{public}.html"
 
 
@@ -184,7 +184,7 @@ declare_function(
 )(algebra.square_matrix_formula(algebra.logarithm_of_determinant))
 
 
-def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dB solves A^T dB = dX by the factors that are kept; dA = -dB X^T (linalg_solve_backward).
 
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
@@ -194,7 +194,7 @@ def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     solved = algebra.triangular(n, columns, unit=True) + algebra.triangular(n, columns)
     product = Cost(macs=n * n * columns, adds=n * n) * count
     work = {0: product, 1: ZERO}
-    return Gradient({place: work[place] for place in wanted}, inner=solved * count)
+    return Gradient({index: work[index] for index in requested}, inner=solved * count)
 
 
 @declare_function(
@@ -251,9 +251,9 @@ def _qr_column_count(node: Node) -> int:
     return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
-def _reaches(node: Node, place: int) -> bool:
+def _reaches(node: Node, index: int) -> bool:
     """Whether a result reaches the loss: in PyTorch, which tells; else all are taken to."""
-    result = node.outputs[place] if place < len(node.outputs) else None
+    result = node.outputs[index] if index < len(node.outputs) else None
     return node.op.domain != TORCH or (result is not None and result.name != "")
 
 
@@ -313,7 +313,7 @@ def _svd_back(values_alone: str = "") -> Backward:
     def work(node: Node) -> Cost:
         count, m, n = algebra.matrices(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
-        left, right = (vectors and _reaches(node, place) for place in (0, 2))
+        left, right = (vectors and _reaches(node, index) for index in (0, 2))
         return algebra.svd_back(m, n, left, right) * count
 
     return first_operand_backward(work)
@@ -388,9 +388,9 @@ _COMPLEX_VECTORS = "the gradients of its complex values and vectors have no form
 )
 def _eig(node: Node) -> Cost:
     count, n = algebra.square(node)
-    wanted = (node.attrs.get(name, 0) for name in ("compute_v", "compute_left_eigenvectors",
+    requested = (node.attrs.get(name, 0) for name in ("compute_v", "compute_left_eigenvectors",
                                                    "compute_right_eigenvectors"))  # fmt: skip
-    return algebra.eigen(n, any(wanted)) * count
+    return algebra.eigen(n, any(requested)) * count
 
 
 @declare_function(_EIG, torch="linalg_eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS)
@@ -417,10 +417,10 @@ def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
         narrow = wide = spec_shape(after, at_least=axes)
     wide = (*spec_shape(after)[:-1], wide[-1])
     total = ZERO
-    for place in range(len(wide) - axes, len(wide)):
-        last = place == len(wide) - 1
+    for index in range(len(wide) - axes, len(wide)):
+        last = index == len(wide) - 1
         dims = wide if last else (*wide[:-1], narrow[-1])
-        length = dims[place]
+        length = dims[index]
         rows = prod(dims) // length if length else 0
         scaled = Cost(divs=2 * length if inverse else 0)
         total += (fft(length, real and last) + scaled) * rows
@@ -551,8 +551,8 @@ def _bucket(node: Node) -> Cost:
     Source: tensorflow/core/kernels/bucketize_op.cc, std::upper_bound.
     """
     boundaries = node.attrs.get("boundaries", ())
-    held = len(boundaries) if isinstance(boundaries, tuple) else 1
-    return Cost(compares=output_element_count(node) * held.bit_length())
+    stored = len(boundaries) if isinstance(boundaries, tuple) else 1
+    return Cost(compares=output_element_count(node) * stored.bit_length())
 
 
 @declare_function(
@@ -773,9 +773,9 @@ def _bias_gradient(node: Node) -> Cost:
     return Cost(adds=reduction_operations(input_element_count(node), output_element_count(node)))
 
 
-def _relu_gate_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """d(dY) where X > 0, by the compares of the forward pass; X has none."""
-    return Gradient({0: forward} if 0 in wanted else {})
+    return Gradient({0: forward} if 0 in requested else {})
 
 
 @declare_function("n compares", tensorflow="ReluGrad", backward=_relu_gate_backward)
@@ -903,10 +903,10 @@ def special(
 def _second_operand_backward(work: Cost) -> Backward:
     """So much work for each element of the second operand. Raises ValueError for the first one."""
 
-    def backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
-        if 0 in wanted:
+    def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+        if 0 in requested:
             raise ValueError(f"{node.op} has no gradient by its first operand")
-        return elementwise_backward(work)(node, wanted, forward)
+        return elementwise_backward(work)(node, requested, forward)
 
     return backward
 

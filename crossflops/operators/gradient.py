@@ -50,25 +50,25 @@ def no_gradient(_node: Node, _wanted: Wanted, _forward: Cost) -> Gradient:
     return Gradient({})
 
 
-def each_operand(*places: int, bias: int | None = None) -> Backward:
+def each_operand(*digits: int, bias: int | None = None) -> Backward:
     """A contraction that is linear in these operands: its forward MACs again for each of them.
 
     The gradient of a bias sums those of the results: n(Y) - n(B) adds.
     """
 
-    def backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
-        work = {place: Cost(macs=forward.macs) for place in places if place in wanted}
-        if bias is not None and bias in wanted:
+    def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+        work = {index: Cost(macs=forward.macs) for index in digits if index in requested}
+        if bias is not None and bias in requested:
             work[bias] = broadcast_sum_cost(node, bias)
         return Gradient(work)
 
     return backward
 
 
-def broadcast_sum_cost(node: Node, place: int) -> Cost:
+def broadcast_sum_cost(node: Node, index: int) -> Cost:
     """The adds that sum the gradients of n(Y) results to those of a smaller operand."""
     return Cost(
-        adds=reduction_operations(output_element_count(node), input_element_count(node, place))
+        adds=reduction_operations(output_element_count(node), input_element_count(node, index))
     )
 
 
@@ -77,12 +77,12 @@ def elementwise_backward(*work: Cost) -> Backward:
     where there are more operands; and the sum over what an operand broadcasts to.
     """
 
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         return Gradient(
             {
-                place: work[min(place, len(work) - 1)] * output_element_count(node)
-                + broadcast_sum_cost(node, place)
-                for place in wanted
+                index: work[min(index, len(work) - 1)] * output_element_count(node)
+                + broadcast_sum_cost(node, index)
+                for index in requested
             }
         )
 
@@ -92,41 +92,41 @@ def elementwise_backward(*work: Cost) -> Backward:
 def per_input(work: Cost = ZERO) -> Backward:
     """So much work for each element of an operand: gradients move back to where data came from."""
 
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        return Gradient({place: work * input_element_count(node, place) for place in wanted})
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        return Gradient({index: work * input_element_count(node, index) for index in requested})
 
     return backward
 
 
-def moves_back(_node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def moves_back(_node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """The gradient is moved back, or selected: 0."""
-    return Gradient(dict.fromkeys(wanted, ZERO))
+    return Gradient(dict.fromkeys(requested, ZERO))
 
 
-def sums_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def sums_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """An element that was copied sums the gradients of its copies: n(Y) - n(X) adds."""
-    return Gradient({place: broadcast_sum_cost(node, place) for place in wanted})
+    return Gradient({index: broadcast_sum_cost(node, index) for index in requested})
 
 
-def scatters_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def scatters_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """Every gradient of a result is added into a field of zeros: n(Y) adds for the data."""
-    return Gradient({place: Cost(adds=output_element_count(node)) for place in wanted})
+    return Gradient({index: Cost(adds=output_element_count(node)) for index in requested})
 
 
 def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
     """This work for the gradient of the first operand, the only one that has one."""
 
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        return Gradient({0: work(node)} if 0 in wanted else {})
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        return Gradient({0: work(node)} if 0 in requested else {})
 
     return backward
 
 
-def linear_map_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def linear_map_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """A linear map of the data with fixed weights: its transpose works as much as it does."""
-    return Gradient(dict.fromkeys(wanted, forward))
+    return Gradient(dict.fromkeys(requested, forward))
 
 
-def present(node: Node, *places: int) -> bool:
+def present(node: Node, *digits: int) -> bool:
     """Whether one of these inputs is there."""
-    return any(has_input(node, place) for place in places)
+    return any(has_input(node, index) for index in digits)

@@ -262,7 +262,7 @@ def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
     return _matrix_product_cost(n, n, n) * 3 + Cost(adds=2 * n * n, muls=n * n, divs=n * n)
 
 
-def triangular_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def triangular_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dB solves A^T dB = dX; dA = -dB X^T, a full product (linalg_solve_triangular_backward).
 
     Raises ValueError for sizes that broadcast.
@@ -272,7 +272,7 @@ def triangular_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     product = (_matrix_product_cost(n, columns, n) + Cost(adds=n * n)) * count
     work = {0: product, 1: ZERO}
     inner = triangular(n, columns, unit) * count
-    return Gradient({place: work[place] for place in wanted}, inner=inner)
+    return Gradient({index: work[index] for index in requested}, inner=inner)
 
 
 def solution_column_count(node: Node) -> int:

@@ -74,16 +74,16 @@ def gemm_inner_size(node: Node) -> int:
 GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
 
 
-def _gemm_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
 
     alpha != 1: M*N muls, once. C: M*N - n(C) adds, and n(C) muls when beta != 1.
     """
-    work = dict(each_operand(0, 1)(node, wanted, forward).operands)
-    if 2 in wanted:
+    work = dict(each_operand(0, 1)(node, requested, forward).operands)
+    if 2 in requested:
         weigh = input_element_count(node, 2) if float_attribute(node, "beta", 1.0) != 1 else 0
         work[2] = broadcast_sum_cost(node, 2) + Cost(muls=weigh)
-    scaled = float_attribute(node, "alpha", 1.0) != 1 and not wanted.isdisjoint((0, 1))
+    scaled = float_attribute(node, "alpha", 1.0) != 1 and not requested.isdisjoint((0, 1))
     return Gradient(work, inner=Cost(muls=output_element_count(node) if scaled else 0))
 
 
@@ -123,7 +123,7 @@ def onnx_matmul_cost(node: Node) -> Cost:
     return Cost(macs=output_element_count(node) * spec_shape(input_spec(node, 0), at_least=1)[-1])
 
 
-def column_scale_constraint(weight: int, *places: int) -> Constraint:
+def column_scale_constraint(weight: int, *digits: int) -> Constraint:
     """A scale or a zero point of B [..., K, N]: one number, N, or [..., 1, N].
 
     To onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
@@ -131,8 +131,8 @@ def column_scale_constraint(weight: int, *places: int) -> Constraint:
 
     def constraint(node: Node) -> str:
         dims = dims_of(node, weight)
-        for place in places:
-            scale = dims_of(node, place)
+        for index in digits:
+            scale = dims_of(node, index)
             if dims is None or scale is None or scale in ((), (1,)):
                 continue
             if scale == dims[-1:] and len(dims) > 1 and not (node.op.domain and len(dims) > 2):
@@ -141,24 +141,24 @@ def column_scale_constraint(weight: int, *places: int) -> Constraint:
                 continue
             if len(dims) < 2 or scale != (*dims[:-2], 1, dims[-1]):
                 return (
-                    f"{operand_label(node, place)} needs to be one number, or one for each column"
+                    f"{operand_label(node, index)} needs to be one number, or one for each column"
                 )
         return ""
 
     return constraint
 
 
-def row_scale_constraint(data: int, *places: int) -> Constraint:
+def row_scale_constraint(data: int, *digits: int) -> Constraint:
     """A scale or a zero point of A [..., M, K]: one number, M, or [..., M, 1]."""
 
     def constraint(node: Node) -> str:
         dims = dims_of(node, data)
-        for place in places:
-            scale = dims_of(node, place)
+        for index in digits:
+            scale = dims_of(node, index)
             if dims is None or scale is None or scale in ((), (1,)):
                 continue
             if len(dims) < 2 or scale not in (dims[-2:-1], (*dims[:-1], 1)):
-                return f"{operand_label(node, place)} needs to be one number, or one for each row"
+                return f"{operand_label(node, index)} needs to be one number, or one for each row"
         return ""
 
     return constraint
@@ -243,7 +243,7 @@ def labels_agree(node: Node) -> str:
     return ""
 
 
-def einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """The pairs of the forward pass, back from the last one.
 
     Of a pair C = A B each side that is wanted is the product of dC and the other side, over the
@@ -254,17 +254,17 @@ def einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     terms, out = parse_einsum(
         string_attribute(node, "equation"), [spec_shape(s) for s in _einsum_operands(node)]
     )
-    work: dict[int, Cost] = dict.fromkeys(wanted, ZERO)
+    work: dict[int, Cost] = dict.fromkeys(requested, ZERO)
     inner, left = ZERO, terms[0]
-    for place, right in enumerate(terms[1:], start=1):
-        needed = set(out).union(*terms[place + 1 :])
+    for index, right in enumerate(terms[1:], start=1):
+        needed = set(out).union(*terms[index + 1 :])
         _, first, second = _reduce_einsum_pair(left, right, needed)
         forward, result = _contract_einsum_pair(left, right, needed)
-        if place in wanted:
-            work[place] = _einsum_side_cost(second, first, forward)
-        if place == 1 and 0 in wanted:
+        if index in requested:
+            work[index] = _einsum_side_cost(second, first, forward)
+        if index == 1 and 0 in requested:
             work[0] = _einsum_side_cost(first, second, forward)
-        if place > 1 and any(before in wanted for before in range(place)):
+        if index > 1 and any(before in requested for before in range(index)):
             inner += _einsum_side_cost(first, second, forward)
         left = result
     return Gradient(work, inner=inner)

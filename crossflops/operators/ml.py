@@ -80,16 +80,16 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
 
     LOGISTIC is a sigmoid, PROBIT the inverse of the normal distribution: a special each.
     """
-    how = node.attrs.get("post_transform", "NONE")
-    if isinstance(how, bytes):
-        how = how.decode(errors="replace")
-    if isinstance(how, int) and 0 <= how < len(_TRANSFORMS):
-        how = _TRANSFORMS[how]
-    if how not in _TRANSFORMS:
-        raise ValueError(f"the post_transform {how!r} of {node.op} is not known")
-    if how == "NONE":
+    config = node.attrs.get("post_transform", "NONE")
+    if isinstance(config, bytes):
+        config = config.decode(errors="replace")
+    if isinstance(config, int) and 0 <= config < len(_TRANSFORMS):
+        config = _TRANSFORMS[config]
+    if config not in _TRANSFORMS:
+        raise ValueError(f"the post_transform {config!r} of {node.op} is not known")
+    if config == "NONE":
         return ZERO
-    if how.startswith("SOFTMAX"):
+    if config.startswith("SOFTMAX"):
         return softmax_cost(rows * columns, rows)
     return Cost(specials=rows * columns)
 
@@ -480,12 +480,12 @@ def leaf_is_data(node: Node) -> Exactness:
 def _features_of_trees(node: Node) -> str:
     """Every node asks for a feature that X [N, F] has. A leaf asks for none."""
     dims = operand_shape(node, 0)
-    wanted = node.attrs.get("nodes_featureids")
+    requested = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
-    if not isinstance(wanted, tuple):
+    if not isinstance(requested, tuple):
         return ""
-    kinds = modes if isinstance(modes, tuple) else ("",) * len(wanted)
-    features = [feature for feature, kind in zip(wanted, kinds, strict=False) if kind != "LEAF"]
+    kinds = modes if isinstance(modes, tuple) else ("",) * len(requested)
+    features = [feature for feature, kind in zip(requested, kinds, strict=False) if kind != "LEAF"]
     most = max((feature for feature in features if isinstance(feature, int)), default=-1)
     if most < dims[1]:
         return ""
@@ -539,8 +539,8 @@ def regressor(node: Node) -> Cost:
     targets = integer(node, "n_targets", 1)
     based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     walk = Cost(compares=_forest(node).deep, adds=based)
-    how = string_attribute(node, "aggregate_function", "SUM")
-    joined = _aggregate(node, how, _entries(node, "target"), targets)
+    config = string_attribute(node, "aggregate_function", "SUM")
+    joined = _aggregate(node, config, _entries(node, "target"), targets)
     return (walk + joined) * rows + post_transform(node, rows, targets)
 
 
@@ -561,14 +561,14 @@ def ensemble(node: Node) -> Cost:
     """
     rows, forest = rows_of(node), _forest(node)
     targets, number = integer(node, "n_targets", 1), integer(node, "aggregate_function", 1)
-    how = _AGGREGATES[number] if number in range(4) else str(number)
-    joined = _aggregate(node, how, forest.trees, targets)
+    config = _AGGREGATES[number] if number in range(4) else str(number)
+    joined = _aggregate(node, config, forest.trees, targets)
     return (Cost(compares=forest.deep) + joined) * rows + post_transform(node, rows, targets)
 
 
-def _aggregate(node: Node, how: str, values: int, targets: int) -> Cost:
-    if how not in _AGGREGATES:
-        raise ValueError(f"the aggregate_function {how!r} of {node.op} is not known")
-    if how in ("MIN", "MAX"):
+def _aggregate(node: Node, mode: str, values: int, targets: int) -> Cost:
+    if mode not in _AGGREGATES:
+        raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not known")
+    if mode in ("MIN", "MAX"):
         return Cost(compares=values)
-    return Cost(adds=values, divs=targets if how == "AVERAGE" else 0)
+    return Cost(adds=values, divs=targets if mode == "AVERAGE" else 0)

@@ -103,16 +103,16 @@ def reshape_constraint(node: Node) -> str:
             f"the shape {_movement_shape_text(target)} is "
             f"none that {operand_label(node, 0)} could have"
         )
-    if copied and any(not n and place >= len(shape) for place, n in enumerate(target)):
+    if copied and any(not n and index >= len(shape) for index, n in enumerate(target)):
         return (
             f"the shape {_movement_shape_text(target)} copies "
             f"a size that {operand_label(node, 0)} does not have"
         )
-    wanted = tuple(
-        shape[place] if not size and copied else size for place, size in enumerate(target)
+    requested = tuple(
+        shape[index] if not size and copied else size for index, size in enumerate(target)
     )
-    fixed = prod(size for size in wanted if size != -1)
-    if wanted.count(-1) == 1:
+    fixed = prod(size for size in requested if size != -1)
+    if requested.count(-1) == 1:
         divides = prod(shape) % fixed == 0 if fixed else not prod(shape)
         return "" if divides else _unequal(node, target, prod(shape))
     return "" if fixed == prod(shape) else _unequal(node, target, prod(shape))
@@ -138,9 +138,9 @@ def concat_constraint(node: Node) -> str:
     return concat_inputs_problem(node, range(len(node.inputs)))
 
 
-def concat_inputs_problem(node: Node, places: range) -> str:
+def concat_inputs_problem(node: Node, indices: range) -> str:
     """The inputs at these places are concatenated along the attribute `axis`."""
-    known = [place for place in places if dims_of(node, place) is not None]
+    known = [index for index in indices if dims_of(node, index) is not None]
     if not known:
         return ""
     first, axis = known[0], integer(node, "axis", 1)
@@ -150,14 +150,14 @@ def concat_inputs_problem(node: Node, places: range) -> str:
     if wrong := axis_range_problem(node, axis, first):
         return wrong
     axis %= len(shape)
-    for place in known[1:]:
-        other = dims_of(node, place) or ()
+    for index in known[1:]:
+        other = dims_of(node, index) or ()
         if len(other) != len(shape):
             needed = f"{len(shape)} is needed beside {operand_label(node, first)}"
-            return f"{operand_label(node, place)} has rank {len(other)}, and {needed}"
+            return f"{operand_label(node, index)} has rank {len(other)}, and {needed}"
         for at, (extent, due) in enumerate(zip(other, shape, strict=True)):
             if at != axis and extent != due:
-                has = f"{operand_label(node, place)} has {extent} at axis {at}"
+                has = f"{operand_label(node, index)} has {extent} at axis {at}"
                 return f"{has}, and {due} is needed beside {operand_label(node, first)}"
     return ""
 
@@ -228,11 +228,11 @@ def squeeze_constraint(node: Node) -> str:
     shape, axes = dims_of(node, 0), axes_given(node, 1)
     if shape is None or axes is None:
         return ""
-    for place in axes:
-        if wrong := axis_range_problem(node, place):
+    for index in axes:
+        if wrong := axis_range_problem(node, index):
             return wrong
-        if shape[place] != 1:
-            return f"{operand_label(node, 0)} has {shape[place]} at axis {place}, and 1 is needed"
+        if shape[index] != 1:
+            return f"{operand_label(node, 0)} has {shape[index]} at axis {index}, and 1 is needed"
     return ""
 
 
@@ -245,8 +245,8 @@ def unsqueeze_constraint(node: Node) -> str:
     if shape is None or axes is None:
         return ""
     rank = len(shape) + len(axes)
-    places = {axis + rank if axis < 0 else axis for axis in axes}
-    if len(places) == len(axes) and all(0 <= axis < rank for axis in places):
+    indices = {axis + rank if axis < 0 else axis for axis in axes}
+    if len(indices) == len(axes) and all(0 <= axis < rank for axis in indices):
         return ""
     return (
         f"{operand_label(node, 0)} cannot have new axes "
@@ -264,11 +264,11 @@ def expand_constraint(node: Node) -> str:
     shape, target = dims_of(node, 0), node.values.get(1)
     if shape is None or target is None:
         return ""
-    for extent, wanted in zip(shape[::-1], target[::-1], strict=False):
-        if extent != wanted and 1 not in (extent, wanted):
+    for extent, requested in zip(shape[::-1], target[::-1], strict=False):
+        if extent != requested and 1 not in (extent, requested):
             return (
                 f"{operand_label(node, 0)} has {extent} where the "
-                f"shape {_movement_shape_text(target)} has {wanted}"
+                f"shape {_movement_shape_text(target)} has {requested}"
             )
     return ""
 
@@ -281,12 +281,12 @@ def tile_constraint(node: Node) -> str:
     return _one_per_axis(node, 1) if node.op.since >= 6 else ""
 
 
-def _one_per_axis(node: Node, place: int) -> str:
-    shape, given = dims_of(node, 0), dims_of(node, place)
-    if shape is None or given is None or given == (len(shape),):
+def _one_per_axis(node: Node, index: int) -> str:
+    shape, provided = dims_of(node, 0), dims_of(node, index)
+    if shape is None or provided is None or provided == (len(shape),):
         return ""
     needed = f"{len(shape)} numbers are needed for {operand_label(node, 0)}"
-    return f"{operand_label(node, place)} does not fit: {needed}"
+    return f"{operand_label(node, index)} does not fit: {needed}"
 
 
 declare_movement("Tile", tile_constraint, keeps=True, backward=sums_back)
@@ -295,9 +295,9 @@ declare_movement("Tile", tile_constraint, keeps=True, backward=sums_back)
 def pad_constraint(node: Node) -> str:
     """Pad: two numbers for each axis, or for each one in `axes`."""
     shape, axes = dims_of(node, 0), dims_of(node, 3)
-    given = dims_of(node, 1) if len(node.inputs) > 1 else None
+    provided = dims_of(node, 1) if len(node.inputs) > 1 else None
     old = ints(node, "pads") or ints(node, "paddings")
-    count = given[0] if given is not None and len(given) == 1 else old and len(old)
+    count = provided[0] if provided is not None and len(provided) == 1 else old and len(old)
     if shape is None or count is None:
         return ""
     if len(node.inputs) > 3 and node.inputs[3] is not None:
@@ -320,20 +320,20 @@ def _pad_mirror_problem(node: Node, shape: Shape) -> str:
     axes = node.values.get(3, tuple(range(len(shape))))
     if mode == "constant" or len(pads) != 2 * len(axes):
         return ""
-    for place, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
-        left = shape[place] + min(before, 0) + min(after, 0)
+    for index, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
+        left = shape[index] + min(before, 0) + min(after, 0)
         least = max(before, after, 0) + 1 if mode == "reflect" else 1
         if (before or after) and left < least:
-            has = f"{operand_label(node, 0)} has {left} at axis {place}"
+            has = f"{operand_label(node, 0)} has {left} at axis {index}"
             return f"{has}, and at least {least} is needed for mode {mode!r}"
     return ""
 
 
-def _pad_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _pad_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """What was copied into the border is added to its source, constants are cut away: 0."""
     if string_attribute(node, "mode", "constant") == "constant":
-        return Gradient(dict.fromkeys(wanted, ZERO))
-    return Gradient({place: broadcast_sum_cost(node, place) for place in wanted})
+        return Gradient(dict.fromkeys(requested, ZERO))
+    return Gradient({index: broadcast_sum_cost(node, index) for index in requested})
 
 
 declare_movement("Pad", rank_constraint(1, 1), single(2), pad_constraint, backward=_pad_backward)
@@ -342,21 +342,21 @@ declare_movement("Pad", rank_constraint(1, 1), single(2), pad_constraint, backwa
 def slice_constraint(node: Node) -> str:
     """Slice: a start and an end for each axis that is cut, and axes that exist."""
     shape = dims_of(node, 0)
-    lengths = {place: dims_of(node, place) for place in (1, 2, 3, 4)}
-    known = {place: dims for place, dims in lengths.items() if dims is not None}
-    for place, dims in known.items():
+    lengths = {index: dims_of(node, index) for index in (1, 2, 3, 4)}
+    known = {index: dims for index, dims in lengths.items() if dims is not None}
+    for index, dims in known.items():
         if len(dims) != 1:
-            return f"{operand_label(node, place)} needs to be a list of numbers"
+            return f"{operand_label(node, index)} needs to be a list of numbers"
         first = next(iter(known))
         if dims != known[first]:
-            return f"{operand_label(node, place)} is not as long as {operand_label(node, first)}"
+            return f"{operand_label(node, index)} is not as long as {operand_label(node, first)}"
     if shape is None:
         return ""
     starts = known.get(1)
     if 3 not in known and starts is not None and starts[0] > len(shape):
         return f"{operand_label(node, 1)} is longer than {operand_label(node, 0)} has axes"
-    for place in axes_given(node, 3) or ():
-        if wrong := axis_range_problem(node, place):
+    for index in axes_given(node, 3) or ():
+        if wrong := axis_range_problem(node, index):
             return wrong
     return ""
 
@@ -375,15 +375,15 @@ def gather_constraint(node: Node) -> str:
 declare_movement("Gather", gather_constraint, traffic="gather", keeps=True, backward=scatters_back)
 
 
-def _gather_index_problem(node: Node, place: int, size: int, axis: int) -> str:
-    indices = dims_of(node, place)
+def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> str:
+    indices = dims_of(node, position)
     if not size and indices is not None and 0 not in indices:
         has = f"{operand_label(node, 0)} has 0 at axis {axis}"
-        return f"{has}, and {operand_label(node, place)} asks for {prod(indices)} of it"
-    for index in node.values.get(place, ()):
+        return f"{has}, and {operand_label(node, position)} asks for {prod(indices)} of it"
+    for index in node.values.get(position, ()):
         if not -size <= index < size:
             has = f"{operand_label(node, 0)} has {size} at axis {axis}"
-            return f"{has}, and {operand_label(node, place)} asks for {index}"
+            return f"{has}, and {operand_label(node, position)} asks for {index}"
     return ""
 
 
@@ -438,7 +438,7 @@ declare_movement(
 
 def scatter_nd_constraint(node: Node) -> str:
     """ScatterND: updates have the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]."""
-    shape, indices, updates = (dims_of(node, place) for place in (0, 1, 2))
+    shape, indices, updates = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None or indices is None:
         return ""
     if not shape or not indices:
@@ -446,12 +446,12 @@ def scatter_nd_constraint(node: Node) -> str:
     if indices[-1] > len(shape):
         has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
         return f"{has}, and {operand_label(node, 0)} has {len(shape)} axes"
-    wanted = indices[:-1] + shape[indices[-1] :]
-    if updates is None or updates == wanted:
+    requested = indices[:-1] + shape[indices[-1] :]
+    if updates is None or updates == requested:
         return ""
     return (
         f"{operand_label(node, 2)} needs to be "
-        f"{_movement_shape_text(wanted)} for {operand_label(node, 1)}"
+        f"{_movement_shape_text(requested)} for {operand_label(node, 1)}"
     )
 
 
@@ -486,9 +486,9 @@ def _divides(node: Node, divisors: dict[int, int]) -> str:
     shape = operand_shape(node, 0)
     if len(shape) != 4:
         return f"{operand_label(node, 0)} has rank {len(shape)}, and needs 4"
-    for place, divisor in divisors.items():
-        if divisor > 0 and shape[place] % divisor:
-            has = f"{operand_label(node, 0)} has {shape[place]} at axis {place}"
+    for index, divisor in divisors.items():
+        if divisor > 0 and shape[index] % divisor:
+            has = f"{operand_label(node, 0)} has {shape[index]} at axis {index}"
             return f"{has}, and a multiple of {divisor} is needed"
     return ""
 
@@ -525,20 +525,20 @@ declare_movement("Compress", compress_constraint, since=9, traffic="gather")
 
 def max_unpool_constraint(node: Node) -> str:
     """MaxUnpool: one place for each element, and a window of as many axes."""
-    shape, places, wished = (dims_of(node, index) for index in (0, 1, 2))
+    shape, indices, wished = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None:
         return ""
-    if places is not None and shape != places:
+    if indices is not None and shape != indices:
         return f"{operand_label(node, 1)} has not the shape of {operand_label(node, 0)}"
     if min(ints(node, "kernel_shape") or (1,)) < 1:
         return f"attribute 'kernel_shape' has {min(ints(node, 'kernel_shape') or ())}"
     if wished is None or wished == (len(shape),):
-        wanted, least = node.values.get(2, shape), _unpool_extents(node, shape)
-        fits = all(size >= need for size, need in zip(wanted[2:], least, strict=False))
-        if wanted[:2] == shape[:2] and (2 not in node.values or fits):
+        requested, least = node.values.get(2, shape), _unpool_extents(node, shape)
+        fits = all(size >= need for size, need in zip(requested[2:], least, strict=False))
+        if requested[:2] == shape[:2] and (2 not in node.values or fits):
             return ""
         needed = _movement_shape_text((*shape[:2], *least))
-        return f"{operand_label(node, 2)} is {wanted}, and at least {needed} is needed"
+        return f"{operand_label(node, 2)} is {requested}, and at least {needed} is needed"
     return (
         f"{operand_label(node, 2)} needs {len(shape)} numbers, "
         f"one for each axis of {operand_label(node, 0)}"
@@ -565,8 +565,8 @@ def crop_pad_constraint(node: Node) -> str:
     """CenterCropPad: a size for each axis, or for each one in `axes`."""
     shape, sizes, axes = operand_shape(node, 0), operand_shape(node, 1), ints(node, "axes")
     needed = len(shape) if axes is None else len(axes)
-    for place in axes or ():
-        if wrong := axis_range_problem(node, place):
+    for index in axes or ():
+        if wrong := axis_range_problem(node, index):
             return wrong
     if sizes == (needed,):
         return ""
@@ -617,10 +617,10 @@ def _dropout_exactness(node: Node) -> Exactness:
     return "estimate" if _dropout_mode(node) == 1 else "exact"
 
 
-def _dropout_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _dropout_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """In training dX = dY * mask * scale: 2 muls for each element."""
     work = Cost(muls=2 * input_element_count(node)) if forward.flops else ZERO
-    return Gradient(dict.fromkeys(wanted, work))
+    return Gradient(dict.fromkeys(requested, work))
 
 
 @operator(

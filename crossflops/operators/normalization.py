@@ -47,7 +47,7 @@ operator = Operators()
 
 
 def standard_back(
-    node: Node, wanted: Wanted, count: int, groups: int, *, centred: bool = True
+    node: Node, requested: Wanted, count: int, groups: int, *, centred: bool = True
 ) -> Gradient:
     """The gradients of x, of a scale at place 1, and of a bias at place 2.
 
@@ -57,52 +57,52 @@ def standard_back(
     """
     means = 2 if centred else 1
     work: dict[int, Cost] = {}
-    if 0 in wanted:
+    if 0 in requested:
         combined = means * reduction_operations(count, groups)
         work[0] = Cost(
             muls=(4 if has_input(node, 1) else 3) * count,
             adds=combined + means * count,
             divs=means * groups,
         )
-    if 1 in wanted:
+    if 1 in requested:
         work[1] = Cost(muls=count, adds=reduction_operations(count, input_element_count(node, 1)))
-    if 2 in wanted:
+    if 2 in requested:
         work[2] = Cost(adds=reduction_operations(count, input_element_count(node, 2)))
     again = Cost(muls=count, adds=count if centred else 0)
-    return Gradient(work, recomputed=again if {0, 1} & wanted else ZERO)
+    return Gradient(work, recomputed=again if {0, 1} & requested else ZERO)
 
 
-def _batch_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """In training as `standard_back`, a channel being a group. Else dX = dY * (scale * r).
 
     In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
     """
     count, channels = input_element_count(node), input_spec(node, 1).numel
-    gradient = standard_back(node, wanted, count, channels)
+    gradient = standard_back(node, requested, count, channels)
     if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
         return gradient
-    work = {place: cost for place, cost in gradient.operands.items() if place in (0, 1, 2)}
-    if 0 in wanted:
+    work = {index: cost for index, cost in gradient.operands.items() if index in (0, 1, 2)}
+    if 0 in requested:
         factor = Cost(adds=1, specials=1, divs=1, muls=1) * channels
         work[0] = Cost(muls=count) + factor
-    return Gradient(work, recomputed=Cost(muls=count, adds=count) if 1 in wanted else ZERO)
+    return Gradient(work, recomputed=Cost(muls=count, adds=count) if 1 in requested else ZERO)
 
 
 def _leading_backward(centred: bool) -> Backward:
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        return standard_back(node, wanted, *_leading(node), centred=centred)
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        return standard_back(node, requested, *_leading(node), centred=centred)
 
     return backward
 
 
-def _group_norm_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _group_norm_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    return standard_back(node, wanted, prod(dims), dims[0] * integer(node, "num_groups"))
+    return standard_back(node, requested, prod(dims), dims[0] * integer(node, "num_groups"))
 
 
-def _instance_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _instance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    return standard_back(node, wanted, prod(dims), dims[0] * dims[1])
+    return standard_back(node, requested, prod(dims), dims[0] * dims[1])
 
 
 _CHANNELS = sizes_constraint("X[N,C,...] scale[C] B[C] mean[C] var[C]")
@@ -307,8 +307,8 @@ def _mean_variance_groups(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dim for axis, dim in enumerate(dims) if axis not in reduced)
 
 
-def _mean_variance_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-    return standard_back(node, wanted, *_mean_variance_groups(node))
+def _mean_variance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    return standard_back(node, requested, *_mean_variance_groups(node))
 
 
 @operator(
@@ -459,8 +459,8 @@ def _group_work_backward(
 ) -> Backward:
     """So much work for n elements in m groups, of the only operand."""
 
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        return Gradient({place: work(*groups(node)) for place in wanted})
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        return Gradient({index: work(*groups(node)) for index in requested})
 
     return backward
 

@@ -162,12 +162,12 @@ def _parse_size_pattern(pattern: str) -> _Pattern:
 
 def _operand(index: int, name: str, axes: str) -> _Operand:
     words = [word for word in axes.split(",") if word]
-    place = words.index("...") if "..." in words else len(words)
+    position = words.index("...") if "..." in words else len(words)
     return _Operand(
         place=index,
         name=name.removesuffix("?"),
-        first=tuple(map(_term, words[:place])),
-        last=tuple(map(_term, words[place + 1 :])),
+        first=tuple(map(_term, words[:position])),
+        last=tuple(map(_term, words[position + 1 :])),
         open="..." in words,
         single=name.endswith("?"),
     )
@@ -333,13 +333,13 @@ def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
         shape = dims_of(node, index)
         if shape is None:
             continue
-        for place in range(1 + without, len(shape) + 1):
-            size = shape[-place]
+        for position in range(1 + without, len(shape) + 1):
+            size = shape[-position]
             if size == 1:
                 continue
-            other, owner = sizes_.setdefault(place, (size, index))
+            other, owner = sizes_.setdefault(position, (size, index))
             if size != other:
-                return _broadcast_problem(node, index, len(shape) - place, size, owner, other)
+                return _broadcast_problem(node, index, len(shape) - position, size, owner, other)
     return ""
 
 
@@ -354,20 +354,22 @@ def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) 
     """The operand broadcasts to a shape, which is called `what`, and adds nothing to it."""
 
     def constraint(node: Node) -> str:
-        shape, wanted = dims_of(node, index), target(node)
-        if shape is None or wanted is None or can_broadcast_to(shape, wanted):
+        shape, requested = dims_of(node, index), target(node)
+        if shape is None or requested is None or can_broadcast_to(shape, requested):
             return ""
-        shown = "x".join(map(str, wanted)) or "a scalar"
+        shown = "x".join(map(str, requested)) or "a scalar"
         return f"{operand_label(node, index)} does not broadcast to {name}, which is {shown}"
 
     return constraint
 
 
-def can_broadcast_to(shape: Shape, wanted: Shape) -> bool:
+def can_broadcast_to(shape: Shape, requested: Shape) -> bool:
     """Whether the shape broadcasts to the other one."""
-    if len(shape) > len(wanted):
+    if len(shape) > len(requested):
         return False
-    return all(size in (1, other) for size, other in zip(shape[::-1], wanted[::-1], strict=False))
+    return all(
+        size in (1, other) for size, other in zip(shape[::-1], requested[::-1], strict=False)
+    )
 
 
 # -- Axes ----------------------------------------------------------------------------------------
@@ -387,18 +389,20 @@ def axis_constraint(
     return constraint
 
 
-def axis_range_problem(node: Node, place: int, index: int = 0, last: bool = False) -> str:
+def axis_range_problem(node: Node, position: int, index: int = 0, last: bool = False) -> str:
     """What is wrong with an axis of an operand, or ""."""
     rank_ = len(dims_of(node, index) or ())
-    if -rank_ <= place < rank_ + last:
+    if -rank_ <= position < rank_ + last:
         return ""
-    return f"axis {place} is out of range for {operand_label(node, index)}, which has rank {rank_}"
+    return (
+        f"axis {position} is out of range for {operand_label(node, index)}, which has rank {rank_}"
+    )
 
 
-def axes_given(node: Node, place: int, name: str = "axes") -> Shape | None:
+def axes_given(node: Node, index: int, name: str = "axes") -> Shape | None:
     """Axes as the values of an input, or as an attribute; None where they are not known."""
-    if place in node.values:
-        return node.values[place]
+    if index in node.values:
+        return node.values[index]
     return ints(node, name)
 
 
@@ -406,11 +410,12 @@ def axes_constraint(place: int = 1, index: int = 0, name: str = "axes") -> Const
     """The axes in the input at `place`, or in the attribute, are axes of the operand."""
 
     def constraint(node: Node) -> str:
-        shape, given = dims_of(node, index), axes_given(node, place, name)
-        if shape is None or given is None:
+        shape, provided = dims_of(node, index), axes_given(node, place, name)
+        if shape is None or provided is None:
             return ""
         return next(
-            (wrong for place_ in given if (wrong := axis_range_problem(node, place_, index))), ""
+            (wrong for place_ in provided if (wrong := axis_range_problem(node, place_, index))),
+            "",
         )
 
     return constraint

@@ -254,9 +254,9 @@ FUNCTIONS: Mapping[str, Cost] = {
 }
 
 
-def _as_forward(_node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _as_forward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """The gradient passes within the bounds: the compares of the forward pass."""
-    return Gradient(dict.fromkeys(wanted, forward))
+    return Gradient(dict.fromkeys(requested, forward))
 
 
 @operator(
@@ -277,7 +277,7 @@ def clip(node: Node) -> Cost:
     return Cost(compares=bounds) * output_element_count(node)
 
 
-def gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dX = dY (F + X f), F the distribution and f the density of a standard normal number.
 
     F is div, erf, add, mul; f is exp(-X^2 / 2) / sqrt(2 pi): 3 muls and exp; then 2 muls, add.
@@ -287,7 +287,7 @@ def gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     tanh = string_attribute(node, "approximate", "none") == "tanh"
     density = Cost(divs=1, specials=2, adds=2, muls=6)
     return elementwise_backward(Cost(specials=1, muls=12, adds=5) if tanh else density)(
-        node, wanted, forward
+        node, requested, forward
     )
 
 
@@ -311,17 +311,17 @@ def onnx_gelu_cost(node: Node) -> Cost:
 SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmoid(X)
 
 
-def _swish_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _swish_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """As `SWISH_BACK`, where alpha is 1; else alpha X takes a mul more."""
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
-    return elementwise_backward(SWISH_BACK + scaled)(node, wanted, forward)
+    return elementwise_backward(SWISH_BACK + scaled)(node, requested, forward)
 
 
-def _swiglu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _swiglu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dA as that of Swish, of dY B; dB = dY swish(A)."""
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
     gated, gate = SWISH_BACK + MUL + scaled, Cost(specials=1, muls=2) + scaled
-    return elementwise_backward(gated, gate)(node, wanted, forward)
+    return elementwise_backward(gated, gate)(node, requested, forward)
 
 
 @operator(

@@ -28,8 +28,8 @@ def scale_fits(node: Node) -> str:
             f"axis {axis} is out of range for {operand_label(node, 0)}, which has rank {len(dims)}"
         )
     if block > 0:
-        place = axis % len(dims)
-        blocks = (*dims[:place], -(-dims[place] // block), *dims[place + 1 :])
+        index = axis % len(dims)
+        blocks = (*dims[:index], -(-dims[index] // block), *dims[index + 1 :])
         return (
             "" if scale == blocks else f"{operand_label(node, 1)} has not one scale for each block"
         )

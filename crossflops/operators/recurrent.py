@@ -135,7 +135,7 @@ def _recurrent_backward(gates: int) -> Backward:
     activations that are not the default ones, for peepholes and for clips.
     """
 
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         if texts(node, "activations") and not _has_default_activations(node):
             raise ValueError(f"the backward pass of {node.op} has formulas for usual activations")
         if has_input(node, 7) or "clip" in node.attrs:
@@ -144,19 +144,19 @@ def _recurrent_backward(gates: int) -> Backward:
         rows = gates * layer.unit_steps
         length = spec_shape(input_spec(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
         recurrent = rows * layer.hidden
-        unasked = 0 if 5 in wanted else recurrent // max(length, 1)
+        unasked = 0 if 5 in requested else recurrent // max(length, 1)
         if node.op.type == "GRU" and not integer(node, "linear_before_reset", 0):
             unasked -= unasked // gates
         work = {
-            place: Cost(macs=rows * size)
-            for place, size in ((0, layer.inputs), (1, layer.inputs), (2, layer.hidden))
-            if place in wanted
+            index: Cost(macs=rows * size)
+            for index, size in ((0, layer.inputs), (1, layer.inputs), (2, layer.hidden))
+            if index in requested
         }
-        if 3 in wanted:
+        if 3 in requested:
             work[3] = Cost(
                 adds=reduction_operations(2 * rows, 2 * gates * layer.directions * layer.hidden)
             )
-        work |= {place: ZERO for place in (5, 6) if place in wanted}
+        work |= {index: ZERO for index in (5, 6) if index in requested}
         inner = Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.unit_steps
         return Gradient(work, inner=inner)
 

@@ -54,12 +54,12 @@ def reduces(
         before, after = input_element_count(node), output_element_count(node)
         return element * before + combination * reduction_operations(before, after) + last * after
 
-    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         element, result = back or (ZERO, ZERO)
         return Gradient(
             {
-                place: element * input_element_count(node) + result * output_element_count(node)
-                for place in wanted
+                index: element * input_element_count(node) + result * output_element_count(node)
+                for index in requested
             }
         )
 
@@ -95,10 +95,10 @@ reduces(
 
 def _not_empty(node: Node) -> str:
     """There is something to choose from along the axis."""
-    dims, place = operand_shape(node, 0), integer(node, "axis", 0)
-    if dims[place]:
+    dims, index = operand_shape(node, 0), integer(node, "axis", 0)
+    if dims[index]:
         return ""
-    return f"{operand_label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
+    return f"{operand_label(node, 0)} has 0 at axis {index % len(dims)}, and at least 1 is needed"
 
 
 _CHOICE = (axis_constraint(default=0), _not_empty)
@@ -121,9 +121,9 @@ def cumulative(work: Cost) -> Formula:
 
 def _along(node: Node) -> str:
     """The axis, the value of input 1, is one of the operand."""
-    place = node.values.get(1, ())
-    known = len(place) == 1 and dims_of(node, 0) is not None
-    return axis_range_problem(node, place[0]) if known else ""
+    index = node.values.get(1, ())
+    known = len(index) == 1 and dims_of(node, 0) is not None
+    return axis_range_problem(node, index[0]) if known else ""
 
 
 operator("CumSum", "n(x) adds", since=11, requires=(single(1), _along), backward=per_input(ADD))(
@@ -151,12 +151,12 @@ def _log2(count: int) -> int:
 def _enough(node: Node) -> str:
     """k is at most the size of the axis along which the largest are looked for."""
     dims, largest = operand_shape(node, 0), node.values.get(1, ())
-    place = integer(node, "axis", -1)
-    if len(largest) != 1 or dims[place] >= largest[0]:
+    index = integer(node, "axis", -1)
+    if len(largest) != 1 or dims[index] >= largest[0]:
         return ""
     return (
-        f"{operand_label(node, 0)} has {dims[place]} at "
-        f"axis {place % len(dims)}, and k is {largest[0]}"
+        f"{operand_label(node, 0)} has {dims[index]} at "
+        f"axis {index % len(dims)}, and k is {largest[0]}"
     )
 
 
@@ -218,12 +218,12 @@ _REDUCTIONS: dict[str, Cost] = {
 _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
-def _scatter_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """Sums and overwriting move gradients: 0. Raises ValueError for other reductions."""
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):
         raise ValueError(f"the backward pass of {node.op} by {reduction} has no formula yet")
-    return moves_back(node, wanted, ZERO)
+    return moves_back(node, requested, ZERO)
 
 
 @operator(
@@ -260,13 +260,13 @@ def _image_blocks_constraint(node: Node) -> str:
         )
     count, pads = len(image), ints(node, "pads") or (0,) * (2 * len(image))
     strides, dilations = (ints(node, name) or (1,) * count for name in ("strides", "dilations"))
-    places = 1
+    indices = 1
     for at, extent in enumerate(image):
         reach = dilations[at] * (block[at] - 1) + 1
-        places *= (extent + pads[at] + pads[at + count] - reach) // strides[at] + 1
-    if dims[2] == places:
+        indices *= (extent + pads[at] + pads[at + count] - reach) // strides[at] + 1
+    if dims[2] == indices:
         return ""
-    return f"{operand_label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {places} places"
+    return f"{operand_label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {indices} places"
 
 
 @operator(

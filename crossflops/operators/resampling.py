@@ -58,12 +58,12 @@ def one_per_axis(node: Node) -> str:
     before, axes = operand_shape(node, 0), ints(node, "axes")
     numbers = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
-    lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
-    counts = {place: prod(dims) for place, dims in lengths.items() if dims is not None}
-    for place, count in counts.items():
+    lengths = {index: dims_of(node, index) for index in ((2, 3) if resized else (1,))}
+    counts = {index: prod(dims) for index, dims in lengths.items() if dims is not None}
+    for index, count in counts.items():
         if count not in (0, numbers):
             needed = f"{numbers} numbers are needed for {operand_label(node, 0)}"
-            return f"{operand_label(node, place)} does not fit: {needed}"
+            return f"{operand_label(node, index)} does not fit: {needed}"
     roi = dims_of(node, 1) if resized else None
     cropped = string_attribute(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
     if cropped and roi is not None and prod(roi) not in (2 * numbers, 2 * len(before)):
@@ -75,21 +75,26 @@ def one_per_axis(node: Node) -> str:
     along = before if axes is None else [before[axis] for axis in axes]
     if any((size < 1) != (old < 1) for size, old in zip(extents, along, strict=False)):
         return f"{operand_label(node, 0)} cannot be resized to {extents}"
-    wanted = [place for place in lengths if has_input(node, place)]
-    if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
+    requested = [index for index in lengths if has_input(node, index)]
+    if (
+        resized
+        and requested
+        and len(counts) == len(requested)
+        and sum(map(bool, counts.values())) != 1
+    ):
         return f"{operand_label(node, 0)} needs either scales or sizes, {numbers} numbers"
     return ""
 
 
-def resize_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def resize_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """Each gradient, weighed, is added to its neighbours: a mul and an add for each.
 
     nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
     """
     if string_attribute(node, "mode", "nearest") == "nearest":
-        return sums_back(node, wanted, forward)
+        return sums_back(node, requested, forward)
     spread = Cost(muls=forward.muls, adds=forward.muls)
-    return Gradient(dict.fromkeys(wanted, spread))
+    return Gradient(dict.fromkeys(requested, spread))
 
 
 _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that change"
@@ -155,7 +160,7 @@ SAMPLED: tuple[Constraint, ...] = (
 )
 
 
-def _grid_sample_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
 
     dgrid, linear: for each neighbour and dimension d muls and an add, and d muls per position
@@ -167,10 +172,10 @@ def _grid_sample_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradien
     )
     taps = 1 if mode == "nearest" else (2 * _REACH[mode]) ** dims
     work = {}
-    if 0 in wanted:
+    if 0 in requested:
         weighed = 0 if mode == "nearest" else taps
         work[0] = Cost(muls=weighed, adds=taps) * output_element_count(node)
-    if 1 in wanted:
+    if 1 in requested:
         if mode not in ("linear", "bilinear", "nearest"):
             raise ValueError(f"the gradient of the grid has no formula for mode {mode!r}")
         moved = Cost(muls=dims, adds=1) * (taps * dims * output_element_count(node))
@@ -197,11 +202,11 @@ def grid_sample(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__GridSample.html
     """
     grid = spec_shape(input_spec(node, 1), at_least=3)
-    dims, places = len(grid) - 2, prod(grid[:-1])
+    dims, indices = len(grid) - 2, prod(grid[:-1])
     mode = string_attribute(node, "mode", "linear")
-    scaled = Cost(muls=dims, adds=dims) * places
+    scaled = Cost(muls=dims, adds=dims) * indices
     if mode == "nearest":
-        return scaled + Cost(specials=dims) * places
+        return scaled + Cost(specials=dims) * indices
     if mode not in _REACH:
         raise ValueError(f"mode {mode!r} of GridSample is not known")
     return scaled + _tap_sum_cost((2 * _REACH[mode]) ** dims) * output_element_count(node)
@@ -220,10 +225,10 @@ def _affine_theta_constraint(node: Node) -> str:
             f"{operand_label(node, 0)} needs to be "
             f"Nx{dims}x{dims + 1} for {operand_label(node, 1)}"
         )
-    wanted = node.values.get(1, ())
-    if any(extent < 1 for extent in wanted[2:]):
-        return f"{operand_label(node, 1)} is {wanted}, and at least 1 is needed along each axis"
-    batch = (wanted or theta)[0]
+    requested = node.values.get(1, ())
+    if any(extent < 1 for extent in requested[2:]):
+        return f"{operand_label(node, 1)} is {requested}, and at least 1 is needed along each axis"
+    batch = (requested or theta)[0]
     if batch == theta[0]:
         return ""
     return f"{operand_label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
@@ -346,12 +351,12 @@ def max_roi_pool(node: Node) -> Cost:
     return Cost(compares=max(window - 1, 0)) * output_element_count(node) + corners
 
 
-def _crop_resize_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """Each gradient, weighed, is added to four neighbours; nearest: to one.
 
     Source: CropAndResizeGradImage of TensorFlow. Raises ValueError for that of the boxes.
     """
-    if 1 in wanted:
+    if 1 in requested:
         raise ValueError("the gradient of the boxes of CropAndResize has no formula")
     nearest = string_attribute(node, "mode", "bilinear") == "nearest"
     return Gradient({0: (Cost(adds=1) if nearest else _SPREAD) * output_element_count(node)})

@@ -266,11 +266,11 @@ def upper_bound_exactness(_node: Node) -> Exactness:
     return "bound"
 
 
-def products_of(*places: int) -> ConstantPart:
+def products_of(*digits: int) -> ConstantPart:
     """The products of these operands, constant as they are, whatever is added to them."""
 
     def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
-        return Cost(macs=work.macs if varying.isdisjoint(places) else 0)
+        return Cost(macs=work.macs if varying.isdisjoint(digits) else 0)
 
     return constant_part
 
@@ -279,7 +279,7 @@ def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
     """An upper bound where the input of that index is given: its values may save work."""
 
     def judge(node: Node) -> Exactness:
-        given = len(node.inputs) > index and node.inputs[index] is not None
-        return "bound" if given else "exact"
+        provided = len(node.inputs) > index and node.inputs[index] is not None
+        return "bound" if provided else "exact"
 
     return judge

@@ -80,7 +80,7 @@ def _sparse_operand_places(node: Node) -> tuple[int, int]:
     return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
 
 
-def _product_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _product_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dB = A^T dC: the terms again. dA = dC B^T as a whole, of which a COO matrix keeps what it
     stores; of a compressed one `torch.sparse.mm` and `torch.sparse.addmm` compute the stored
     places alone. A term that is added: its adds, summed.
@@ -91,15 +91,15 @@ def _product_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     sparse = _integer_list(node, "sparse")
     beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     work = {}
-    for place in wanted & {first, second}:
-        macs = integer(node, "masked") if sparse[place] else forward.macs
+    for index in requested & {first, second}:
+        macs = integer(node, "masked") if sparse[index] else forward.macs
         if macs < 0:
             raise ValueError(f"the gradient of a sparse factor of {node.op} has no formula")
-        work[place] = Cost(macs=macs)
+        work[index] = Cost(macs=macs)
     scaled = output_element_count(node) if work and first and alpha not in (0, 1) else 0
-    for place in wanted - {first, second}:
-        weighed = _integer_list(node, "stored")[place] if beta not in (0, 1) else 0
-        work[place] = broadcast_sum_cost(node, place) + Cost(muls=weighed)
+    for index in requested - {first, second}:
+        weighed = _integer_list(node, "stored")[index] if beta not in (0, 1) else 0
+        work[index] = broadcast_sum_cost(node, index) + Cost(muls=weighed)
     return Gradient(work, inner=Cost(muls=scaled))
 
 
@@ -140,8 +140,8 @@ def _sparse_row_groups(node: Node) -> tuple[int, int]:
     ("aten._sparse_softmax.default.sparse", "aten._sparse_softmax.int.sparse"),
     "of n stored elements in m groups: n - m compares, 2n - m adds, n exps, n divs",
     page=_PAGE,
-    backward=lambda node, wanted, _: Gradient(
-        dict.fromkeys(wanted, softmax_back(*_sparse_row_groups(node)))
+    backward=lambda node, requested, _: Gradient(
+        dict.fromkeys(requested, softmax_back(*_sparse_row_groups(node)))
     ),
 )
 def sparse_softmax_cost(node: Node) -> Cost:
@@ -156,8 +156,8 @@ def sparse_softmax_cost(node: Node) -> Cost:
     ("aten._sparse_log_softmax.default.sparse", "aten._sparse_log_softmax.int.sparse"),
     "of n stored elements in m groups: n - m compares, 3n - m adds, n exps, m logs",
     page=_PAGE,
-    backward=lambda node, wanted, _: Gradient(
-        dict.fromkeys(wanted, log_softmax_back(*_sparse_row_groups(node)))
+    backward=lambda node, requested, _: Gradient(
+        dict.fromkeys(requested, log_softmax_back(*_sparse_row_groups(node)))
     ),
 )
 def sparse_log_softmax_cost(node: Node) -> Cost:
@@ -203,9 +203,9 @@ def sum_of_two(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/sparse.html
     """
     stored, sparse = _integer_list(node, "stored"), _integer_list(node, "sparse")
-    dense = [place for place, is_sparse in enumerate(sparse) if not is_sparse]
+    dense = [index for index, is_sparse in enumerate(sparse) if not is_sparse]
     if dense:
-        return Cost(adds=sum(stored) - sum(stored[place] for place in dense))
+        return Cost(adds=sum(stored) - sum(stored[index] for index in dense))
     return Cost(adds=max(sum(stored) - integer(node, "kept"), 0))
 
 
@@ -213,7 +213,7 @@ operator(
     "aten.mul.Tensor.sparse",
     "a mul for each stored element of the result",
     page=_PAGE,
-    backward=lambda node, wanted, forward: Gradient(dict.fromkeys(wanted, forward)),
+    backward=lambda node, requested, forward: Gradient(dict.fromkeys(requested, forward)),
 )(lambda node: Cost(muls=integer(node, "kept")))
 
 

@@ -25,9 +25,9 @@ def _sparse_array_axes(node: Node, name: str) -> tuple[int, ...]:
     return tuple(map(int, value))
 
 
-def _axes_size_product(node: Node, place: int, *names: str) -> int:
+def _axes_size_product(node: Node, index: int, *names: str) -> int:
     """Return the product of the sizes of an operand along the axes of these names."""
-    sizes = spec_shape(input_spec(node, place))
+    sizes = spec_shape(input_spec(node, index))
     return prod(sizes[axis] for name in names for axis in _sparse_array_axes(node, name))
 
 
@@ -37,16 +37,16 @@ def _sparse_array_elements(node: Node, data: int, indices: int, inner: int) -> i
     Batch axes of its values and of their places may be 1, for all of a batch. `inner` is how many
     axes the places have beside those of a batch: 2 of BCOO, 1 of BCSR.
     """
-    places, values = spec_shape(input_spec(node, indices)), spec_shape(input_spec(node, data))
-    batches = len(places) - inner
-    pairs = zip(values[:batches], places[:batches], strict=True)
-    return prod(max(pair) for pair in pairs) * places[batches]
+    positions, values = spec_shape(input_spec(node, indices)), spec_shape(input_spec(node, data))
+    batches = len(positions) - inner
+    pairs = zip(values[:batches], positions[:batches], strict=True)
+    return prod(max(pair) for pair in pairs) * positions[batches]
 
 
-def _dense_column_count(node: Node, place: int) -> int:
+def _dense_column_count(node: Node, index: int) -> int:
     """Return how many elements of the dense factor each stored element is multiplied with."""
-    shared = _axes_size_product(node, place, "rhs_contracting", "rhs_batch")
-    return input_element_count(node, place) // shared if shared else 0
+    shared = _axes_size_product(node, index, "rhs_contracting", "rhs_batch")
+    return input_element_count(node, index) // shared if shared else 0
 
 
 @operator(
@@ -79,8 +79,8 @@ def product_of_rows(node: Node) -> Cost:
 )
 def bcoo_sampled_product_cost(node: Node) -> Cost:
     """Return the cost of a dense product at stored places alone. Operands: A, B, places."""
-    places = spec_shape(input_spec(node, 2), at_least=2)
-    return Cost(macs=prod(places[:-1]) * _axes_size_product(node, 0, "lhs_contracting"))
+    indices = spec_shape(input_spec(node, 2), at_least=2)
+    return Cost(macs=prod(indices[:-1]) * _axes_size_product(node, 0, "lhs_contracting"))
 
 
 @operator(

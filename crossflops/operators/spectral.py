@@ -132,7 +132,7 @@ def _frames(node: Node) -> str:
     return f"{operand_label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
 
 
-def _stft_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """Each frame is transformed back, which serves both operands.
 
     signal: the muls by the window, and as many adds where frames overlap. window: as many muls,
@@ -147,7 +147,7 @@ def _stft_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
         2: Cost(muls=weighted, adds=reduction_operations(weighted, length)),
     }
     inner = Cost(muls=forward.muls - weighted, adds=forward.adds)
-    return Gradient({place: work[place] for place in wanted}, inner=inner)
+    return Gradient({index: work[index] for index in requested}, inner=inner)
 
 
 def _stft_frame_sizes(node: Node) -> tuple[int, int]:

@@ -38,8 +38,8 @@ def _optimizer_constraint(kinds: int) -> Constraint:
 
     def constraint(node: Node) -> str:
         count = (len(node.inputs) - 2) // kinds
-        alike = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
-        return joint(single(0, 1), *alike)(node)
+        similar = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
+        return joint(single(0, 1), *similar)(node)
 
     return constraint
 
@@ -118,7 +118,7 @@ _LOSS = (
 # Losses, whose equations their operators fix.
 
 
-def _likelihood_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """dX = -weight[target] dl at each target, and 0 elsewhere (ATen/native/LossNLL.cpp).
 
     m negations; weight: m muls; ignore_index: m compares; mean: a div, by what forward summed.
@@ -130,14 +130,14 @@ def _likelihood_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient
         compares=targets if "ignore_index" in node.attrs else 0,
         divs=1 if string_attribute(node, "reduction", "mean") == "mean" else 0,
     )
-    return Gradient(dict.fromkeys(wanted & {0}, work))
+    return Gradient(dict.fromkeys(requested & {0}, work))
 
 
-def _entropy_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _entropy_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """That of the likelihood, and of LogSoftmax, whose result is kept."""
-    work = _likelihood_backward(node, wanted, forward).operands
+    work = _likelihood_backward(node, requested, forward).operands
     softened = log_softmax_back(input_element_count(node), input_element_count(node, 1))
-    return Gradient({place: cost + softened for place, cost in work.items()})
+    return Gradient({index: cost + softened for index, cost in work.items()})
 
 
 @operator(

@@ -92,17 +92,17 @@ class _Forward(NamedTuple):
     def gradients(self, node: Node) -> Cost:
         """The work of all gradients that have a name."""
         again = self._node(node)
-        places = frozenset(
-            place for output, place in enumerate(self.results) if has_output(node, output)
+        indices = frozenset(
+            position for output, position in enumerate(self.results) if has_output(node, output)
         )
         work = self.rule.formula(again) if self.products else ZERO
         backward = self.rule.backward
         if isinstance(backward, str):
             raise ValueError(f"{self.op}: {backward}")
-        return _gradient_total_cost(backward(again, places, work))
+        return _gradient_total_cost(backward(again, indices, work))
 
     def _node(self, node: Node) -> Node:
-        inputs = tuple(self._operand(node, place) for place in range(len(self.operands)))
+        inputs = tuple(self._operand(node, position) for position in range(len(self.operands)))
         return msgspec.structs.replace(
             node,
             op=self.op,
@@ -112,11 +112,11 @@ class _Forward(NamedTuple):
             values={},
         )
 
-    def _operand(self, node: Node, place: int) -> TensorSpec | None:
-        index = self.operands[place]
+    def _operand(self, node: Node, position: int) -> TensorSpec | None:
+        index = self.operands[position]
         if index is not None:
             return node.inputs[index] if index < len(node.inputs) else None
-        output = self.results.index(place)
+        output = self.results.index(position)
         return node.outputs[output] if output < len(node.outputs) else None
 
 
@@ -278,11 +278,11 @@ _declare_training_operator(
 )
 
 
-def _dropout_gradient_formula(place: int) -> Formula:
+def _dropout_gradient_formula(index: int) -> Formula:
     """Dropout in training dX = dY * mask * scale: 2 muls; 0 where training_mode is false."""
 
     def formula(node: Node) -> Cost:
-        mode = node.values.get(place, (-1,))[0] if has_input(node, place) else 1
+        mode = node.values.get(index, (-1,))[0] if has_input(node, index) else 1
         if mode < 0:
             raise ValueError(f"whether {node.op} drops depends on the value of training_mode")
         return MUL * (2 * input_element_count(node)) if mode else ZERO
@@ -318,9 +318,9 @@ _declare_training_operator(
 # Losses, with what they keep for their gradient.
 
 
-def _with_ignored(node: Node, place: int) -> Node:
+def _with_ignored(node: Node, index: int) -> Node:
     """An input `ignore_index` is the attribute of the operator of ai.onnx."""
-    attrs = {**node.attrs, "ignore_index": 0} if has_input(node, place) else node.attrs
+    attrs = {**node.attrs, "ignore_index": 0} if has_input(node, index) else node.attrs
     return msgspec.structs.replace(node, attrs=attrs)
 
 
@@ -356,9 +356,9 @@ _declare_training_operator(
 )
 
 
-def _softmax_row_count(node: Node, place: int) -> int:
+def _softmax_row_count(node: Node, index: int) -> int:
     """Groups of the softmax of [..., classes]."""
-    spec = input_spec(node, place)
+    spec = input_spec(node, index)
     if not spec.shape:
         raise ValueError(f"the shape of {spec.name!r} is not known")
     return spec.numel // spec.shape[-1] if spec.shape[-1] else 0
@@ -415,16 +415,16 @@ _declare_training_operator(
 
 
 def _all_inputs(node: Node, first: int = 0) -> int:
-    return sum(input_element_count(node, place) for place in range(first, len(node.inputs)))
+    return sum(input_element_count(node, index) for index in range(first, len(node.inputs)))
 
 
 def _norm_of_all(node: Node) -> Cost:
     """ReduceAllL2: the root of the sum of all squares; `ignore_mask` has a bit for an input."""
     ignored = integer(node, "ignore_mask", 0)
     count = sum(
-        input_element_count(node, place)
-        for place in range(len(node.inputs))
-        if not ignored >> place & 1
+        input_element_count(node, index)
+        for index in range(len(node.inputs))
+        if not ignored >> index & 1
     )
     return Cost(muls=count, adds=max(count - 1, 0), specials=1)
 
@@ -492,8 +492,8 @@ def _lamb(node: Node) -> Cost:
     """
     scaled = DIV if has_input(node, 1) or has_input(node, 2) else ZERO
     cost = ZERO
-    for place in range(5, len(node.inputs), 5):
-        count = input_element_count(node, place)
+    for index in range(5, len(node.inputs), 5):
+        count = input_element_count(node, index)
         norms = Cost(muls=2 * count, adds=2 * max(count - 1, 0), specials=2, divs=1)
         cost += (_moments(node) + MUL + ADD + scaled) * count + norms
     return cost

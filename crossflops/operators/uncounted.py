@@ -18,17 +18,17 @@ _CONTROL = "the node costs nothing by itself: its body is counted, run by run"
 def scan_axes_constraint(node: Node) -> str:
     """Scan: all inputs that are scanned have as many elements along their scan axes."""
     count = integer(node, "num_scan_inputs")
-    places = range(len(node.inputs) - count, len(node.inputs))
+    indices = range(len(node.inputs) - count, len(node.inputs))
     axes = ints(node, "scan_input_axes") or (0,) * count
     first: tuple[int, int] | None = None
-    for place, axis in zip(places, axes, strict=False):
-        dims = dims_of(node, place)
+    for index, axis in zip(indices, axes, strict=False):
+        dims = dims_of(node, index)
         if dims is None or not -len(dims) <= axis < len(dims):
             continue
         if first is None:
-            first = place, dims[axis]
+            first = index, dims[axis]
         elif dims[axis] != first[1]:
-            has = f"{operand_label(node, place)} has {dims[axis]} at axis {axis}"
+            has = f"{operand_label(node, index)} has {dims[axis]} at axis {axis}"
             return f"{has}, and {first[1]} is needed beside {operand_label(node, first[0])}"
     return ""
 

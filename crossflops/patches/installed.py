@@ -111,12 +111,12 @@ def release(library: str) -> str | None:
 # The text of a target.
 
 
-def find_source(place: str, name: str) -> tuple[str, str] | None:
+def find_source(location: str, name: str) -> tuple[str, str] | None:
     """Return a digest of the text that defines an attribute, and its signature; None if none does.
 
     The place is a module, or a module and a class ("torch._ops:OpOverload").
     """
-    module, _, classes = place.partition(":")
+    module, _, classes = location.partition(":")
     file = _patch_module_file(module)
     if file is None:
         return None

@@ -56,12 +56,12 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
     that has neither a plugin here nor an interpreter.
     """
     chosen = [tools] if isinstance(tools, str) else tools
-    wanted = dict.fromkeys(
+    requested = dict.fromkeys(
         [*discovery.plugin_entry_points(), *interpreters] if chosen is None else chosen
     )
-    elsewhere = {tool: interpreters[tool] for tool in wanted if tool in interpreters}
+    elsewhere = {tool: interpreters[tool] for tool in requested if tool in interpreters}
     adapters, failures = discovery.adapters_and_failures(
-        [tool for tool in wanted if tool not in elsewhere]
+        [tool for tool in requested if tool not in elsewhere]
     )
     conventions: dict[str, Convention] = {
         tool: predicting(value.convention, value.version()) for tool, value in adapters.items()

@@ -53,13 +53,13 @@ def to_install(
     crossflops comes with them.
     """
     folders = _folders(root)
-    wanted = set(folders if tools is None else tools)
-    sources = sorted({str(folders[tool]) for tool in wanted if tool in folders})
+    requested = set(folders if tools is None else tools)
+    sources = sorted({str(folders[tool]) for tool in requested if tool in folders})
     if sources:
         paths = [str(root)] if python is not None else []
         return _pip([part for folder in (*paths, *sources) for part in ("-e", folder)], python)
     extras = _extras()
-    names = ["tools"] if tools is None else sorted(wanted)
+    names = ["tools"] if tools is None else sorted(requested)
     plugins = [_PLUGIN_OF[name] for name in names if extras and name in _PLUGIN_OF]
     names = [name for name in names if name in extras and name not in _PLUGIN_OF]
     own = [f"crossflops[{','.join(names)}]{_version_requirement(python)}"] if names else []
@@ -197,10 +197,11 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
     """The error for a tool that no plugin offers, with the command that installs it."""
     plugins = _plugins()
     known = ", ".join(points) or "none"
-    wanted = plugins.get(tool) or _PLUGIN_OF.get(tool)
-    if wanted:
+    requested = plugins.get(tool) or _PLUGIN_OF.get(tool)
+    if requested:
         return UnknownNameError(
-            f"the plugin of {tool} is not installed (installed: {known})", f"pip install {wanted}"
+            f"the plugin of {tool} is not installed (installed: {known})",
+            f"pip install {requested}",
         )
     usual = " ".join(sorted(set(plugins.values()))) or "'crossflops[tools]'"
     more = f"choose one of them, or add the usual ones: pip install {usual}"
@@ -241,7 +242,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
 
     Raises MissingExtraError when none is installed, or when it cannot be told whose they are.
     """
-    wanted = candidates[0]
+    requested = candidates[0]
     folder = _folder(package)
     distributions = [
         distribution
@@ -249,7 +250,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
         if distribution is not None
     ]
     if folder is None or not distributions:
-        raise MissingExtraError(f"{wanted} is not installed", f"pip install {wanted}")
+        raise MissingExtraError(f"{requested} is not installed", f"pip install {requested}")
     intact = [distribution for distribution in distributions if _owns(distribution, folder)]
     if len(intact) == 1:
         return intact[0]
@@ -258,7 +259,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
     names = " and ".join(distribution.name for distribution in distributions)
     raise MissingExtraError(
         f"{names} both install the package {package}, and it cannot be told whose it is now",
-        f"pip uninstall {names.replace(' and ', ' ')}, then pip install {wanted}",
+        f"pip uninstall {names.replace(' and ', ' ')}, then pip install {requested}",
     )
 
 

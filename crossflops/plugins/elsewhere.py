@@ -47,9 +47,9 @@ def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Map
     The table is empty where nothing is set. Raises InputError on a file that cannot be understood.
     """
     here = folder or Path.cwd()
-    for place in (here, *here.parents):
+    for index in (here, *here.parents):
         for name in (NAME, PROJECT):
-            file = place / name
+            file = index / name
             if file.is_file() and (content := _config_file_content(file)) is not None:
                 return file, _config_table_rows(content, table, file)
     return here / NAME, {}
@@ -104,7 +104,7 @@ _EXAMPLE = 'write for example thop = "/venvs/thop/bin/python"'
 
 
 def interpreters_by_tool(
-    given: Mapping[str, str | Path] | None = None, folder: Path | None = None
+    provided: Mapping[str, str | Path] | None = None, folder: Path | None = None
 ) -> dict[str, str]:
     """Interpreter by tool: what the table upwards of `folder` says, and what is given over it.
 
@@ -112,7 +112,9 @@ def interpreters_by_tool(
     understood.
     """
     here = Path.cwd()
-    over = {tool: _interpreter_path(str(python), here) for tool, python in (given or {}).items()}
+    over = {
+        tool: _interpreter_path(str(python), here) for tool, python in (provided or {}).items()
+    }
     return {**_interpreters_from_config(folder or here), **over}
 
 
@@ -150,10 +152,10 @@ def _interpreter_path(python: str, folder: Path) -> str:
     path = folder / Path(os.path.expanduser(python))
     if path.is_dir():
         return next(
-            (str(path / place) for place in _IN_VENV if (path / place).is_file()), str(path)
+            (str(path / index) for index in _IN_VENV if (path / index).is_file()), str(path)
         )
-    bare = os.path.dirname(python) == "" and not path.exists()
-    return (shutil.which(python) if bare else None) or str(path)
+    plain = os.path.dirname(python) == "" and not path.exists()
+    return (shutil.which(python) if plain else None) or str(path)
 
 
 # What an environment offers, told by its own Python, which imports no tool and no framework.
@@ -191,10 +193,10 @@ def inventory(tools: Sequence[str]) -> Inventory:
         plugins = ()
     else:
         answers = {name: _offer(name) for name in tools if name in plugins}
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    owner = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return Inventory(
         version=find_distribution_version("crossflops"),
-        home=home,
+        home=owner,
         plugins=plugins,
         answers=answers,
     )

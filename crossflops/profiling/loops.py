@@ -47,9 +47,9 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
         raise LookupError("no module that was called has parameters of the optimizer")
     if share(model) == len(trained):
         return model
-    around = [module for module in _live_modules() if share(module) > share(model)]
+    enclosing = [module for module in _live_modules() if share(module) > share(model)]
     return max(
-        around, key=lambda module: (share(module), -_submodule_count(module)), default=model
+        enclosing, key=lambda module: (share(module), -_submodule_count(module)), default=model
     )
 
 

@@ -95,8 +95,8 @@ class ModelCall:
         self._second_order: set[int] = set()
         self._is_batched = False
         self._is_cut = False
-        held = (*tensor_leaves((args, kwargs)), *module.parameters())
-        self._has_tangents = not self.is_transformed and any(map(_has_tangent, held))
+        stored = (*tensor_leaves((args, kwargs)), *module.parameters())
+        self._has_tangents = not self.is_transformed and any(map(_has_tangent, stored))
         self.passes = CallPasses()
         self.outputs = 0
         self.finished: frozenset[str] | None = None
@@ -105,10 +105,10 @@ class ModelCall:
 
     def on_return(self, output: Any) -> None:
         """Keep which results of the call have a gradient."""
-        held = () if isinstance(output, Iterator) else tensor_leaves(output)
+        stored = () if isinstance(output, Iterator) else tensor_leaves(output)
         self._ends = [
             (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else None
-            for tensor in held
+            for tensor in stored
         ]
         self.outputs = len(self._ends)
 
@@ -158,31 +158,31 @@ class ModelCall:
 
     def _passes(self) -> CallPasses:
         passes: Counter[BackwardPass] = Counter()
-        beside = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
-        beside |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
-        beside |= dict.fromkeys([CUT] if self._is_cut else [])
-        beside |= dict.fromkeys([BATCHED] if self._is_batched else [])
-        beside |= dict.fromkeys([TO_TANGENTS] if self._has_tangents else [])
+        additional = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
+        additional |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
+        additional |= dict.fromkeys([CUT] if self._is_cut else [])
+        additional |= dict.fromkeys([BATCHED] if self._is_batched else [])
+        additional |= dict.fromkeys([TO_TANGENTS] if self._has_tangents else [])
         for number, seen in self._seen.items():
             backward = self._pass(seen)
             if backward is not None:
                 passes[backward] += 1
             for why in self._find_unexplained(seen, backward, number in self._second_order):
-                beside[why] = None
-        return CallPasses(tuple(passes.items()), tuple(beside))
+                additional[why] = None
+        return CallPasses(tuple(passes.items()), tuple(additional))
 
     def _pass(self, seen: _PassNodes) -> BackwardPass | None:
         """The pass from the results of the call; None where it came from none of them."""
-        graded = [place for place, end in enumerate(self._ends) if end is not None]
-        reached = {place for place in graded if _has_arrived(self._ends[place], seen)}
+        graded = [index for index, end in enumerate(self._ends) if end is not None]
+        reached = {index for index in graded if _has_arrived(self._ends[index], seen)}
         if not reached:
             return None
-        asking = tuple(place for place, source in enumerate(self._sources) if source is not None)
-        missed = tuple(place for place in graded if place not in reached)
+        asking = tuple(index for index, source in enumerate(self._sources) if source is not None)
+        missed = tuple(index for index in graded if index not in reached)
         if not seen.is_restricted or any(map(_is_compiled, seen.came)):
             return BackwardPass(missed, asking if self._has_grad else ())
         inputs = tuple(
-            place for place in asking if _has_source_gradient(self._sources[place], seen)
+            index for index in asking if _has_source_gradient(self._sources[index], seen)
         )
         names = {id(weight): name for name, weight in self.module.named_parameters()}
         leaves = {id(leaf) for leaf in map(_leaf, _gradient_edges(seen)) if leaf is not None}

@@ -109,21 +109,21 @@ class Round:
             return
         self.tell(b"")
         line = str(error).partition("\n")[0]
-        mine = f"rank {self.rank} raised {type(error).__name__}: {line}"
+        own = f"rank {self.rank} raised {type(error).__name__}: {line}"
         try:
-            self._fault = self._fault or self._first(mine)
+            self._fault = self._fault or self._first(own)
             if self.rank == 0:
                 _until(lambda: all(map(self._is_over, self._others)), _LEAVING)
         except RuntimeError:
             self._fault = _STORE_IS_GONE
-        if self._fault != mine:
+        if self._fault != own:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
-    def _first(self, mine: str) -> str:
+    def _first(self, own: str) -> str:
         """Return what the first to know says, which all are told."""
         _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
-        fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or mine)
+        fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or own)
         return bytes(fault).decode()
 
     def _listen(self) -> None:

@@ -136,11 +136,11 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
         "forward, backward, step",
     )
     last = step.marks[-iterations.runs :]
-    whole = median_low(step.last(marks) for marks in last)
-    marks = next(marks for marks in last if step.last(marks) == whole)
+    full = median_low(step.last(marks) for marks in last)
+    marks = next(marks for marks in last if step.last(marks) == full)
     forward, backward, optimizer = step.resolve_phases(marks)
     phases = StepPhases(
-        whole=whole,
+        whole=full,
         forward=forward,
         backward=backward if step.has_gradients else None,
         optimizer=optimizer if step.optimizer_name else None,
@@ -277,8 +277,8 @@ class _Step:
     def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
         """The seconds forward, back, and of the optimizer without the passes that it runs."""
         between = self._clock.seconds_between
-        forward = sum(between(held.begin, held.loss) for held in marks.passes)
-        backward = sum(between(held.loss, held.end) for held in marks.passes)
+        forward = sum(between(stored.begin, stored.loss) for stored in marks.passes)
+        backward = sum(between(stored.loss, stored.end) for stored in marks.passes)
         optimizer = between(marks.begin, marks.end)
         if marks.is_around:
             optimizer = max(optimizer - forward - backward, 0.0)
@@ -340,10 +340,10 @@ def _on_host(run: Callable[[], None]) -> int | None:
         ) as memory,
     ):
         run()
-    held = peak = 0
+    stored = peak = 0
     events = memory.profiler.kineto_results.events()
     changes = [event for event in events if event.name() == "[memory]"]
     for event in sorted(changes, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
+        stored += event.nbytes()
+        peak = max(peak, stored)
     return peak if changes else None

@@ -61,8 +61,8 @@ class HostClock:
     def __init__(self, device: str = "cpu") -> None:
         import torch
 
-        apart = None if device == "cpu" else getattr(torch, device, None)
-        self._wait = getattr(apart, "synchronize", None)
+        separate = None if device == "cpu" else getattr(torch, device, None)
+        self._wait = getattr(separate, "synchronize", None)
 
     def mark(self) -> float:
         """Seconds of a clock that never goes back."""
@@ -281,7 +281,7 @@ def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
         return model
     kind = dynamo.OptimizedModule
     made = (value for value in gc.get_objects() if issubclass(type(value), kind))
-    return next((around for around in made if around._orig_mod is model), model)
+    return next((enclosing for enclosing in made if enclosing._orig_mod is model), model)
 
 
 def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
@@ -392,14 +392,14 @@ class Watch:
             self._times_by_module(),
         )
         numbers = range(len(self.beside))
-        beside = tuple(rows.get(f"{_BESIDE}{number}", ModuleTimes()) for number in numbers)
+        additional = tuple(rows.get(f"{_BESIDE}{number}", ModuleTimes()) for number in numbers)
         return StepTimes(
             whole=total,
             forward=sum(map(self._spans.seconds, filter(_is_outermost, self._spans.all))),
-            backward=self._less("backward", sum(row.backward for row in beside)),
+            backward=self._less("backward", sum(row.backward for row in additional)),
             optimizer=self._less("optimizer", self._total(self._closures)),
             modules={path: row for path, row in rows.items() if not path.startswith(_BESIDE)},
-            beside=beside,
+            beside=additional,
             unseen=self.unseen,
             peak_bytes=peak,
             optimizers=tuple(self._optimizers),
@@ -479,9 +479,9 @@ class Watch:
         def watch_root_call(*args: Any, **kwargs: Any) -> Any:
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
-            since, around, before = time.perf_counter(), self._call, len(self._spans.all)
+            since, enclosing, before = time.perf_counter(), self._call, len(self._spans.all)
             call = None
-            is_own = around is None or around.path is None
+            is_own = enclosing is None or enclosing.path is None
             if is_own and (not self._backward_depth or self._was_called(without_wrappers(root))):
                 call = self._begin_call(without_wrappers(root), "", args, kwargs)
             span = self._spans.begin("", self._phase(), since)
@@ -497,7 +497,7 @@ class Watch:
                 raise
             finally:
                 if call is not None:
-                    self._threads.call = around
+                    self._threads.call = enclosing
             since = self._spans.end(span)
             self._end_call(call, "", output)
             self._spans.spend(since)
@@ -525,10 +525,10 @@ class Watch:
 
         def state_of(module: nn.Module) -> dict[str, Any]:
             state: dict[str, Any] = inside(module)
-            ours = self._hooks.get(module, ())
-            for name in _HOOKS if ours else ():
-                held = state[name].items()
-                state[name] = type(state[name])((k, hook) for k, hook in held if k not in ours)
+            native = self._hooks.get(module, ())
+            for name in _HOOKS if native else ():
+                stored = state[name].items()
+                state[name] = type(state[name])((k, hook) for k, hook in stored if k not in native)
             if module is root and state.get("forward") is self._around:
                 del state["forward"]
                 state |= self._covered
@@ -566,9 +566,9 @@ class Watch:
         return any(call.module is module for call in self.calls)
 
     def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
-        around, self._threads.call = self._call, call if call is not None else self._call
+        enclosing, self._threads.call = self._call, call if call is not None else self._call
         self._claim(path, output)
-        self._threads.call = around
+        self._threads.call = enclosing
         if call is not None:
             call.on_return(output)
 
@@ -579,8 +579,8 @@ class Watch:
         """
         from torch import compiler, nn
 
-        inside, places = nn.Module.__call__, self._places()
-        beside: dict[int, tuple[nn.Module, int | None]] = {}
+        inside, indices = nn.Module.__call__, self._places()
+        additional: dict[int, tuple[nn.Module, int | None]] = {}
 
         def watch_module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if compiler.is_compiling() or not self.active or self._call:
@@ -589,15 +589,15 @@ class Watch:
                 return inside(module, *args, **kwargs)
             if module is self._model:  # whose own function is watched
                 return inside(module, *args, **kwargs)
-            path = places.get(id(module))
+            path = indices.get(id(module))
             if path:
                 return self._part(inside, module, path, args, kwargs)
-            wrapped = places.get(id(without_wrappers(module)))
+            wrapped = indices.get(id(without_wrappers(module)))
             if wrapped is not None:  # what compiles or copies a part, or the model without it
                 return self._time_call(inside, module, wrapped, args, kwargs)
-            if id(module) not in beside:
-                beside[id(module)] = module, self._number_beside(module, places)
-            number = beside[id(module)][1]
+            if id(module) not in additional:
+                additional[id(module)] = module, self._number_beside(module, indices)
+            number = additional[id(module)][1]
             if number is None:
                 return inside(module, *args, **kwargs)
             return self._time_call(inside, module, f"{_BESIDE}{number}", args, kwargs)
@@ -607,17 +607,17 @@ class Watch:
     def _places(self) -> dict[int, str]:
         """The paths of the modules of the model, by their ids; "" also for what wraps it."""
         inner = without_wrappers(self._model)
-        places = {id(module): path for path, module in inner.named_modules()}
-        return places | {id(module): "" for module in wrappers(self._model)}
+        indices = {id(module): path for path, module in inner.named_modules()}
+        return indices | {id(module): "" for module in wrappers(self._model)}
 
-    def _number_beside(self, module: "nn.Module", places: dict[int, str]) -> int | None:
+    def _number_beside(self, module: "nn.Module", indices: dict[int, str]) -> int | None:
         """The number of a module beside the model.
 
         None for one that holds modules of the model, whose other parts are beside it, and for one
         without state, such as a loss, which is the script's own work.
         """
         own = without_wrappers(module)
-        if any(id(part) in places for part in own.modules()):
+        if any(id(part) in indices for part in own.modules()):
             return None
         if not any(True for _ in (*own.parameters(), *own.buffers())):
             return None
@@ -642,15 +642,15 @@ class Watch:
     ) -> Any:
         """A call without hooks, timed as a whole."""
         since = time.perf_counter()
-        place = None if path.startswith(_BESIDE) else path
-        call = self._begin_call(without_wrappers(module), place, args, kwargs)
+        index = None if path.startswith(_BESIDE) else path
+        call = self._begin_call(without_wrappers(module), index, args, kwargs)
         span = self._spans.begin(path, self._phase(), since)
-        span.call, whole = call, False
+        span.call, full = call, False
         try:
             output = self._ran(inside, module, call, args, kwargs)
-            whole = True
+            full = True
         finally:
-            since = self._spans.end(span, whole)
+            since = self._spans.end(span, full)
         self._end_call(call, path, output)
         self._spans.spend(since)
         return output
@@ -680,8 +680,8 @@ class Watch:
         """A backward pass ran a call again, and ended it, as a checkpoint around it does."""
         begun = [span for span in self._spans.all[before:] if span.phase == "again"]
         ended = {span.path for span in begun if span.end is not None and span.whole}
-        place = f"{call.path}." if call.path else ""
-        inside = [path.removeprefix(place) for path in ended if path.startswith(place)]
+        index = f"{call.path}." if call.path else ""
+        inside = [path.removeprefix(index) for path in ended if path.startswith(index)]
         is_seen = call.path is not None and call.path not in self.unseen
         call.cut(inside if call.path is not None else (), is_seen)
 

@@ -108,9 +108,9 @@ def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
     from onnx import helper
 
     specs = []
-    for place, value in enumerate(model_inputs(graph)):
+    for index, value in enumerate(model_inputs(graph)):
         tensor = value.type.tensor_type
         shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
-        specs.append(TensorSpec(str(place), dtype, shape, "input"))
+        specs.append(TensorSpec(str(index), dtype, shape, "input"))
     return tuple(specs)

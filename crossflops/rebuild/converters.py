@@ -197,10 +197,10 @@ def _registry() -> Any:
     return importlib.import_module("onnx2torch.node_converters.registry")
 
 
-def _converter(domain: str, operator: str, opset: int, given: frozenset[str]) -> Any:
+def _converter(domain: str, operator: str, opset: int, provided: frozenset[str]) -> Any:
     """onnx2torch's converter of an operator, or of an older version with the same face.
 
-    `given` are the attributes that say something in the model.
+    `provided` are the attributes that say something in the model.
     """
     schema = schema_of(operator, opset, domain)
     version = schema.since_version if schema else opset
@@ -211,18 +211,18 @@ def _converter(domain: str, operator: str, opset: int, given: frozenset[str]) ->
     }
     newest = max(known, default=None)
     if newest is None or (
-        newest != version and not _has_equal_meaning(schema, operator, newest, given)
+        newest != version and not _has_equal_meaning(schema, operator, newest, provided)
     ):
         return None
     return known[newest]
 
 
-def _has_equal_meaning(schema: Any, operator: str, version: int, given: frozenset[str]) -> bool:
+def _has_equal_meaning(schema: Any, operator: str, version: int, provided: frozenset[str]) -> bool:
     """Whether two versions differ in nothing but types, and attributes that say nothing."""
     other = schema_of(operator, version, schema.domain) if schema else None
     if other is None or _face(schema) != _face(other):
         return False
-    return not (frozenset(schema.attributes) - frozenset(other.attributes) - _OF_TYPES) & given
+    return not (frozenset(schema.attributes) - frozenset(other.attributes) - _OF_TYPES) & provided
 
 
 def _face(schema: Any) -> tuple[Any, ...]:
@@ -274,33 +274,33 @@ def lent(model: Any) -> Iterator[None]:
         registry.update(before)
 
 
-def _ours_before(operator: str, theirs: Any) -> Any:
+def _ours_before(operator: str, other: Any) -> Any:
     """The converter of onnx2torch, before which ours are tried."""
 
     def convert(node: Any, graph: Any) -> Any:
-        layer, places = _layer_for_node(operator, _node_facts(operator, node, graph))
+        layer, indices = _layer_for_node(operator, _node_facts(operator, node, graph))
         if layer is not None:
             common = importlib.import_module("onnx2torch.utils.common")
-            inputs = tuple(node.input_values[place] for place in places)
+            inputs = tuple(node.input_values[index] for index in indices)
             mapping = common.OnnxMapping(inputs, node.output_values)
             return common.OperationConverterResult(layer, mapping)
-        if theirs is None:
+        if other is None:
             raise NotImplementedError(f"{operator} {node.name} has sizes that are computed")
-        return theirs(node, graph)
+        return other(node, graph)
 
-    return convert if operator in {**CONVERTERS, **WHOLES} else theirs
+    return convert if operator in {**CONVERTERS, **WHOLES} else other
 
 
 def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     """Our layer for a node, and the places of the inputs that it takes; None if it has none."""
     if operator in WHOLES:
         return WHOLES[operator](facts)
-    ours, rest = CONVERTERS[operator], range(1, len(facts.given))
-    if any(facts.has(place) and facts.constant(place) is None for place in rest):
+    native, rest = CONVERTERS[operator], range(1, len(facts.given))
+    if any(facts.has(index) and facts.constant(index) is None for index in rest):
         return None, ()
-    values = [facts.constant(place) for place in rest]
+    values = [facts.constant(index) for index in rest]
     constants = [None if value is None else value.tolist() for value in values]
-    return ours(facts.attributes, constants, facts.outputs), (0,)
+    return native(facts.attributes, constants, facts.outputs), (0,)
 
 
 def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:

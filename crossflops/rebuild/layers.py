@@ -79,13 +79,13 @@ class Slice(nn.Module):
             size = x.shape[axis]
             # ONNX has numbers far beyond for "to the first one", where Python has None
             stop = None if step < 0 and end < -size else end
-            places = range(size)[slice(start, stop, step)]
+            indices = range(size)[slice(start, stop, step)]
             if step > 0:
                 x = torch.narrow(x, axis, 0, size)[
-                    (slice(None),) * (axis % x.dim()) + (slice(places.start, places.stop, step),)
+                    (slice(None),) * (axis % x.dim()) + (slice(indices.start, indices.stop, step),)
                 ]
             else:
-                x = torch.index_select(x, axis, torch.tensor(list(places), device=x.device))
+                x = torch.index_select(x, axis, torch.tensor(list(indices), device=x.device))
         return x
 
 
@@ -100,14 +100,14 @@ class Pad(nn.Module):
 
     def forward(self, x: Any) -> Any:
         """torch has the pairs of the last axis first, ONNX all that is before, then the rest."""
-        around = [0] * (2 * x.dim())
+        enclosing = [0] * (2 * x.dim())
         for at, axis in enumerate(range(x.dim()) if self.axes is None else self.axes):
-            place = 2 * (x.dim() - 1 - axis % x.dim())
-            around[place : place + 2] = self.pads[at], self.pads[at + len(self.pads) // 2]
+            index = 2 * (x.dim() - 1 - axis % x.dim())
+            enclosing[index : index + 2] = self.pads[at], self.pads[at + len(self.pads) // 2]
         if self.mode == "constant":
-            return torch.nn.functional.pad(x, around, value=self.value)
-        inner = 2 * (x.dim() - 2) if not any(around[2 * (x.dim() - 2) :]) else len(around)
-        return torch.nn.functional.pad(x, around[:inner], mode=self.mode)
+            return torch.nn.functional.pad(x, enclosing, value=self.value)
+        inner = 2 * (x.dim() - 2) if not any(enclosing[2 * (x.dim() - 2) :]) else len(enclosing)
+        return torch.nn.functional.pad(x, enclosing[:inner], mode=self.mode)
 
 
 class Reduce(nn.Module):
@@ -176,9 +176,9 @@ class OneHot(nn.Module):
     def forward(self, indices: Any) -> Any:
         """As the operator is defined; an index out of range gives no `on`."""
         axis = self.axis % (indices.dim() + 1)
-        places = torch.arange(self.depth).reshape([-1] + [1] * (indices.dim() - axis))
+        positions = torch.arange(self.depth).reshape([-1] + [1] * (indices.dim() - axis))
         wrapped = torch.where(indices < 0, indices + self.depth, indices).unsqueeze(axis)
-        return self.values[(wrapped == places).long()]
+        return self.values[(wrapped == positions).long()]
 
 
 class RunningSum(nn.Module):
@@ -259,8 +259,8 @@ def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
         batch_first=bool(facts.attributes.get("layout", 0)),
         **({"nonlinearity": _activations(facts)[0]} if kind == "RNN" else {}),
     ).to(torch.from_numpy(w[:0]).dtype)
-    for place in range(2 if both else 1):
-        _fill_direction_weights(layer, facts, place)
+    for index in range(2 if both else 1):
+        _fill_direction_weights(layer, facts, index)
     layout = int(facts.attributes.get("layout", 0))
     wrapped = Recurrent(layer, direction == "reverse", layout, facts.outputs)
     return wrapped, (0, *_initial_state_positions(facts))
@@ -283,9 +283,9 @@ def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int)
 
 def _initial_state_positions(facts: NodeFacts) -> tuple[int, ...]:
     """The places of the first states, unless all are zeros."""
-    places = (5, 6) if facts.operator == "LSTM" else (5,)
-    zeros = [not facts.has(place) or _zero(facts.constant(place)) for place in places]
-    return () if all(zeros) else tuple(place for place in places if place < len(facts.given))
+    indices = (5, 6) if facts.operator == "LSTM" else (5,)
+    zeros = [not facts.has(index) or _zero(facts.constant(index)) for index in indices]
+    return () if all(zeros) else tuple(index for index in indices if index < len(facts.given))
 
 
 def _zero(value: Any) -> bool:
@@ -301,11 +301,11 @@ def _activations(facts: NodeFacts) -> tuple[str, ...]:
 def _reject_unsupported(facts: NodeFacts) -> None:
     """What layers of torch lack. Raises NormalizeError."""
     attributes, usual = facts.attributes, _USUAL[facts.operator]
-    given = [name.lower() for name in attributes.get("activations") or ()]
+    provided = [name.lower() for name in attributes.get("activations") or ()]
     taken = _activations(facts)
     known = (("tanh",), ("relu",)) if facts.operator == "RNN" else (usual,)
-    if taken not in known or tuple(given) not in ((), taken, taken * 2):
-        raise _lacking_feature_error(facts, f"the activations {', '.join(given)}")
+    if taken not in known or tuple(provided) not in ((), taken, taken * 2):
+        raise _lacking_feature_error(facts, f"the activations {', '.join(provided)}")
     if attributes.get("clip"):
         raise _lacking_feature_error(facts, "a clip of what enters the gates")
     if attributes.get("input_forget"):
@@ -314,8 +314,8 @@ def _reject_unsupported(facts: NodeFacts) -> None:
         raise _lacking_feature_error(
             facts, "the reset before the product with R (linear_before_reset = 0)"
         )
-    for place in (1, 2, 3):
-        if facts.has(place) and facts.constant(place) is None:
+    for index in (1, 2, 3):
+        if facts.has(index) and facts.constant(index) is None:
             raise _lacking_feature_error(facts, "weights that are computed")
     if facts.has(7) and not _zero(facts.constant(7)):
         raise _lacking_feature_error(facts, "peepholes")

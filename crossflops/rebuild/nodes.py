@@ -25,17 +25,17 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[tuple[int, ...] | None, ...]
     outputs: int
 
-    def has(self, place: int) -> bool:
+    def has(self, index: int) -> bool:
         """Whether the node has such an input."""
-        return place < len(self.given) and self.given[place]
+        return index < len(self.given) and self.given[index]
 
-    def constant(self, place: int) -> Any:
+    def constant(self, index: int) -> Any:
         """The value of an input, an array; None where it is computed or left out."""
-        return self.constants[place] if place < len(self.constants) else None
+        return self.constants[index] if index < len(self.constants) else None
 
-    def shape(self, place: int) -> tuple[int, ...] | None:
+    def shape(self, index: int) -> tuple[int, ...] | None:
         """The shape of an input, where it is known."""
-        return self.shapes[place] if place < len(self.shapes) else None
+        return self.shapes[index] if index < len(self.shapes) else None
 
 
 # What no rewriting of an ONNX model helps, said in one line.

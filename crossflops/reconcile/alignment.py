@@ -33,16 +33,16 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
     differences = pair_operations(first, second, groups, shifts)
     rows = [
         LayerPair(
-            first=mine[0],
-            second=theirs[0],
-            first_work=mine[1],
-            second_work=theirs[1],
+            first=own[0],
+            second=other[0],
+            first_work=own[1],
+            second_work=other[1],
             shifts=_merge_shifts_by_cause(
                 with_bias_in_norm(shifts[number], differences.shifts[number])
             ),
         )
         for number, group in enumerate(groups)
-        for mine, theirs in [
+        for own, other in [
             (
                 _layer_place_and_work(group.first, first, differences.first[number]),
                 _layer_place_and_work(group.second, second, differences.second[number]),
@@ -70,27 +70,27 @@ def _group_shifts(
     """Yield what differs in the contractions of a group."""
     if group.first == (FIRST,):
         return
-    mine = [first.contractions[place] for place in group.first]
-    theirs = [second.contractions[place] for place in group.second]
-    if len(mine) == len(theirs) == 1:
-        yield from shifts(mine[0], theirs[0], inputs)
-        if not _is_same_operator_kind(mine[0], theirs[0]):
-            yield Shift(cause=WRITTEN, note=f"{mine[0].op} -> {theirs[0].op}")
+    own = [first.contractions[index] for index in group.first]
+    other = [second.contractions[index] for index in group.second]
+    if len(own) == len(other) == 1:
+        yield from shifts(own[0], other[0], inputs)
+        if not _is_same_operator_kind(own[0], other[0]):
+            yield Shift(cause=WRITTEN, note=f"{own[0].op} -> {other[0].op}")
         return
-    before, after = _sum_of_work(mine), _sum_of_work(theirs)
+    before, after = _sum_of_work(own), _sum_of_work(other)
     more = after - before
-    if mine and theirs:
-        grown = BATCH if mine[0].batch != theirs[0].batch else PLACES
+    if own and other:
+        grown = BATCH if own[0].batch != other[0].batch else PLACES
         if more.macs:
             yield Shift(cause=grown, macs=more.macs, flops=2 * more.macs)
         yield Shift(
             cause=WRITTEN,
             flops=more.flops - 2 * more.macs,
             params=more.params,
-            note=f"{len(mine)} {mine[0].op} -> {len(theirs)} {theirs[0].op}",
+            note=f"{len(own)} {own[0].op} -> {len(other)} {other[0].op}",
         )
         return
-    note = "only in the second" if theirs else "only in the first"
+    note = "only in the second" if other else "only in the first"
     yield Shift(cause=MISSING, macs=more.macs, flops=more.flops, params=more.params, note=note)
 
 
@@ -110,21 +110,21 @@ def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
 
 
 def _layer_place_and_work(
-    places: tuple[int, ...], side: AlignableModel, beside: Sequence[Operation]
+    indices: tuple[int, ...], side: AlignableModel, additional: Sequence[Operation]
 ) -> tuple[Place | None, Work]:
     """A layer of one model, and what it comes to with the operations that belong to it."""
-    if places == (FIRST,):
-        what = Place(nodes=tuple(operation.node for operation in beside), path="", what=BEFORE)
-        return (what if beside else None), _sum_of_work(beside)
-    ones = [side.contractions[place] for place in places]
+    if indices == (FIRST,):
+        what = Place(nodes=tuple(operation.node for operation in additional), path="", what=BEFORE)
+        return (what if additional else None), _sum_of_work(additional)
+    ones = [side.contractions[index] for index in indices]
     if not ones:
-        return None, _sum_of_work(beside)
+        return None, _sum_of_work(additional)
     what = Place(
         nodes=tuple(dict.fromkeys(operation.node for operation in ones)),
         path=ones[0].path,
         what=_contraction_text(ones),
     )
-    return what, _sum_of_work([*ones, *beside])
+    return what, _sum_of_work([*ones, *additional])
 
 
 def _contraction_text(ones: list[Contraction]) -> str:

@@ -110,10 +110,10 @@ def contractions(
         contraction = _contraction_by_example(
             node, {"kind": str(node.op), "places": macs}, 1, batch
         )
-    place = _BIASES.get(node.op.type)
-    given = node.inputs[place] if place is not None and place < len(node.inputs) else None
-    if given is not None and given.shape is not None:
-        contraction = msgspec.structs.replace(contraction, bias=prod(given.shape))
+    index = _BIASES.get(node.op.type)
+    provided = node.inputs[index] if index is not None and index < len(node.inputs) else None
+    if provided is not None and provided.shape is not None:
+        contraction = msgspec.structs.replace(contraction, bias=prod(provided.shape))
     return [contraction]
 
 
@@ -135,18 +135,18 @@ def _contraction_by_example(
     )
 
 
-def _contraction_input_shape(node: Node, place: int) -> tuple[int, ...] | None:
-    spec = node.inputs[place] if place < len(node.inputs) else None
+def _contraction_input_shape(node: Node, index: int) -> tuple[int, ...] | None:
+    spec = node.inputs[index] if index < len(node.inputs) else None
     return spec.shape if spec is not None else None
 
 
 def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
-    place = _CONVOLUTIONS.get(node.op.type)
+    index = _CONVOLUTIONS.get(node.op.type)
     source, result = (
         _contraction_input_shape(node, 0),
         node.outputs[0].shape if node.outputs[0] else None,
     )
-    weight = _contraction_input_shape(node, place) if place is not None else None
+    weight = _contraction_input_shape(node, index) if index is not None else None
     if weight is None or source is None or result is None or "nhwc" in node.op.domain:
         return None
     groups = node.attrs.get("group", 1)
@@ -183,8 +183,8 @@ def _convolution_window(
     if isinstance(ends, tuple) and len(ends) == 2 * rank:
         pads = tuple(int(ends[axis]) + int(ends[axis + rank]) for axis in range(rank))
     else:  # "SAME": as many as the result needs
-        wanted = zip(before, after, kernel, strides, dilations, strict=True)
-        pads = tuple(max((o - 1) * s + d * (k - 1) + 1 - i, 0) for i, o, k, s, d in wanted)
+        requested = zip(before, after, kernel, strides, dilations, strict=True)
+        pads = tuple(max((o - 1) * s + d * (k - 1) + 1 - i, 0) for i, o, k, s, d in requested)
     return Window(
         before=before, after=after, kernel=kernel, strides=strides, dilations=dilations, pads=pads
     )
@@ -213,11 +213,11 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
             spec.role in ("parameter", "constant") or spec.name in constant
         )
 
-    places = (0, 3) if node.op.type in _SCALED_PRODUCTS else (0, 1)
-    specs = [(place, node.inputs[place]) for place in places if place < len(node.inputs)]
+    indices = (0, 3) if node.op.type in _SCALED_PRODUCTS else (0, 1)
+    specs = [(index, node.inputs[index]) for index in indices if index < len(node.inputs)]
     sizes = [
-        input_weight_count(node, place) or prod(operand.shape)
-        for place, operand in specs
+        input_weight_count(node, index) or prod(operand.shape)
+        for index, operand in specs
         if operand is not None and is_constant_operand(operand) and operand.shape
     ]
     return max(sizes, default=0)
@@ -359,15 +359,17 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
             reader.read(count)
         else:  # it may hold parameters all the same
             reader.read(Counted(node=count.node, cost=ZERO, formula="", precision=""))
-    contractions, beside = reader.contractions_and_operations()
-    held = sum(count.params for count in contractions) + sum(count.params for count in beside)
+    contractions, additional = reader.contractions_and_operations()
+    stored = sum(count.params for count in contractions) + sum(
+        count.params for count in additional
+    )
     return AlignableModel(
         contractions=contractions,
-        operations=beside,
+        operations=additional,
         macs=ledger.total.macs,
         flops=ledger.total.flops,
         params=graph.params,
-        rest=graph.params - held,
+        rest=graph.params - stored,
         uncounted=len(ledger.uncounted),
         batch=_example_batch_size(graph),
         inputs=tuple(spec.shape or () for spec in graph.inputs),
@@ -382,8 +384,8 @@ def _example_batch_size(graph: Graph) -> int:
 class _Reader:
     """Goes through the counts once, and remembers which contraction each value came from."""
 
-    def __init__(self, graph: Graph, held: dict[str, int]) -> None:
-        self._held = held
+    def __init__(self, graph: Graph, stored: dict[str, int]) -> None:
+        self._held = stored
         self._batch = _example_batch_size(graph)
         self._constant = frozenset(
             spec.name for node in graph.nodes if node.constant for spec in node.outputs if spec
@@ -412,16 +414,16 @@ class _Reader:
         self._own(node, owner)
 
     def _contraction(self, count: Counted) -> None:
-        node, held = count.node, self._held.pop(count.node.key, 0)
+        node, stored = count.node, self._held.pop(count.node.key, 0)
         parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
         beyond = count.cost.flops - 2 * count.cost.macs
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             adds = min(beyond, part.outer * part.batch * part.places) if part.bias else 0
             beyond -= adds
-            last = place == len(parts) - 1
-            weights = held if last else min(held, part.weight_elements)
+            last = index == len(parts) - 1
+            weights = stored if last else min(stored, part.weight_elements)
             bias = min(part.bias, weights) if weights != part.weight_elements else 0
-            held -= weights
+            stored -= weights
             self._found.append(
                 msgspec.structs.replace(part, adds=adds, weights=weights - bias, bias_params=bias)
             )
@@ -461,19 +463,19 @@ class _Reader:
             while todo:
                 maker = self._makers.pop(todo.pop(), None)
                 if maker is not None:
-                    place, sources = maker
-                    made = self._beside[place]
-                    self._beside[place] = msgspec.structs.replace(made, owner=owner)
+                    index, sources = maker
+                    made = self._beside[index]
+                    self._beside[index] = msgspec.structs.replace(made, owner=owner)
                     todo += sources
 
     def _pass_on(self, node: Node) -> None:
         source = node.inputs[0] if node.inputs else None
         if source is None or source.name not in self._bare:
             return
-        place = self._bare[source.name]
-        is_scale = node.op.type == "Mul" and self._found[place].op in _WHOLE
+        index = self._bare[source.name]
+        is_scale = node.op.type == "Mul" and self._found[index].op in _WHOLE
         if node.op.type in _MOVERS or is_scale:
-            self._bare |= {spec.name: place for spec in node.outputs[:1] if spec}
+            self._bare |= {spec.name: index for spec in node.outputs[:1] if spec}
 
     def _is_bias(self, count: Counted) -> bool:
         """Whether it adds a stored number for each output channel to a contraction's result."""
@@ -484,32 +486,32 @@ class _Reader:
     def _bias_addition(self, node: Node) -> tuple[int, int] | None:
         """The place of the contraction, and the elements that are added to its result."""
         second = 3 if node.op.type == "QLinearAdd" else 1
-        for mine, other in ((0, second), (second, 0)):
-            spec, added = node.inputs[mine], node.inputs[other]
-            place = self._bare.get(spec.name) if spec else None
-            if place is None or added is None or added.shape is None:
+        for own, other in ((0, second), (second, 0)):
+            spec, added = node.inputs[own], node.inputs[other]
+            index = self._bare.get(spec.name) if spec else None
+            if index is None or added is None or added.shape is None:
                 continue
             fixed = added.role in ("parameter", "constant") or added.name in self._constant
-            contraction = self._found[place]
+            contraction = self._found[index]
             if fixed and contraction.kind == WEIGHTED and prod(added.shape) == contraction.outer:
-                return place, contraction.outer
+                return index, contraction.outer
         return None
 
     def _add_bias(self, count: Counted) -> int:
         known = self._bias_addition(count.node)
         assert known is not None
-        place, size = known
-        contraction = self._found[place]
+        index, size = known
+        contraction = self._found[index]
         result, flops = count.node.outputs[0], count.cost.flops
         adds = min(flops, result.numel * count.times) if result and result.shape else flops
-        self._operation(count, place, flops - adds, 0)
-        self._found[place] = msgspec.structs.replace(
+        self._operation(count, index, flops - adds, 0)
+        self._found[index] = msgspec.structs.replace(
             contraction,
             bias=size,
             adds=adds,
             bias_params=self._held.pop(count.node.key, 0),
         )
-        return place
+        return index
 
     def contractions_and_operations(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
         """Return what was read. Parameters of nodes that are in no ledger are left out."""

@@ -62,8 +62,8 @@ def _backtrack_pairs(
     return pairs_back[::-1]
 
 
-def _bit(row: NDArray[np.uint8], place: int) -> bool:
-    return bool(row[place >> 3] >> (7 - (place & 7)) & 1)
+def _bit(row: NDArray[np.uint8], index: int) -> bool:
+    return bool(row[index >> 3] >> (7 - (index & 7)) & 1)
 
 
 # How much a contraction of one model is like one of the other, and an operation like another.
@@ -107,25 +107,25 @@ def contraction_scores(
     Equal weights weigh most, then the module's path, then equal windows and near channels.
     """
     paths = {"": 0}
-    mine, theirs = _Table(first, paths), _Table(second, paths)
-    depthwise = theirs.groups > 1
+    own, other = _Table(first, paths), _Table(second, paths)
+    depthwise = other.groups > 1
 
     def row(i: int) -> Scores:
-        taps = theirs.taps == mine.taps[i]
-        inner = _ratio_similarity(theirs.inner, mine.inner[i])
-        outer = _ratio_similarity(theirs.outer, mine.outer[i])
-        sums = theirs.taps * theirs.inner == mine.taps[i] * mine.inner[i]
-        groups = theirs.groups == mine.groups[i]
+        taps = other.taps == own.taps[i]
+        inner = _ratio_similarity(other.inner, own.inner[i])
+        outer = _ratio_similarity(other.outer, own.outer[i])
+        sums = other.taps * other.inner == own.taps[i] * own.inner[i]
+        groups = other.groups == own.groups[i]
         points = (
             KIND
             + WINDOW * taps
             + CHANNELS * (inner + outer)
             + GEOMETRY * (sums & groups & (outer == 1))
-            + PLACES * _ratio_similarity(theirs.rows, mine.rows[i])
-            + PATH * ((theirs.path == mine.path[i]) & (mine.path[i] != 0))
-            + _OTHER_GROUPS * (depthwise != (mine.groups[i] > 1))
+            + PLACES * _ratio_similarity(other.rows, own.rows[i])
+            + PATH * ((other.path == own.path[i]) & (own.path[i] != 0))
+            + _OTHER_GROUPS * (depthwise != (own.groups[i] > 1))
         )
-        scores = np.where((theirs.kind == mine.kind[i]) & (points >= ENOUGH), points, 0)
+        scores = np.where((other.kind == own.kind[i]) & (points >= ENOUGH), points, 0)
         return scores.astype(np.int32)
 
     return row
@@ -184,16 +184,16 @@ def pair_contractions(
     partner |= _pairs_of_equal_weights(first, second, partner)
     merged = list(_groups_of_runs(first, second, partner))
     for group in merged:
-        for place in group.first:
-            partner.pop(place, None)
-        for place, other in list(partner.items()):
+        for index in group.first:
+            partner.pop(index, None)
+        for index, other in list(partner.items()):
             if other in group.second:
-                del partner[place]
-    mine = set(partner).union(*(group.first for group in merged))
+                del partner[index]
+    own = set(partner).union(*(group.first for group in merged))
     theirs = set(partner.values()).union(*(group.second for group in merged))
     groups = [Group((i,), (j,)) for i, j in partner.items()]
     groups += merged
-    groups += [Group((i,), ()) for i in range(len(first)) if i not in mine]
+    groups += [Group((i,), ()) for i in range(len(first)) if i not in own]
     groups += [Group((), (j,)) for j in range(len(second)) if j not in theirs]
     return _sort_groups(groups)
 
@@ -298,41 +298,41 @@ def _groups_of_runs(
     }
     taken = {partner[i] for i in equal}
     anchors = sorted(equal), sorted(taken)
-    mine = [i for i in range(len(first)) if i not in equal]
-    theirs = [j for j in range(len(second)) if j not in taken]
-    gaps = _gaps(mine, anchors[0]), _gaps(theirs, anchors[1])
+    own = [i for i in range(len(first)) if i not in equal]
+    other = [j for j in range(len(second)) if j not in taken]
+    gaps = _gaps(own, anchors[0]), _gaps(other, anchors[1])
     near = partner.keys() - equal, set(partner.values()) - taken  # paired with what is not equal
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
         of_first, of_second = gaps[0][gap], gaps[1][gap]
-        for place, run in _runs_per_contraction(first, of_first, second, of_second):
+        for index, run in _runs_per_contraction(first, of_first, second, of_second):
             if len(near[1].intersection(run)) < 2:
-                gone[0].add(place)
+                gone[0].add(index)
                 gone[1].update(run)
-                yield Group((place,), run)
+                yield Group((index,), run)
         of_first = [i for i in of_first if i not in gone[0]]
         of_second = [j for j in of_second if j not in gone[1]]
-        for place, run in _runs_per_contraction(second, of_second, first, of_first):
+        for index, run in _runs_per_contraction(second, of_second, first, of_first):
             if len(near[0].intersection(run)) < 2:
-                yield Group(run, (place,))
+                yield Group(run, (index,))
 
 
-def _gaps(places: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
+def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
     """The places by the number of anchors before them."""
     by_gap: dict[int, list[int]] = {}
-    for place in places:
-        by_gap.setdefault(bisect_left(anchors, place), []).append(place)
+    for index in indices:
+        by_gap.setdefault(bisect_left(anchors, index), []).append(index)
     return by_gap
 
 
 def _runs_per_contraction(
-    ones: Sequence[Contraction], mine: list[int], others: Sequence[Contraction], theirs: list[int]
+    ones: Sequence[Contraction], first: list[int], others: Sequence[Contraction], second: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """A contraction, and a run on the other side with as many MACs and as many weights."""
     start = 0
-    for i in mine:
-        for begin in range(start, min(len(theirs), start + _FARTHEST)):
-            run = _shortest_equal_run(ones[i], others, theirs[begin : begin + _MOST])
+    for i in first:
+        for begin in range(start, min(len(second), start + _FARTHEST)):
+            run = _shortest_equal_run(ones[i], others, second[begin : begin + _MOST])
             if len(run) > 1:
                 yield i, run
                 start = begin + len(run)
@@ -340,7 +340,7 @@ def _runs_per_contraction(
 
 
 def _shortest_equal_run(
-    contraction: Contraction, others: Sequence[Contraction], theirs: list[int]
+    contraction: Contraction, others: Sequence[Contraction], other: list[int]
 ) -> tuple[int, ...]:
     """The shortest run from the first of these that comes to one contraction, if one does.
 
@@ -348,21 +348,21 @@ def _shortest_equal_run(
     again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
     product, each has to be a part of it: sums of powers of two are equal by chance all too often.
     """
-    wanted, size = (
+    requested, size = (
         contraction.macs // contraction.batch,
         contraction.weight_elements or contraction.weights,
     )
     macs = stored = fresh = 0
-    for length, j in enumerate(theirs, 1):
+    for length, j in enumerate(other, 1):
         part = others[j]
         if part.kind == contraction.kind and not _is_part(part, contraction):
             return ()
         macs += part.macs // part.batch
         stored += part.weight_elements or part.weights
         fresh += part.params if contraction.kind != WEIGHTED else part.weights
-        if macs == wanted and size in (stored, fresh):
-            return tuple(theirs[:length])
-        if macs > wanted:
+        if macs == requested and size in (stored, fresh):
+            return tuple(other[:length])
+        if macs > requested:
             return ()
     return ()
 
@@ -400,53 +400,53 @@ def pair_operations(
     shifts: Sequence[list[Shift]],
 ) -> Beside:
     """Pair the operations, and say why those differ that do not stand for each other equally."""
-    homes = _homes(groups, 0, first), _homes(groups, 1, second)
+    owners = _homes(groups, 0, first), _homes(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
-    mine, theirs = first.operations, second.operations
-    pairs = dict(alignment_pairs(len(mine), len(theirs), operation_scores(mine, theirs, partner)))
+    own, other = first.operations, second.operations
+    pairs = dict(alignment_pairs(len(own), len(other), operation_scores(own, other, partner)))
     by_group: list[list[Shift]] = [[] for _ in groups]
     for i, j in pairs.items():
-        place = homes[1][j] = homes[0][i]
-        by_group[place] += _operation_pair_shifts(
-            mine[i], theirs[j], (first.batch, second.batch), shifts[place]
+        index = owners[1][j] = owners[0][i]
+        by_group[index] += _operation_pair_shifts(
+            own[i], other[j], (first.batch, second.batch), shifts[index]
         )
     left = (
-        _operations_by_home(mine, homes[0], set(pairs)),
-        _operations_by_home(theirs, homes[1], set(pairs.values())),
+        _operations_by_home(own, owners[0], set(pairs)),
+        _operations_by_home(other, owners[1], set(pairs.values())),
     )
-    for place, group in enumerate(groups):
-        ones, others = left[0].get(place, []), left[1].get(place, [])
+    for index, group in enumerate(groups):
+        ones, others = left[0].get(index, []), left[1].get(index, [])
         if ones or others:
-            by_group[place] += _shifts_without_partner(
-                _cause_without_partner(group, ones, others, shifts[place]),
+            by_group[index] += _shifts_without_partner(
+                _cause_without_partner(group, ones, others, shifts[index]),
                 ones,
                 others,
-                shifts[place],
+                shifts[index],
             )
-    both = _operations_by_home(mine, homes[0], set()), _operations_by_home(theirs, homes[1], set())
+    both = _operations_by_home(own, owners[0], set()), _operations_by_home(other, owners[1], set())
     return Beside(
         tuple(map(tuple, by_group)),
-        *(tuple(tuple(side.get(place, ())) for place in range(len(groups))) for side in both),
+        *(tuple(tuple(side.get(index, ())) for index in range(len(groups))) for side in both),
     )
 
 
 def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
     """The number of the group of every operation's owner."""
     of_owner = {
-        place: number
+        index: number
         for number, group in enumerate(groups)
-        for place in (group.second if side else group.first)
+        for index in (group.second if side else group.first)
     }
     return [of_owner[operation.owner] for operation in layers.operations]
 
 
 def _operations_by_home(
-    ones: Sequence[Operation], homes: list[int], without: set[int]
+    ones: Sequence[Operation], owners: list[int], without: set[int]
 ) -> dict[int, list[Operation]]:
     by_home: dict[int, list[Operation]] = {}
-    for place, operation in enumerate(ones):
-        if place not in without:
-            by_home.setdefault(homes[place], []).append(operation)
+    for index, operation in enumerate(ones):
+        if index not in without:
+            by_home.setdefault(owners[index], []).append(operation)
     return by_home
 
 
@@ -459,13 +459,13 @@ def _resize_cause(shifts: Sequence[Shift]) -> str:
 
 
 def _operation_pair_shifts(
-    mine: Operation, theirs: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
+    first: Operation, second: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
 ) -> list[Shift]:
     """Two of one operator: of another size for the reason for which their layer is."""
-    flops, params = theirs.flops - mine.flops, theirs.params - mine.params
+    flops, params = second.flops - first.flops, second.params - first.params
     if not flops and not params:
         return []
-    batched = theirs.size * batches[0] == mine.size * batches[1] != mine.size * batches[0]
+    batched = second.size * batches[0] == first.size * batches[1] != first.size * batches[0]
     cause = BATCH if batched else _resize_cause(shifts) or ELSE
     return [Shift(cause=cause, flops=flops, params=params)]
 

@@ -26,7 +26,7 @@ class _Tensor(msgspec.Struct, frozen=True):
 
 
 def reconcile_parameters(
-    rules: Parameters, trace: Trace, theirs: Amount | None = None
+    rules: Parameters, trace: Trace, reported: Amount | None = None
 ) -> ParamsReconciliation:
     """Explain a tool's number of parameters. Without one it is what the rules predict."""
     tensors = _tensors_by_storage(trace)
@@ -41,11 +41,11 @@ def reconcile_parameters(
             amounts[cause] = amounts.get(cause, 0) + more * tensor.parameter.numel
     for cause, amount in (rules.extra(trace) if rules.extra else {}).items():
         amounts[cause] = amounts.get(cause, 0) + amount
-    ours = sum(tensor.parameter.numel for tensor in tensors.values())
-    predicted = ours + sum(amounts.values())
+    native = sum(tensor.parameter.numel for tensor in tensors.values())
+    predicted = native + sum(amounts.values())
     return ParamsReconciliation(
-        ours=ours,
-        theirs=predicted if theirs is None else theirs,
+        ours=native,
+        theirs=predicted if reported is None else reported,
         predicted=predicted,
         explanations=tuple(
             ParamsExplanation(
@@ -169,7 +169,7 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reconcile_stored(
-    rules: Parameters, ours: int, stock: Stock, theirs: Amount | None = None
+    rules: Parameters, native_value: int, stock: Stock, reported: Amount | None = None
 ) -> ParamsReconciliation:
     """Explain a tool's number, initializer by initializer. Without one it is what is predicted."""
     users = _users(stock.nodes)
@@ -179,7 +179,7 @@ def reconcile_stored(
         if rules.stored == "all" or spec.name in users
     }
     booked: dict[str, dict[str, int]] = {
-        OTHER_FILE: {"": stock.params - ours},
+        OTHER_FILE: {"": stock.params - native_value},
         EXPORTED: {"": sum(stock.weights.values()) - stock.params},
     }
     for name, native in stock.weights.items():
@@ -191,8 +191,8 @@ def reconcile_stored(
             booked.setdefault(_cause(users.get(name, ())), {})[name] = amount
     predicted = sum(by_name.values())
     return ParamsReconciliation(
-        ours=ours,
-        theirs=predicted if theirs is None else theirs,
+        ours=native_value,
+        theirs=predicted if reported is None else reported,
         predicted=predicted,
         explanations=tuple(
             _parameter_explanation(cause, amounts, rules.reference)
@@ -222,9 +222,9 @@ def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
     """The operators that take a tensor, and at which places."""
     by_initializer: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
-        for place, spec in enumerate(node.inputs):
+        for index, spec in enumerate(node.inputs):
             if spec is not None and spec.name:
-                by_initializer.setdefault(spec.name, []).append((node.op.type, place))
+                by_initializer.setdefault(spec.name, []).append((node.op.type, index))
     return by_initializer
 
 
@@ -232,5 +232,5 @@ def _cause(users: Sequence[tuple[str, int]]) -> str:
     """Why a tensor is stored that is no parameter."""
     if not users:
         return _UNUSED
-    normed = all(operator == "BatchNormalization" and place > 2 for operator, place in users)
+    normed = all(operator == "BatchNormalization" and index > 2 for operator, index in users)
     return _STATISTICS if normed else _CONSTANT

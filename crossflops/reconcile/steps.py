@@ -30,14 +30,14 @@ class Inputs(msgspec.Struct, frozen=True):
         Axes of equal sizes are taken away first, so that the order of the axes does not matter.
         The batch is not among them.
         """
-        mine, theirs = sorted(self.first[1:]), sorted(self.second[1:])
-        if len(mine) != len(theirs):
+        own, other = sorted(self.first[1:]), sorted(self.second[1:])
+        if len(own) != len(other):
             return Fraction(1)
-        for size in [*mine]:
-            if size in theirs:
-                mine.remove(size)
-                theirs.remove(size)
-        ratios = {Fraction(b, a) for a, b in zip(mine, theirs, strict=True) if a and b}
+        for size in [*own]:
+            if size in other:
+                own.remove(size)
+                other.remove(size)
+        ratios = {Fraction(b, a) for a, b in zip(own, other, strict=True) if a and b}
         return ratios.pop() if len(ratios) == 1 else Fraction(1)
 
 
@@ -119,8 +119,8 @@ def _intermediate_contractions(
         note = f"batch {now.batch} -> {second.batch}"
         now = replace(now, batch=second.batch)
         yield BATCH, now, note
-    for cause, places, note in _place_changes(now, second, inputs):
-        now = replace(now, places=places)
+    for cause, indices, note in _place_changes(now, second, inputs):
+        now = replace(now, places=indices)
         yield cause, now, note
     if now.taps * now.inner == second.taps * second.inner and now.groups == second.groups:
         now = replace(
@@ -161,14 +161,14 @@ def _channels(
         now = replace(now, inner=inner, groups=then.groups)
         yield GROUPS, now, note
     for fact, word in (("inner", "in"), ("outer", "out")):
-        mine, theirs = getattr(now, fact), getattr(then, fact)
-        if mine == theirs:
+        first, second = getattr(now, fact), getattr(then, fact)
+        if first == second:
             continue
         scores = now.kind != WEIGHTED
-        cause = PLACES if scores and Fraction(theirs, mine) == longer else WIDTH
+        cause = PLACES if scores and Fraction(second, first) == longer else WIDTH
         times = now.groups if fact == "inner" else 1
-        now = replace(now, **{fact: theirs})
-        yield cause, now, f"{word} {mine * times} -> {theirs * times}"
+        now = replace(now, **{fact: second})
+        yield cause, now, f"{word} {first * times} -> {second * times}"
 
 
 def _kernel_size_text(contraction: Contraction) -> str:
@@ -183,11 +183,11 @@ def _place_changes(
     now: Contraction, then: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
     """Numbers of places from one to the other, and what is behind each change."""
-    mine, theirs = now.window, then.window
-    if mine and theirs and len(mine.kernel) == len(theirs.kernel):
-        same = _product_of_sizes(mine.after), _product_of_sizes(theirs.after)
+    first, second = now.window, then.window
+    if first and second and len(first.kernel) == len(second.kernel):
+        same = _product_of_sizes(first.after), _product_of_sizes(second.after)
         if now.places == same[0] and then.places == same[1]:
-            yield from _window_changes(mine, theirs, inputs)
+            yield from _window_changes(first, second, inputs)
             return
     if now.places == then.places:
         return
@@ -198,54 +198,54 @@ def _place_changes(
 
 
 def _window_changes(
-    mine: Window, theirs: Window, inputs: Inputs
+    first: Window, second: Window, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
     """As `_place_changes`, by the sizes before and behind a window.
 
     The size before it is scaled with the input of the model, then set to the other's: a factor
     comes of a stride that stands elsewhere, some pixels of padding.
     """
-    before = tuple(round(size * inputs.ratio) for size in mine.before)
+    before = tuple(round(size * inputs.ratio) for size in first.before)
     strided = any(
         max(Fraction(a, b), Fraction(b, a)) >= _FACTOR
-        for a, b in zip(before, theirs.before, strict=True)
+        for a, b in zip(before, second.before, strict=True)
         if a and b
     )
     if inputs.ratio != 1:
         yield (
             INPUT,
-            _after(mine, before, mine.strides),
-            f"input {_equal_sizes_text(mine.before)} -> {_equal_sizes_text(before)}",
+            _after(first, before, first.strides),
+            f"input {_equal_sizes_text(first.before)} -> {_equal_sizes_text(before)}",
         )
-    if before != theirs.before:
-        note = f"input {_equal_sizes_text(before)} -> {_equal_sizes_text(theirs.before)}"
+    if before != second.before:
+        note = f"input {_equal_sizes_text(before)} -> {_equal_sizes_text(second.before)}"
         cause = STRIDE if strided else PADDING
-        yield cause, _after(mine, theirs.before, mine.strides), note if strided else ""
-    if mine.strides != theirs.strides:
-        note = f"stride {_equal_sizes_text(mine.strides)} -> {_equal_sizes_text(theirs.strides)}"
-        yield STRIDE, _after(mine, theirs.before, theirs.strides), note
-    if mine.dilations != theirs.dilations:
+        yield cause, _after(first, second.before, first.strides), note if strided else ""
+    if first.strides != second.strides:
+        note = f"stride {_equal_sizes_text(first.strides)} -> {_equal_sizes_text(second.strides)}"
+        yield STRIDE, _after(first, second.before, second.strides), note
+    if first.dilations != second.dilations:
         note = (
-            f"dilation {_equal_sizes_text(mine.dilations)} "
-            f"-> {_equal_sizes_text(theirs.dilations)}"
+            f"dilation {_equal_sizes_text(first.dilations)} "
+            f"-> {_equal_sizes_text(second.dilations)}"
         )
-        yield DILATION, _product_of_sizes(theirs.after), note
-    resized = _after(mine, theirs.before, theirs.strides) != _product_of_sizes(theirs.after)
+        yield DILATION, _product_of_sizes(second.after), note
+    resized = _after(first, second.before, second.strides) != _product_of_sizes(second.after)
     differ = (
-        _sizes_with_padding(mine) != _sizes_with_padding(theirs)
+        _sizes_with_padding(first) != _sizes_with_padding(second)
         and inputs.ratio == 1
         and not strided
     )
-    if resized or (differ and mine.kernel == theirs.kernel):
+    if resized or (differ and first.kernel == second.kernel):
         note = (
-            f"padded to {_equal_sizes_text(_sizes_with_padding(mine))} "
-            f"-> {_equal_sizes_text(_sizes_with_padding(theirs))}"
+            f"padded to {_equal_sizes_text(_sizes_with_padding(first))} "
+            f"-> {_equal_sizes_text(_sizes_with_padding(second))}"
             if differ
             else ""
         )
         yield (
-            PADDING if mine.kernel == theirs.kernel else KERNEL,
-            _product_of_sizes(theirs.after),
+            PADDING if first.kernel == second.kernel else KERNEL,
+            _product_of_sizes(second.after),
             note,
         )
 

@@ -86,19 +86,19 @@ def rows_of_modules(
     ledger: Ledger,
     predicted: Mapping[str, Amount],
     causes: Mapping[str, Mapping[str, Amount]],
-    theirs: Mapping[str, Amount],
+    reported: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
     """A row for each module in which something is counted; the mappings are by its path."""
-    ours: dict[str, int] = {}
+    native: dict[str, int] = {}
     for count in ledger.counted:
         for path in path_and_ancestors(home(count.node, trace)):
-            ours[path] = ours.get(path, 0) + count.cost.macs
+            native[path] = native.get(path, 0) + count.cost.macs
     path_rows = (
         PathRow(
             path=row.path,
-            ours=ours.get(row.path, 0),
+            ours=native.get(row.path, 0),
             predicted=predicted.get(row.path, 0),
-            theirs=theirs.get(row.path),
+            theirs=reported.get(row.path),
             causes={cause: n for cause, n in causes.get(row.path, {}).items() if n},
         )
         for row in trace.modules
@@ -351,13 +351,13 @@ def _relocation_steps(
     prediction: Prediction, trace: Trace, macs: Mapping[str, int]
 ) -> Iterator[PathStep]:
     """Work that the tool books under another module than ours: it changes no total."""
-    for key, place in prediction.covered.items():
-        ours = trace.modules[trace.calls_by_key[key].module].path
-        theirs = prediction.bookings[place].path
+    for key, index in prediction.covered.items():
+        native = trace.modules[trace.calls_by_key[key].module].path
+        reported = prediction.bookings[index].path
         amount = macs.get(key, 0)
-        if amount and ours != theirs:
-            yield PathStep(Stage.GRAPH, ELSEWHERE, -amount, key, "", ours)
-            yield PathStep(Stage.GRAPH, ELSEWHERE, amount, key, "", theirs)
+        if amount and native != reported:
+            yield PathStep(Stage.GRAPH, ELSEWHERE, -amount, key, "", native)
+            yield PathStep(Stage.GRAPH, ELSEWHERE, amount, key, "", reported)
 
 
 def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathStep]:
@@ -399,25 +399,25 @@ def _instead(
 
 def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
     """Every step, in the order of the bookings."""
-    ours = [0] * len(prediction.bookings)
+    native = [0] * len(prediction.bookings)
     written = [0] * len(prediction.bookings)
     live = [False] * len(prediction.bookings)
     reached = [False] * len(prediction.bookings)
-    for key, place in prediction.covered.items():
-        ours[place] += ground.macs.get(key, 0)
-        written[place] += ground.written.get(key, 0)
-        call = prediction.bookings[place].about if key in ground.paths else trace.calls_by_key[key]
-        live[place] |= call.live
-        reached[place] = True
+    for key, index in prediction.covered.items():
+        native[index] += ground.macs.get(key, 0)
+        written[index] += ground.written.get(key, 0)
+        call = prediction.bookings[index].about if key in ground.paths else trace.calls_by_key[key]
+        live[index] |= call.live
+        reached[index] = True
     derived: Counter[tuple[str, ...]] = Counter()  # ours of all gradients of one operator
-    for place, booking in enumerate(prediction.bookings):
-        derived[booking.about.of] += ours[place]
-    for place, booking in enumerate(prediction.bookings):
+    for index, booking in enumerate(prediction.bookings):
+        derived[booking.about.of] += native[index]
+    for index, booking in enumerate(prediction.bookings):
         if booking.rule.kind == "core":
-            dead = reached[place] and not live[place]
-            macs = ours[place], written[place]
+            dead = reached[index] and not live[index]
+            macs = native[index], written[index]
             of = booking.about.of
-            known = derived[of] if of else ours[place]
+            known = derived[of] if of else native[index]
             booking = _one_sided_booking(_with_own_cause(booking, trace), known)
             yield from _contraction_steps(prediction, booking, macs, dead)
         else:
@@ -455,11 +455,11 @@ def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
     return [replace(s, cause=ALONE) if s.cause == DECOMPOSED else s for s in walked]
 
 
-def _one_sided_booking(booking: Booking, ours: int) -> Booking:
+def _one_sided_booking(booking: Booking, native: int) -> Booking:
     """Return the booking, as of work of one side where nothing shows that it is the same work.
 
     An operator with work on both sides may be decomposed otherwise; its gradients are the same
-    products, or they are not. `ours` is the work of all native gradients of the operator, which
+    products, or they are not. `native` is the work of all native gradients of the operator, which
     stand at one call of the tool's.
     """
     rule, counted = booking.rule, booking.amount
@@ -467,9 +467,9 @@ def _one_sided_booking(booking: Booking, ours: int) -> Booking:
         return booking
     backward = _is_backward(booking.about)
     if rule.cause == DECOMPOSED:
-        alone = backward or not ours or not counted
+        alone = backward or not native or not counted
     else:
-        alone = backward and not ours and rule.cause.partition(".")[0] not in _OF_ONE_SIDE
+        alone = backward and not native and rule.cause.partition(".")[0] not in _OF_ONE_SIDE
     return replace(booking, rule=replace(rule, cause=ALONE)) if alone else booking
 
 
@@ -491,13 +491,13 @@ def _contraction_steps(
 ) -> Iterator[PathStep]:
     """`macs` are ours, and those of the converter, which the tool may count, too."""
     rule, call, path = booking.rule, booking.call, booking.path
-    ours, written = macs
+    native, written = macs
 
     def step(stage: Stage, cause: str, amount: int) -> PathStep:
         return PathStep(stage, cause, amount, call, rule.reference, path, amount)
 
     if rule.amount is None:
-        yield step(Stage.VISIBILITY, rule.cause, -ours)
+        yield step(Stage.VISIBILITY, rule.cause, -native)
         return
     counted = int(booking.amount)
     if dead:
@@ -505,9 +505,9 @@ def _contraction_steps(
     elif booking.again:
         yield step(Stage.MULTIPLICITY, rule.again, counted)
     else:
-        put_in = max(min(written, counted - ours), 0)
+        put_in = max(min(written, counted - native), 0)
         yield PathStep(Stage.GRAPH, CONVERTER, put_in, call, WRITTEN, path, put_in)
-        yield step(Stage.FORMULA, rule.cause, counted - ours - put_in)
+        yield step(Stage.FORMULA, rule.cause, counted - native - put_in)
     repeated = counted * (booking.times - 1)
     yield step(Stage.MULTIPLICITY, SHARED, repeated)
     unit = (prediction.convention.unit - 1) * (counted + repeated)
@@ -695,13 +695,13 @@ def _cause_macs_by_path(
     trace: Trace, ledger: Ledger, differences: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
     """MACs by cause of all beneath each module."""
-    homes = {
+    owners = {
         count.node.key: path_and_ancestors(home(count.node, trace)) for count in ledger.counted
     }
     by_path: dict[str, dict[str, int]] = {}
     for cause, by_key in differences.items():
         for key, macs in by_key.items():
-            for path in homes.get(key, ()):
+            for path in owners.get(key, ()):
                 of_path = by_path.setdefault(path, {})
                 of_path[cause] = of_path.get(cause, 0) + macs
     return by_path

@@ -52,7 +52,7 @@ from crossflops.rules.rule import formula_equation
 class Renderer(Protocol):
     """Writes a noun in one format. `unit` orders the operators of a report, where it has any."""
 
-    def __call__(self, noun: Noun, /, unit: Unit = "macs") -> str:
+    def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
         """The text, ending with a newline."""
         ...
 
@@ -81,10 +81,10 @@ def suffix(file: Path) -> str:
     return "".join(ends).lower()
 
 
-def noun_file_bytes(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
+def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
     """Return what a file of that name holds. Raises KeyError where its suffix names no format."""
     end = suffix(file)
-    data = FORMATS[end](noun, unit=unit).encode()
+    data = FORMATS[end](content, unit=unit).encode()
     return gzip_bytes(data) if end.endswith(COMPRESSED) else data
 
 
@@ -92,18 +92,18 @@ def noun_file_bytes(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
 
 
 @file_format(".json")
-def json(noun: Noun, unit: Unit = "macs") -> str:
+def json(content: Noun, unit: Unit = "macs") -> str:
     """The noun as indented JSON, counts as exact integers. Ends with a newline.
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
-    if isinstance(noun, Compared | Benched):
-        noun = noun.report if isinstance(noun, Compared) else noun.bench
-    if isinstance(noun, Profiled):
-        noun = noun.profile
-    if isinstance(noun, Report | Viewed | Bench | EfficiencyReport | TrainingProfile):
-        return noun.to_json()
-    plain = msgspec.json.encode(noun, enc_hook=_encode_rule_value)
+    if isinstance(content, Compared | Benched):
+        content = content.report if isinstance(content, Compared) else content.bench
+    if isinstance(content, Profiled):
+        content = content.profile
+    if isinstance(content, Report | Viewed | Bench | EfficiencyReport | TrainingProfile):
+        return content.to_json()
+    plain = msgspec.json.encode(content, enc_hook=_encode_rule_value)
     return msgspec.json.format(plain, indent=2).decode() + "\n"
 
 
@@ -122,10 +122,10 @@ _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 
 
 @file_format(".md")
-def markdown(noun: Noun, unit: Unit = "macs") -> str:
+def markdown(content: Noun, unit: Unit = "macs") -> str:
     """The page as Markdown, columns and tables of detail among it. Ends with a newline."""
     blocks = [
-        block for block in page_without_figures(noun, unit).blocks if _is_nonempty_block(block)
+        block for block in page_without_figures(content, unit).blocks if _is_nonempty_block(block)
     ]
     return "\n\n".join(map(_block, blocks)) + "\n"
 
@@ -179,20 +179,20 @@ file_format(".txt")(plain_page_text)
 
 
 @file_format(".tex")
-def tex(noun: Noun, unit: Unit = "macs") -> str:
+def tex(content: Noun, unit: Unit = "macs") -> str:
     """The tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
-    return latex(page_without_figures(noun, unit))
+    return latex(page_without_figures(content, unit))
 
 
 # HTML: a document by itself.
 
 
 @file_format(".html")
-def page_file(noun: Noun, unit: Unit = "macs") -> str:
+def page_file(content: Noun, unit: Unit = "macs") -> str:
     """One file for a browser, offline: the page with its pictures, and tables to look into."""
     from crossflops.render.html import document  # figures, which no other format needs
 
-    return document(noun, unit)
+    return document(content, unit)
 
 
 # CSV: one table, with the raw integers, as RFC 4180 has it but for the line ends of Unix.
@@ -203,7 +203,7 @@ _COMPARISON = (
 
 
 @file_format(".csv")
-def csv(noun: Noun, unit: Unit = "macs") -> str:
+def csv(content: Noun, unit: Unit = "macs") -> str:
     """The table of a view; of a report its operators, of a comparison its tools, of two models
     their layers.
 
@@ -212,7 +212,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
     There is no line for the whole model: the reader adds up. Raises UnknownNameError for a
     noun that is no one table.
     """
-    match noun:
+    match content:
         case Viewed(view=view):
             return _csv_text(view.columns, view.rows)
         case Compared(report=report):
@@ -220,34 +220,34 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
         case Report(against=Against(alignment=aligned)):
             return _csv_text(COLUMNS, layer_lines(aligned))
         case Report(profiles=tuple(profiles)):
-            return _csv_text(_COMPARISON, (_tool(noun, answer) for answer in profiles))
+            return _csv_text(_COMPARISON, (_tool(content, answer) for answer in profiles))
         case Report():
-            nodes = all(fold.sees == "node" for fold in noun.folds)
-            table = table_of(noun, "op" if nodes else "module", unit=unit)
+            nodes = all(fold.sees == "node" for fold in content.folds)
+            table = table_of(content, "op" if nodes else "module", unit=unit)
             return _csv_text(table.columns, table.rows)
         case Benched(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _bench_measurements(bench))
         case Profiled(profile=profile) | (TrainingProfile() as profile):
             return _structs(profile.modules)
         case EfficiencyReport():
-            bounds = [node for roof in rooflines(noun) for node in roof.nodes]
-            return _structs(bounds) if bounds else _structs(noun.efficiency)
+            bounds = [node for roof in rooflines(content) for node in roof.nodes]
+            return _structs(bounds) if bounds else _structs(content.efficiency)
         case DeviceSheet():
-            return _structs(noun.peaks)
+            return _structs(content.peaks)
         case DeviceList():
-            return _structs([row.device for row in noun.devices])
+            return _structs([row.device for row in content.devices])
         case Derivation():
-            return _structs(noun.factors)
+            return _structs(content.factors)
         case ToolList():
-            return _structs(noun.tools)
+            return _structs(content.tools)
         case Checks():
-            return _structs(noun.checks)
+            return _structs(content.checks)
         case Difference():
-            return _structs(noun.modules or noun.nodes)
+            return _structs(content.modules or content.nodes)
         case PaperTable():
-            return _csv_text(paper_table_heads(noun), paper_table_rows(noun))
+            return _csv_text(paper_table_heads(content), paper_table_rows(content))
     raise UnknownNameError(
-        f"a {type(noun).__name__.lower()} is not one table, as CSV has it",
+        f"a {type(content).__name__.lower()} is not one table, as CSV has it",
         "give a file that ends in .md, .txt or .json",
     )
 
@@ -307,7 +307,7 @@ file_format(".json.gz")(json)
 # JUnit: budgets as test cases, which every CI server shows: a suite for each model.
 
 
-def code_quality(noun: Checks, folder: str = "") -> str:
+def code_quality(content: Checks, folder: str = "") -> str:
     """Return the rules that do not hold as GitLab's code quality reads them, at their lines.
 
     `folder` is that of the check, as seen from the root of the repository.
@@ -323,7 +323,7 @@ def code_quality(noun: Checks, folder: str = "") -> str:
                 "lines": {"begin": check.line or 1},
             },
         }
-        for check in noun.checks
+        for check in content.checks
         if not check.holds
     ]
     return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
@@ -335,15 +335,15 @@ def _fingerprint(check: Check) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def junit(noun: Checks) -> str:
+def junit(content: Checks) -> str:
     """The rules as XML that ends with a newline: a `testcase` each, with a `failure` if it fails.
 
     A target without a rule is a test case that was skipped.
     """
     root = ElementTree.Element("testsuites", name="crossflops check")
-    for target, checks in groupby(noun.checks, key=lambda check: check.target):
+    for target, checks in groupby(content.checks, key=lambda check: check.target):
         _suite(root, target, list(checks))
-    for target in noun.unbudgeted:
+    for target in content.unbudgeted:
         suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests="1",
                                        failures="0", skipped="1")  # fmt: skip
         case = ElementTree.SubElement(suite, "testcase", classname=inert(target), name="budget")

@@ -39,9 +39,9 @@ from crossflops.report.tables import path_with_ancestors
 _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
-def html(noun: Noun, unit: Unit = "macs") -> str:
+def html(content: Noun, unit: Unit = "macs") -> str:
     """The page as one `<div>`, columns and tables of detail not among it."""
-    return template("fragment.html.j2").render(page=page_without_figures(noun, unit))
+    return template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
 
 @cache
@@ -121,21 +121,21 @@ def table_grid(block: Table, label: str) -> Grid:
         ShownRow(tuple(inert(cell) for cell in row.cells), row.tone or "") for row in block.rows
     )
     heads = tuple(Head(column.head, column.right, flows=column.flows) for column in block.columns)
-    bare = not any(head.text for head in heads)
+    plain = not any(head.text for head in heads)
     long = len(rows) >= _LONG
     return Grid(
         label,
         heads,
         rows,
-        bare=bare,
+        bare=plain,
         search=long and not block.bare,
         sort=not block.bare and len(rows) > 1,
     )
 
 
-def seconds_of(noun: EfficiencyReport) -> dict[str, float]:
+def seconds_of(content: EfficiencyReport) -> dict[str, float]:
     """The shortest time of every node, by the first roofline; nothing without one."""
-    roofs = rooflines(noun)
+    roofs = rooflines(content)
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
 
 
@@ -177,7 +177,7 @@ def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
         sum(summand.macs for summand in summands),
         sum(summand.flops for summand in summands),
         sum(summand.moved for summand in summands),
-        tuple(sum(summand.step[place] for summand in summands) for place in range(width)),
+        tuple(sum(summand.step[location] for summand in summands) for location in range(width)),
         sum(summand.seconds for summand in summands),
     )
 
@@ -260,9 +260,9 @@ def _operator_grid_rows(
         by_op.setdefault(node.op, []).append(summand)
     sums = {op: _sum_call_counts(summand, width) for op, summand in by_op.items()}
     order = sorted(sums, key=lambda op: (-sums[op].flops, op))
-    whole = _sum_call_counts((summand for _, summand in counts), width).cells(timed)
+    full = _sum_call_counts((summand for _, summand in counts), width).cells(timed)
     rows = [ShownRow((inert(op), *sums[op].cells(timed)), "", 2) for op in order]
-    return (ShownRow(("(the model)", *whole), "", 1, True), *rows) if rows else ()
+    return (ShownRow(("(the model)", *full), "", 1, True), *rows) if rows else ()
 
 
 # Every node.
@@ -325,16 +325,16 @@ class Card(NamedTuple):
     exact: str
 
 
-def document(noun: Noun, unit: Unit = "macs") -> str:
+def document(content: Noun, unit: Unit = "macs") -> str:
     """The noun as a file that a browser shows by itself, offline. Ends with a newline."""
-    page = page_with_figures(noun, unit)
-    report = _noun_report(noun)
+    page = page_with_figures(content, unit)
+    report = _content_report(content)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
     parts = tuple(map(_clean, opening.parts)) if opening else ("crossflops",)
     name = parts[0]
     if report and isinstance(report.against, Against):
         name += f" against {_clean(report.against.name)}"
-    seconds = seconds_of(noun) if isinstance(noun, EfficiencyReport) else {}
+    seconds = seconds_of(content) if isinstance(content, EfficiencyReport) else {}
     sections = _sections(page, opening, seconds)
     return template("document.html.j2").render(
         name=name,
@@ -342,19 +342,19 @@ def document(noun: Noun, unit: Unit = "macs") -> str:
         cards=_cards(report) if report else (),
         sections=sections,
         listed=len(sections) >= _SECTIONS_WITH_A_LIST,
-        origin=_provenance_rows(noun),
+        origin=_provenance_rows(content),
         style=Markup(resource("style.css")),
         script=Markup(resource("report.js")),
     ) + "\n"  # fmt: skip
 
 
-def _noun_report(noun: Noun) -> Report | None:
+def _content_report(content: Noun) -> Report | None:
     """The report that a noun is about, where it is about one."""
-    match noun:
+    match content:
         case Report():
-            return noun
+            return content
         case Compared() | Viewed() | EfficiencyReport():
-            return noun.report
+            return content.report
     return None
 
 
@@ -442,13 +442,13 @@ def _render(macro: str, **fields: Any) -> Markup:
     return call(**fields)
 
 
-def _provenance_rows(noun: Noun) -> tuple[tuple[str, str], ...]:
+def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
     """Return what was asked, of which model, and with which versions."""
-    holder = noun.bench if isinstance(noun, Benched) else noun
+    holder = content.bench if isinstance(content, Benched) else content
     holder = holder.report if isinstance(holder, Compared | Viewed) else holder
     made = getattr(holder, "made_with", UNSET)
     rows = [(name, version) for name, version in made.items()] if isinstance(made, dict) else []
-    report = _noun_report(noun)
+    report = _content_report(content)
     if report is not None:
         rows.insert(0, ("graph", report.model.digest))
     request = getattr(holder, "request", UNSET)

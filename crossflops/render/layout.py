@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 Noun: TypeAlias = "nouns.Noun"
 
 
-def page_without_figures(noun: Noun, unit: Unit = "macs") -> Page:
+def page_without_figures(content: Noun, unit: Unit = "macs") -> Page:
     """The page of a noun in words, with counts ordered by `unit` where it has any."""
-    return page_with_figures(noun, unit).without_figures()
+    return page_with_figures(content, unit).without_figures()
 
 
-def page_with_figures(noun: Noun, unit: Unit = "macs") -> Page:
+def page_with_figures(content: Noun, unit: Unit = "macs") -> Page:
     """The same page with its pictures."""
-    if isinstance(noun, Report) and noun.profiles is UNSET:
-        return summary_page(noun, unit)
-    from crossflops.render.pages.nouns import noun_page
+    if isinstance(content, Report) and content.profiles is UNSET:
+        return summary_page(content, unit)
+    from crossflops.render.pages.nouns import content_page
 
-    return noun_page(noun, unit)
+    return content_page(content, unit)

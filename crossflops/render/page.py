@@ -90,12 +90,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     bare: bool = False
     stub: int = 0
 
-    def only(self, places: Sequence[int]) -> "Table":
+    def only(self, indices: Sequence[int]) -> "Table":
         """The table with these of its columns."""
         return msgspec.structs.replace(
             self,
-            columns=tuple(self.columns[place] for place in places),
-            rows=tuple(Row(tuple(row.cells[p] for p in places), row.tone) for row in self.rows),
+            columns=tuple(self.columns[location] for location in indices),
+            rows=tuple(Row(tuple(row.cells[p] for p in indices), row.tone) for row in self.rows),
         )
 
     def without_column(self, column: Column) -> "Table":

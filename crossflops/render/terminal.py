@@ -43,9 +43,9 @@ def terminal_width() -> int:
 
     As shutil.get_terminal_size, which takes longer to import than a page to write.
     """
-    wanted = os.environ.get("COLUMNS", "")
-    if wanted.isdecimal() and int(wanted):
-        return max(NARROWEST, int(wanted))
+    requested = os.environ.get("COLUMNS", "")
+    if requested.isdecimal() and int(requested):
+        return max(NARROWEST, int(requested))
     try:
         size = os.get_terminal_size(sys.__stdout__.fileno())  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):
@@ -110,7 +110,7 @@ _SQUEEZED = 10  # and this one before the other columns are broken up
 _NARROW_WORD = 4  # columns of words are broken up down to this width before numbers are
 
 
-def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
+def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
     """The page as text, no line longer than `width` but those to copy. Ends with a newline.
 
     No name reaches the terminal with a control character in it, nor at any length. Columns that a
@@ -119,7 +119,7 @@ def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") 
     lines: list[str] = []
     before: Block | None = None
     named: tuple[str, ...] = ()
-    for named_as_is in page_without_figures(noun, unit).blocks:
+    for named_as_is in page_without_figures(content, unit).blocks:
         if isinstance(named_as_is, Table) and (named_as_is.detail or not named_as_is.rows):
             continue
         block = _legible(named_as_is)
@@ -200,8 +200,8 @@ def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Te
     """Return what says which columns have no room, and how to see them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
-    how = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
-    return Text(f"left out at {width} columns: {', '.join(lost)}; {how}", "   ", "dim")
+    config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
+    return Text(f"left out at {width} columns: {', '.join(lost)}; {config}", "   ", "dim")
 
 
 def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
@@ -235,14 +235,14 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
     """The lines of a table, or of the tables that it is broken into."""
     room = width - _indent(block)
     lines: list[str] = []
-    for place, part in enumerate(_split_table_columns(block.brief(), room)):
+    for location, part in enumerate(_split_table_columns(block.brief(), room)):
         table, gap, broken = _fit_table_to_room(part, room)
         widths = None if broken else _widths(table, gap, room)
         if widths is None:
             return None
         heads = [] if table.bare else [tuple(column.head for column in table.columns)]
         rights = [column.right for column in table.columns]
-        lines += [""] if place else []
+        lines += [""] if location else []
         for cells in (*heads, *(row.cells for row in table.rows)):
             broken_cells = list(map(_wrap_cell, cells, widths))
             if not all(broken_cells):
@@ -262,7 +262,7 @@ def _widths(table: Table, gap: int, room: int) -> list[int] | None:
     if not widths or not all(widths):  # empty, or marks that stand on no letter
         return None
     over = sum(widths) + gap * (len(widths) - 1) - room
-    flowing = [place for place, column in enumerate(table.columns) if column.flows]
+    flowing = [location for location, column in enumerate(table.columns) if column.flows]
     if over > 0:
         if len(flowing) != 1 or widths[flowing[0]] - over < _FLOWING:
             return None
@@ -332,8 +332,8 @@ def _print(console: "Console", block: Block, width: int) -> None:
             console.print(RichText(f"{block.mark}{block.text}"), soft_wrap=True)
         case Table():
             indent = _indent(block)
-            for place, table in enumerate(_split_table_columns(block.brief(), width - indent)):
-                if place:
+            for location, table in enumerate(_split_table_columns(block.brief(), width - indent)):
+                if location:
                     console.print()
                 console.print(Padding(_to_rich_table(table, width - indent), (0, 0, 0, indent)))
 
@@ -374,9 +374,9 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
     tight = _natural(table, gap, _SQUEEZED, broken) > room
     numbers_fit = tight and _with_narrow_words(table, gap, broken) <= room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
-    for place, column in enumerate(table.columns):
+    for location, column in enumerate(table.columns):
         grid.add_column(
-            "\n".join(_head(table, place)) if broken else column.head,
+            "\n".join(_head(table, location)) if broken else column.head,
             justify="right" if column.right else "left",
             no_wrap=not (column.flows or tight) or (numbers_fit and column.right),
             overflow="fold",
@@ -399,12 +399,12 @@ def _split_table_columns(table: Table, room: int) -> list[Table]:
         return [table]
     stub = list(range(table.stub))
     parts: list[list[int]] = []
-    for place in range(table.stub, len(table.columns)):
-        longer = [*stub, *(parts[-1] if parts else []), place]
+    for location in range(table.stub, len(table.columns)):
+        longer = [*stub, *(parts[-1] if parts else []), location]
         if parts and _narrowest(table.only(longer)) <= room:
-            parts[-1].append(place)
+            parts[-1].append(location)
         else:
-            parts.append([place])
+            parts.append([location])
     return [table.only([*stub, *part]) for part in parts]
 
 
@@ -428,37 +428,37 @@ def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
 
 def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
     """The columns that the table takes."""
-    widths = [_widest(table, place, broken) for place in range(len(table.columns))]
-    wanted = [
+    widths = [_widest(table, location, broken) for location in range(len(table.columns))]
+    requested = [
         min(width, flowing) if column.flows else width
         for column, width in zip(table.columns, widths, strict=True)
     ]
-    return sum(wanted) + gap * (len(wanted) - 1)
+    return sum(requested) + gap * (len(requested) - 1)
 
 
 def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
     """The columns that the table takes where only its numbers have the room that they want."""
     widths = (
-        _widest(table, place, broken) if column.right else _NARROW_WORD
-        for place, column in enumerate(table.columns)
+        _widest(table, location, broken) if column.right else _NARROW_WORD
+        for location, column in enumerate(table.columns)
     )
     return sum(widths) + gap * (len(table.columns) - 1)
 
 
-def _widest(table: Table, place: int, broken: bool) -> int:
-    head = _head(table, place) if broken else (table.columns[place].head,)
-    return max(_widest_cell(table, place), *map(cell_len, () if table.bare else head), 0)
+def _widest(table: Table, location: int, broken: bool) -> int:
+    head = _head(table, location) if broken else (table.columns[location].head,)
+    return max(_widest_cell(table, location), *map(cell_len, () if table.bare else head), 0)
 
 
-def _head(table: Table, place: int) -> tuple[str, ...]:
+def _head(table: Table, location: int) -> tuple[str, ...]:
     """The head of a column in lines that are no longer than its cells, where its words allow."""
-    head = table.columns[place].head
+    head = table.columns[location].head
     longest = max(map(len, head.split()), default=1)
-    return tuple(wrap(head, max(longest, _widest_cell(table, place)))) or ("",)
+    return tuple(wrap(head, max(longest, _widest_cell(table, location)))) or ("",)
 
 
-def _widest_cell(table: Table, place: int) -> int:
-    return max((cell_len(row.cells[place]) for row in table.rows), default=0)
+def _widest_cell(table: Table, location: int) -> int:
+    return max((cell_len(row.cells[location]) for row in table.rows), default=0)
 
 
 # Plain text in a file, or printed: what a terminal shows, without colour.
@@ -467,11 +467,11 @@ WIDTH = 80
 NARROWEST = 20
 
 
-def plain_page_text(noun: Noun, unit: Unit = "macs") -> str:
+def plain_page_text(content: Noun, unit: Unit = "macs") -> str:
     """The page as plain text."""
-    return terminal(noun, WIDTH, unit=unit)
+    return terminal(content, WIDTH, unit=unit)
 
 
-def terminal_page_text(noun: Noun) -> str:
+def terminal_page_text(content: Noun) -> str:
     """The page as `print` shows it: as wide as the terminal, without the last end of line."""
-    return terminal(noun, terminal_width()).removesuffix("\n")
+    return terminal(content, terminal_width()).removesuffix("\n")

@@ -10,12 +10,14 @@ _REASONS = (
 )
 
 
-def batches_above_peak(noun: Bench) -> Iterator[str]:
+def batches_above_peak(content: Bench) -> Iterator[str]:
     """Yield the batches at which the whole model was faster than the peak."""
-    for row in noun.above_peak:
-        share_of_peak = 100 * (noun.share(row) or 0)
+    for row in content.above_peak:
+        share_of_peak = 100 * (content.share(row) or 0)
         yield f"batch {row.batch} ran at {share_of_peak:.0f} % of the peak: {_REASONS}"
-    for phase in noun.step.phases if noun.step and noun.peak and noun.peak.is_peak else ():
+    for phase in (
+        content.step.phases if content.step and content.peak and content.peak.is_peak else ()
+    ):
         if (phase.share or 0) > 1:
             yield f"{phase.phase}: {100 * (phase.share or 0):.0f} % of the peak: {_REASONS}"
 

@@ -77,17 +77,17 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
     unit = _unit(first, second)
-    mine, other = _amounts_by_cause(first, unit), _amounts_by_cause(second, unit)
+    own, other = _amounts_by_cause(first, unit), _amounts_by_cause(second, unit)
     calls, more = _calls_by_cause(first.explanations), _calls_by_cause(second.explanations)
     rows = (
         ToolDifference(
             cause=cause,
-            first=mine.get(cause, 0),
+            first=own.get(cause, 0),
             second=other.get(cause, 0),
             first_calls=calls.get(cause, ()),
             second_calls=more.get(cause, ()),
         )
-        for cause in dict.fromkeys((*mine, *other))
+        for cause in dict.fromkeys((*own, *other))
     )
     return Contrast(
         first=first.tool,

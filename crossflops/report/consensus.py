@@ -92,12 +92,12 @@ def _consensus_subject(report: Report) -> str:
 
 def _pass(report: Report) -> str:
     """One forward pass, on which inputs and in which setting."""
-    given = report.model.inputs
+    provided = report.model.inputs
     inputs = [
         f"{command_line_shape(spec.shape)} {spec.dtype}"
-        if len(given) == 1
+        if len(provided) == 1
         else f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}"
-        for spec in given
+        for spec in provided
     ]
     setting = report.setting
     mode = [f"one forward pass at input {' and '.join(inputs)}" if inputs else "one forward pass"]
@@ -163,9 +163,9 @@ def _position_reason(tool: Position, macs: int) -> str:
         return "counts no MACs"
     if tool.stand == "agrees":
         return "the same" if tool.unit in (None, 1) else f"the same, at {tool.unit} per MAC"
-    apart = "" if tool.as_macs is None else f"{percent_change(tool.as_macs, macs)} "
-    how = "on top" if tool.stand == "agrees after" else "as MACs"
-    return f"{apart}{how}: {_consensus_causes(tool.causes)}"
+    separate = "" if tool.as_macs is None else f"{percent_change(tool.as_macs, macs)} "
+    config = "on top" if tool.stand == "agrees after" else "as MACs"
+    return f"{separate}{config}: {_consensus_causes(tool.causes)}"
 
 
 def _consensus_causes(causes: tuple[Explanation, ...]) -> str:
@@ -177,7 +177,7 @@ def _short_amount_with_sign(amount: Amount) -> str:
     return f"{'-' if amount < 0 else '+'}{short_amount(abs(amount))}"
 
 
-def _some(names: list[str], noun: str) -> str:
+def _some(names: list[str], content: str) -> str:
     """The first names, and how many more there are; all of them where one is left.
 
     >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
@@ -186,4 +186,4 @@ def _some(names: list[str], noun: str) -> str:
     rest = len(names) - _NAMED
     if rest <= 1:
         return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {rest} more {noun}s"
+    return f"{', '.join(names[:_NAMED])} and {rest} more {content}s"

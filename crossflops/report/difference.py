@@ -164,12 +164,12 @@ def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
     it. Where no module is known, a node has its name, without what was appended to it. An
     operator on small integers is called as that on floats.
     """
-    places: Counter[str] = Counter()
+    indices: Counter[str] = Counter()
     named: dict[str, _NodeRow] = {}
     for row in rows:
-        place = f"{row.path}/{float_form(row.op)}" if row.path else row.node
-        places[place] += 1
-        named[f"{place}#{places[place]}" if places[place] > 1 else place] = row
+        location = f"{row.path}/{float_form(row.op)}" if row.path else row.node
+        indices[location] += 1
+        named[f"{location}#{indices[location]}" if indices[location] > 1 else location] = row
     return {name: row for name, row in named.items() if row.work != Work()}
 
 

@@ -179,8 +179,8 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
     def examples(self) -> int | None:
         """Those of all batches, each once; None where some are not known."""
         known = [step.examples for step in self.steps if step.examples is not None]
-        whole = len(known) == len(self.steps) and not self.missing
-        return sum(known) // self.sharing if whole else None
+        full = len(known) == len(self.steps) and not self.missing
+        return sum(known) // self.sharing if full else None
 
     @property
     def seconds(self) -> float | None:

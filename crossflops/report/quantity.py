@@ -72,15 +72,15 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.4g} ns"
 
 
-def percent_share(part: Amount, whole: Amount) -> str:
+def percent_share(part: Amount, full: Amount) -> str:
     """A part of a whole, in percent with one decimal; "-" of nothing.
 
     >>> share(1, 8)
     '12.5 %'
     """
-    if not whole:
+    if not full:
         return "-"
-    return f"{_decimal_text(Fraction(part) / Fraction(whole) * 100, 1)} %"
+    return f"{_decimal_text(Fraction(part) / Fraction(full) * 100, 1)} %"
 
 
 def percent_change(value: Amount | Fraction, reference: Amount) -> str:
@@ -102,10 +102,10 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
 
 def _decimals(percent: Fraction) -> int:
     """Two, or as many as reach the first digit that is not 0."""
-    places = 2
-    while percent and percent * 10**places <= Fraction(1, 2):
-        places += 1
-    return places
+    indices = 2
+    while percent and percent * 10**indices <= Fraction(1, 2):
+        indices += 1
+    return indices
 
 
 def explanation_percent(residual: Amount, delta: Amount) -> str:
@@ -132,22 +132,22 @@ def command_line_shape(dims: tuple[int, ...]) -> str:
     return "x".join(map(str, dims)) or "scalar"
 
 
-def count_with_noun(count: int, noun: str) -> str:
+def count_with_noun(count: int, content: str) -> str:
     """A count of things.
 
     >>> number(1, "call"), number(53, "call")
     ('1 call', '53 calls')
     """
-    return f"{exact_amount(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{exact_amount(count)} {content}{'' if count == 1 else 's'}"
 
 
-def short_count_with_noun(count: int, noun: str) -> str:
+def short_count_with_noun(count: int, content: str) -> str:
     """A count of things in four digits.
 
     >>> about(1, "parameter"), about(25557032, "parameter")
     ('1 parameter', '25.56 M parameters')
     """
-    return f"{short_amount(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{short_amount(count)} {content}{'' if count == 1 else 's'}"
 
 
 def _decimal_text(value: Fraction, decimals: int) -> str:

@@ -253,10 +253,10 @@ def module_paths(record: RecordedCount) -> list[str]:
     """Return the path of every module, of those around others too, without the model's own."""
     paths: dict[str, None] = {}
     for path in record.modules:
-        around = [path]
-        while "." in around[-1]:
-            around.append(around[-1].rpartition(".")[0])
-        paths.update(dict.fromkeys(reversed(around)))
+        enclosing = [path]
+        while "." in enclosing[-1]:
+            enclosing.append(enclosing[-1].rpartition(".")[0])
+        paths.update(dict.fromkeys(reversed(enclosing)))
     return [path for path in paths if path]
 
 
@@ -271,7 +271,7 @@ def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
     values: dict[str, Amount] = {
         kind: sum(row.get(kind, 0) for row in modules.values()) for kind in kinds
     }
-    inside = [is_inside(place.path) for place in record.places]
+    inside = [is_inside(location.path) for location in record.places]
     doubts = _weakest(
         ("", grade) for name, grade in record.module_doubts.items() if name in modules
     )
@@ -282,7 +282,7 @@ def operator_numbers(record: RecordedCount, op: str) -> RecordedCount:
     """Return the record of all nodes of an operator; one that is not there has none of all."""
     values: dict[str, Amount] = dict.fromkeys(OF_OPERATORS, 0)
     values.update(record.operators.get(op, {}))
-    inside = [place.op == op for place in record.places]
+    inside = [location.op == op for location in record.places]
     return _part_record(record, values, {}, inside, record.operator_doubts.get(op, ""))
 
 
@@ -294,13 +294,13 @@ def _part_record(
     doubt: str,
 ) -> RecordedCount:
     nodes = zip(record.uncounted, record.places, inside, strict=False)
-    kept = [(node, place) for node, place, is_kept in nodes if is_kept]
+    kept = [(node, location) for node, location, is_kept in nodes if is_kept]
     return replace(
         record,
         values={**values, UNCOUNTED: len(kept)},
         modules=modules,
         uncounted=tuple(node for node, _ in kept),
-        places=tuple(place for _, place in kept),
+        places=tuple(location for _, location in kept),
         shares={},
         operators={},
         doubts=dict.fromkeys(("macs", "flops"), doubt) if doubt else {},

@@ -47,8 +47,8 @@ class FxSite(NamedTuple):
 
 def site(call: Call, trace: Trace) -> FxSite:
     """The outermost call around an operator call that fx does not look into."""
-    for around in (*reversed(trace.ancestors(call)), call):
-        leaf = _site(around, trace.modules[around.module])
+    for enclosing in (*reversed(trace.ancestors(call)), call):
+        leaf = _site(enclosing, trace.modules[enclosing.module])
         if leaf is not None:
             return leaf
     return FxSite("call_function", call.target)

@@ -55,8 +55,8 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
 
     def cells(self, column: str) -> Cells:
         """One column."""
-        place = self.columns.index(column)
-        return tuple(row[place] for row in self.rows)
+        location = self.columns.index(column)
+        return tuple(row[location] for row in self.rows)
 
     def to_dicts(self) -> list[dict[str, Cell]]:
         """The rows, each by column."""
@@ -85,9 +85,9 @@ def view(
     rows, heads = _TABLES[by](report)
     total = ("total", *heads, *("" for _ in keys[1 + len(heads) :]), *counts)
     levels: tuple[int, ...] = ()
-    place = columns.index(order)
+    location = columns.index(order)
     if by in ("op", "type") or top is not None:
-        rows = sorted(rows, key=lambda row: (-int(row[place]), -int(row[len(keys) + 1])))
+        rows = sorted(rows, key=lambda row: (-int(row[location]), -int(row[len(keys) + 1])))
     if by == "module":
         rows = [row for row in rows if depth is None or _row_level(row) <= depth]
         if top is not None and len(rows) > 1:  # the model itself would always be the largest
@@ -158,10 +158,10 @@ def _sums_by_key(
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
-    def add(key: str, place: int, amounts: Iterable[int]) -> None:
+    def add(key: str, location: int, amounts: Iterable[int]) -> None:
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
-            row[place + offset] += amount
+            row[location + offset] += amount
 
     for node in report.nodes:
         for key in keys(node):
@@ -288,13 +288,13 @@ def focus(report: AnyReport, path: str) -> AnyReport:
     """
     module = _find_module_row(report, path)
     accounts = tuple(_restrict_account(account, path) for account in report.reconciliations or ())
-    theirs = {account.tool: account.theirs for account in accounts}
+    other = {account.tool: account.theirs for account in accounts}
 
     def restrict_profile(profile: Profile | Failure) -> Profile | Failure:
         if isinstance(profile, Failure):
             return profile
         entries = tuple(entry for entry in profile.entries if is_in_module(entry.path, path))
-        total = theirs.get(profile.tool, profile.total)
+        total = other.get(profile.tool, profile.total)
         return replace(profile, total=total, params=None, entries=entries)
 
     nodes = tuple(node for node in report.nodes if is_in_module(node.path, path))

@@ -228,8 +228,8 @@ def through(*functions: str) -> Condition:
     """The nearest function around is one of these."""
 
     def holds(site: Site) -> bool:
-        around = _function_ancestors(site)
-        return fits(around[0].target if around else "", functions)
+        enclosing = _function_ancestors(site)
+        return fits(enclosing[0].target if enclosing else "", functions)
 
     return Condition("through", holds, functions)
 

@@ -218,9 +218,9 @@ def home_of(call: Call, trace: Trace) -> Module:
 
     What runs by `.forward`, or in a module that is registered nowhere, is its caller's.
     """
-    for around in (call, *trace.ancestors(call)):
-        if around.level == "module" and around.via == "call":
-            module = trace.modules[around.module]
+    for enclosing in (call, *trace.ancestors(call)):
+        if enclosing.level == "module" and enclosing.via == "call":
+            module = trace.modules[enclosing.module]
             if module.names:
                 return module
     return trace.modules[0]
@@ -234,12 +234,12 @@ def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | No
     have no list. deepspeed/profiling/flops_profiler/profiler.py: start_profile.
     """
     early = passed = False
-    for around in trace.ancestors(call):
-        if around.target == PRE_HOOK:
+    for enclosing in trace.ancestors(call):
+        if enclosing.target == PRE_HOOK:
             early = True
-        elif around.level == "module" and around.via == "call":
-            module = trace.modules[around.module]
-            if module.names and not early and around.key not in ruled:
+        elif enclosing.level == "module" and enclosing.via == "call":
+            module = trace.modules[enclosing.module]
+            if module.names and not early and enclosing.key not in ruled:
                 return module
             passed |= bool(module.names)
             early = False
@@ -420,9 +420,9 @@ class _Walk:
 
     def _is_counted(self, call: Call) -> bool:
         """Whether a rule books the module in whose forward the call is."""
-        for around in self.trace.ancestors(call):
-            if around.level == "module" or around.via == "hook":
-                return around.key in self.counted
+        for enclosing in self.trace.ancestors(call):
+            if enclosing.level == "module" or enclosing.via == "hook":
+                return enclosing.key in self.counted
         return False
 
     def _parent_core(self, call: Call, above: int | None) -> int | None:

@@ -73,10 +73,10 @@ def load_target_source(
     if isinstance(values, Named):
         known = {} if specs or inputs_file is not None else values.values
         specs, values = _choose_input_specs(target, values, specs, inputs_file), None
-    given = Given(
+    provided = Given(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
     )
-    return with_control(require_frontend(model).source(model, given, owned=True), control)
+    return with_control(require_frontend(model).source(model, provided, owned=True), control)
 
 
 def _choose_input_specs(
@@ -114,10 +114,10 @@ def from_object(model: Any, inputs: Any) -> Source:
     return model_source(model, Given(values=inputs))
 
 
-def model_source(model: Any, given: Given) -> Source:
+def model_source(model: Any, provided: Given) -> Source:
     """A model object with these inputs; with its own where it has some and none are given."""
-    model, example = unwrap_model_value(model, given.values)
-    values = given.values
+    model, example = unwrap_model_value(model, provided.values)
+    values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:
-        given = msgspec.structs.replace(given, values=example)
-    return require_frontend(model).source(model, given, owned=False)
+        provided = msgspec.structs.replace(provided, values=example)
+    return require_frontend(model).source(model, provided, owned=False)

@@ -111,8 +111,8 @@ def with_config_keys(hint: str) -> str:
 
 
 def _quote(text: str) -> str:
-    bare = text.rstrip(".,;:")
-    return f'"{bare}"{text[len(bare) :]}'
+    plain = text.rstrip(".,;:")
+    return f'"{plain}"{text[len(plain) :]}'
 
 
 def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> None:

@@ -90,12 +90,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         if request.target is None:
             if request.inputs_file is not None:
-                given = Given(file=request.inputs_file)
+                provided = Given(file=request.inputs_file)
             elif written and texts:
-                given = Given(specs=parse_inputs(texts))
+                provided = Given(specs=parse_inputs(texts))
             else:
-                given = Given(values=inputs)
-            return request._with_model_source(model_source(target, given))
+                provided = Given(values=inputs)
+            return request._with_model_source(model_source(target, provided))
         if written:
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
         if not request.is_file:
@@ -244,8 +244,8 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
             f"there are {', '.join(OPTIONS)}",
         )
     own = {name: value for name, value in own_options.items() if not is_empty_input(value)}
-    given = "inputs" in own or "inputs_file" in own
-    if not isinstance(target, str) and not given:
+    provided = "inputs" in own or "inputs_file" in own
+    if not isinstance(target, str) and not provided:
         return _request_of_object(target, first)
     options = {"arguments": _first_model_arguments(target, first), **own}
     base = Request.from_arguments(
@@ -256,7 +256,7 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
         weights=None if not isinstance(target, str) or is_file(target) else first.weights,
         **options,
     )
-    if not given:
+    if not provided:
         return _with_first_inputs(base, own, first)
     from crossflops.targets.weights import (
         build_weighted_source,
@@ -283,12 +283,12 @@ def _with_file_options(request: Request, first: Request, own: Mapping[str, Any])
 def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) -> Request:
     """A target on the inputs of the first model."""
     specs = first.specs if first.given is None else _source_input_specs(first.given)
-    whole = _with_file_options(base, first, own)
-    requests = [msgspec.structs.replace(whole, specs=way) for way in layouts(specs)]
+    full = _with_file_options(base, first, own)
+    requests = [msgspec.structs.replace(full, specs=way) for way in layouts(specs)]
     if first.given is None and first.inputs_file is not None and not base.is_file:
         requests = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
     if base.is_file:
-        requests += [msgspec.structs.replace(whole, specs=()), base]
+        requests += [msgspec.structs.replace(full, specs=()), base]
     if len(requests) == 1:
         return requests[0]
     return next((request for request in requests if _can_take_inputs(request)), requests[0])
@@ -311,11 +311,11 @@ def _input_spec_text(spec: TensorSpec) -> str:
     return f"{name}{shape}:{spec.dtype}"
 
 
-def _source_input_specs(given: Source) -> tuple[TensorSpec, ...]:
+def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
     """The shapes of tensors."""
     named = [
-        *((str(place), tensor) for place, tensor in enumerate(given.args)),
-        *given.kwargs.items(),
+        *((str(index), tensor) for index, tensor in enumerate(provided.args)),
+        *provided.kwargs.items(),
     ]
     return tuple(
         TensorSpec(name, str(tensor.dtype).rpartition(".")[2], tuple(tensor.shape), "input")

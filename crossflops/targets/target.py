@@ -112,15 +112,15 @@ def _resolve_and_build(
     reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
     if reader is not None:
         return load_with_retry(lambda: reader.read(target, arguments, allow_pickle)), None
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name:
+    index, colon, name = target.rpartition(":")
+    if not colon or not index or not name:
         raise _unreadable(target)
-    value = _target_attribute(_import_target_module(place), name, target)
-    whole = _is_model(value, arguments)
-    if whole:
+    value = _target_attribute(_import_target_module(index), name, target)
+    full = _is_model(value, arguments)
+    if full:
         _refuse_arguments(arguments, target)
-    with nullcontext() if values or whole else building_without_values(_imports(value)):
-        model = value if whole else _call_target(value, arguments, target)
+    with nullcontext() if values or full else building_without_values(_imports(value)):
+        model = value if full else _call_target(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
     return _with_inputs(model, None)
@@ -136,11 +136,11 @@ def _imports(function: Any) -> frozenset[str]:
 
 def function_named(target: str) -> Callable[..., Any]:
     """Return what `file.py:callable` or `package.module:callable` names. Raises TargetError."""
-    place, _, name = target.rpartition(":")
-    if not place:
+    index, _, name = target.rpartition(":")
+    if not index:
         raise TargetError(f"{target!r} names no callable", "write file.py:callable")
     _find_modules_of_the_caller()
-    value = _target_attribute(_import_target_module(place), name, target)
+    value = _target_attribute(_import_target_module(index), name, target)
     if not callable(value):
         raise TargetError(f"{target} is a {type(value).__name__}, not a callable", _HINT)
     function: Callable[..., Any] = value
@@ -206,8 +206,10 @@ def _unreadable(target: str) -> TargetError:
         )
     if path.suffix and not path.exists():
         readable = {".py", *(suffix for frontend in FRONTENDS for suffix in frontend.suffixes)}
-        beside = [str(file) for file in path.parent.glob("*") if file.suffix in readable]
-        return TargetError(f"there is no file {path}", nearest_name_hint(str(path), beside, _HINT))
+        additional = [str(file) for file in path.parent.glob("*") if file.suffix in readable]
+        return TargetError(
+            f"there is no file {path}", nearest_name_hint(str(path), additional, _HINT)
+        )
     near = names_like(target) if re.fullmatch(_BARE, target) else ""
     return TargetError(
         f"cannot tell what the target {target!r} is", near or _library_install_hint(target)
@@ -221,23 +223,23 @@ def _library_install_hint(target: str) -> str:
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 
 
-def _import_target_module(place: str) -> ModuleType:
-    if place.endswith(".py"):
-        return run_file(Path(place), _HINT)
+def _import_target_module(location: str) -> ModuleType:
+    if location.endswith(".py"):
+        return run_file(Path(location), _HINT)
     try:
-        return load_with_retry(lambda: importlib.import_module(place))
+        return load_with_retry(lambda: importlib.import_module(location))
     except ModuleNotFoundError as error:
-        missing = error.name or place
+        missing = error.name or location
         if (extra := missing_extra(missing)) is not None:
             raise extra from error
-        if place == missing or place.startswith(f"{missing}."):
+        if location == missing or location.startswith(f"{missing}."):
             raise TargetError(
                 f"there is no module {missing}", f"install it, or {_HINT}"
             ) from error
-        raise TargetError(f"{place} needs {missing}", f"pip install {missing}") from error
+        raise TargetError(f"{location} needs {missing}", f"pip install {missing}") from error
     except (Exception, SystemExit) as error:
         raise TargetError(
-            f"importing {place} failed: {error_words(error)}{error_location(error)}",
+            f"importing {location} failed: {error_words(error)}{error_location(error)}",
             TRACEBACK,
         ) from error
 
@@ -247,7 +249,7 @@ _LISTED = 8  # names that a refusal shows, where none is like the wrong one
 
 def _targets_of(holder: Any, name: str, target: str) -> str:
     """Return which names of a module may be meant: first what is defined in it, never a module."""
-    home = getattr(holder, "__name__", "")
+    owner = getattr(holder, "__name__", "")
     public = {
         other: value
         for other, value in vars(holder).items()
@@ -256,7 +258,7 @@ def _targets_of(holder: Any, name: str, target: str) -> str:
     own = [
         other
         for other, value in public.items()
-        if (callable(value) and getattr(value, "__module__", "") == home)
+        if (callable(value) and getattr(value, "__module__", "") == owner)
         or (not inspect.isroutine(value) and not inspect.isclass(value) and _is_model(value, {}))
     ]
     otherwise = f"check the part after the colon in {target}"
@@ -270,8 +272,8 @@ def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
-            held = target.rpartition(":")[0]
-            raise TargetError(f"{held} has no {name!r}", _targets_of(value, part, target))
+            stored = target.rpartition(":")[0]
+            raise TargetError(f"{stored} has no {name!r}", _targets_of(value, part, target))
         value = getattr(value, part)
     return value
 
@@ -433,8 +435,8 @@ def _run_alone(path: Path) -> ModuleType:
     # two files of one name in two folders are two modules.
     import hashlib  # which loads OpenSSL
 
-    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
-    name = f"crossflops_target_{path.stem}_{place}"
+    index = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    name = f"crossflops_target_{path.stem}_{index}"
     text = path.read_bytes()
     if name in sys.modules and _TEXTS.get(name) == text:
         return sys.modules[name]

@@ -85,8 +85,8 @@ class _Model:
         self._layers: list[tuple[str, Any]] = []
         self._bodies: list[Any] = []
         width = architecture.channels
-        for place, step in enumerate(architecture.steps):
-            width = self._add(f"step{place}", step, width)
+        for index, step in enumerate(architecture.steps):
+            width = self._add(f"step{index}", step, width)
         self._head(architecture.head, width)
 
     def module(self) -> Any:

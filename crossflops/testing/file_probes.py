@@ -462,12 +462,12 @@ def _conv_file_probe(
     into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)
     kernel = ",".join(["3"] * axes)
     weights = f"4,2,{kernel}" if kind == "Conv" else f"2,4,{kernel}"
-    places = out**axes if kind == "Conv" else 6**axes
+    indices = out**axes if kind == "Conv" else 6**axes
     return FileProbe(
         name,
         f"g (float[1,2,{into}] x, float[{weights}] w) => (float[1,4,{to}] y)"
         f" {{ y = {kind}<kernel_shape = [{kernel}]{attributes}>(x, w) }}",
-        4 * 2 * 3**axes * places,
+        4 * 2 * 3**axes * indices,
         ("w",),
     )
 

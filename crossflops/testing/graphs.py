@@ -32,8 +32,8 @@ def to_node(
     return Node(
         key=name,
         op=Op(domain, name, version),
-        inputs=tuple(_operand_spec(given, f"in{i}") for i, given in enumerate(inputs)),
-        outputs=tuple(_operand_spec(given, f"out{i}") for i, given in enumerate(outputs)),
+        inputs=tuple(_operand_spec(provided, f"in{i}") for i, provided in enumerate(inputs)),
+        outputs=tuple(_operand_spec(provided, f"out{i}") for i, provided in enumerate(outputs)),
         attrs=attrs,
     )
 
@@ -43,12 +43,12 @@ def graph_from_nodes(*nodes: Node) -> Graph:
     return Graph(name="graph", nodes=nodes, inputs=(), outputs=(), params=0, opset={})
 
 
-def _operand_spec(given: Operand, name: str) -> TensorSpec | None:
-    if given is None or isinstance(given, TensorSpec):
-        return given
-    if isinstance(given, tuple):
-        return spec_from_shape(given, name=name)
-    dims, _, dtype = given.partition(":")
+def _operand_spec(provided: Operand, name: str) -> TensorSpec | None:
+    if provided is None or isinstance(provided, TensorSpec):
+        return provided
+    if isinstance(provided, tuple):
+        return spec_from_shape(provided, name=name)
+    dims, _, dtype = provided.partition(":")
     return spec_from_shape(tuple(int(d) for d in dims.split("x") if d), dtype or "float32", name)
 
 

@@ -25,12 +25,12 @@ products, may_fail, parts = (
 )
 def transposed(call: Site) -> int:
     """N x Ci x (Co/g // g) x prod(k) x prod(i): divided by the groups a second time."""
-    given = Arguments(call)
+    provided = Arguments(call)
     shared.functional_output_extents(
-        given
+        provided
     )  # which it computes, and may fail at, even without a bias
-    shape, weight = given.shape("input"), given.shape("weight")
-    filters = weight[1] // given.number("groups", 1)
+    shape, weight = provided.shape("input"), provided.shape("weight")
+    filters = weight[1] // provided.number("groups", 1)
     return shape[0] * shape[1] * filters * prod(weight[2:]) * prod(shape[2:])
 
 
@@ -43,11 +43,11 @@ def transposed(call: Site) -> int:
 )
 def calflops_transposed_bias(call: Site) -> int:
     """N x Co/g x prod(o), o the extents of a convolution that is not transposed."""
-    given = Arguments(call)
+    provided = Arguments(call)
     return (
-        given.shape("weight")[1]
-        * given.shape("input")[0]
-        * prod(shared.functional_output_extents(given))
+        provided.shape("weight")[1]
+        * provided.shape("input")[0]
+        * prod(shared.functional_output_extents(provided))
     )
 
 
@@ -74,14 +74,14 @@ def calflops_resampling_elements(call: Site) -> int:
     A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
     samples: it takes the length of the input, its batch, for its rank.
     """
-    given, size = shared.resampling_input(call), shared.resampling_size(call)
+    provided, size = shared.resampling_input(call), shared.resampling_size(call)
     if size is not None:
         return size
     scale = shared.scales(call)
     tuples = not {"scale_factor", "2"} & set(call.call.lists)
-    if isinstance(scale, list) and not (tuples and len(scale) == (given.shape or (0,))[0]):
+    if isinstance(scale, list) and not (tuples and len(scale) == (provided.shape or (0,))[0]):
         raise LookupError("the tool raises the scales to a power")
-    return given.numel
+    return provided.numel
 
 
 CONVENTIONS = shared.two_numbers(

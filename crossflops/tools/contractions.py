@@ -23,8 +23,8 @@ def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], 
     """
     terms, result, extents = _einsum_labels(equation.replace(" ", ""), shapes)
     left, pairs = terms[0], []
-    for place, right in enumerate(terms[1:], start=1):
-        needed = set(result).union(*terms[place + 1 :])
+    for index, right in enumerate(terms[1:], start=1):
+        needed = set(result).union(*terms[index + 1 :])
         shared = set(left) & set(right)
         both = dict.fromkeys(left + right)
         pair = "".join(label for label in both if label in needed or label in shared)
@@ -135,16 +135,16 @@ def recurrent_cell(call: Site) -> int:
 
 
 OPERATORS: dict[Formula, tuple[str, ...]] = {
-    formula: CONTRACTIONS[formula.__name__]
-    for formula in (
-        exact_convolution_macs,
-        exact_linear_macs,
-        exact_matmul_macs,
-        tensordot,
-        exact_einsum_macs,
-        exact_attention_macs,
-        exact_recurrent_macs,
-        recurrent_cell,
+    formula: CONTRACTIONS[operator]
+    for operator, formula in (
+        ("convolution", exact_convolution_macs),
+        ("linear", exact_linear_macs),
+        ("matmul", exact_matmul_macs),
+        ("tensordot", tensordot),
+        ("einsum", exact_einsum_macs),
+        ("scaled_dot_product_attention", exact_attention_macs),
+        ("recurrent", exact_recurrent_macs),
+        ("recurrent_cell", recurrent_cell),
     )
 }
 

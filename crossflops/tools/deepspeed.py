@@ -44,11 +44,11 @@ products.contraction(
 )
 def transposed(call: Site) -> int:
     """N x Ci x Co/g x prod(k) x prod(i)."""
-    given = Arguments(call)
+    provided = Arguments(call)
     _output_extents_of_deepspeed(
-        given
+        provided
     )  # which it computes, and may fail at, whether there is a bias or not
-    shape, weight = given.shape("input"), given.shape("weight")
+    shape, weight = provided.shape("input"), provided.shape("weight")
     return shape[0] * shape[1] * prod(weight[1:]) * prod(shape[2:])
 
 
@@ -61,17 +61,19 @@ def transposed(call: Site) -> int:
 )
 def bias_of_deepspeed_transposed(call: Site) -> int:
     """N x Co x prod(o), o the output's extents."""
-    given = Arguments(call)
-    channels = given.shape("weight")[1] * given.number("groups", 1)
-    return channels * given.shape("input")[0] * prod(_output_extents_of_deepspeed(given))
+    provided = Arguments(call)
+    channels = provided.shape("weight")[1] * provided.number("groups", 1)
+    return channels * provided.shape("input")[0] * prod(_output_extents_of_deepspeed(provided))
 
 
-def _output_extents_of_deepspeed(given: Arguments) -> tuple[int, ...]:
+def _output_extents_of_deepspeed(provided: Arguments) -> tuple[int, ...]:
     """(i - 1) s - 2 p + d (k - 1) + p_out + 1 for each axis."""
-    extents, kernel = given.shape("input")[2:], given.shape("weight")[2:]
-    strides, dilations = (given.extents(name, 1, len(extents)) for name in ("stride", "dilation"))
+    extents, kernel = provided.shape("input")[2:], provided.shape("weight")[2:]
+    strides, dilations = (
+        provided.extents(name, 1, len(extents)) for name in ("stride", "dilation")
+    )
     paddings, more = (
-        given.extents(name, 0, len(extents)) for name in ("padding", "output_padding")
+        provided.extents(name, 0, len(extents)) for name in ("padding", "output_padding")
     )
     return tuple(
         (extent - 1) * strides[axis]
@@ -103,13 +105,13 @@ def attention(call: Site) -> int:
 @shared.resampling(may_fail)
 def resampling_of_deepspeed(call: Site) -> int:
     """prod(size) where a size is given, without batch and channels; else n(x) prod(scale)."""
-    given, size = shared.resampling_input(call), shared.resampling_size(call)
+    provided, size = shared.resampling_input(call), shared.resampling_size(call)
     if size is not None:
         return size
     scale = shared.scales(call)
     if isinstance(scale, list):
-        return int(given.numel * prod(scale))
-    return int(given.numel * scale ** (len(given.shape or ()) - 2))
+        return int(provided.numel * prod(scale))
+    return int(provided.numel * scale ** (len(provided.shape or ()) - 2))
 
 
 # einops calls torch.einsum, which is replaced as well
@@ -139,8 +141,8 @@ products_in_2021.contraction(
 )
 def plane_convolution(call: Site) -> int:
     """N x Ci x Co/g x prod(k) x prod(o), k the last two axes and o the first."""
-    given = Arguments(call)
-    return shared.filters(given) * prod(given.shape("weight")[-2:]) * prod(_plane(given))
+    provided = Arguments(call)
+    return shared.filters(provided) * prod(provided.shape("weight")[-2:]) * prod(_plane(provided))
 
 
 @products_in_2021.contraction(
@@ -151,10 +153,10 @@ def plane_convolution(call: Site) -> int:
 )
 def plane_transposed(call: Site) -> int:
     """N x Ci x (Ci // g) x prod(k) x prod(i): the first axis of the weight taken for Co."""
-    given = Arguments(call)
-    _plane(given)  # which it computes, and fails at, whether there is a bias or not
-    shape, weight = given.shape("input"), given.shape("weight")
-    filters = weight[0] // given.number("groups", 1)
+    provided = Arguments(call)
+    _plane(provided)  # which it computes, and fails at, whether there is a bias or not
+    shape, weight = provided.shape("input"), provided.shape("weight")
+    filters = weight[0] // provided.number("groups", 1)
     return shape[0] * shape[1] * filters * prod(weight[-2:]) * prod(shape[2:])
 
 
@@ -167,17 +169,17 @@ def plane_transposed(call: Site) -> int:
 )
 def plane_bias(call: Site) -> int:
     """N x W[0] x prod(o), o as in a convolution that is not transposed."""
-    given = Arguments(call)
-    return given.shape("weight")[0] * given.shape("input")[0] * prod(_plane(given))
+    provided = Arguments(call)
+    return provided.shape("weight")[0] * provided.shape("input")[0] * prod(_plane(provided))
 
 
-def _plane(given: Arguments) -> tuple[int, ...]:
+def _plane(provided: Arguments) -> tuple[int, ...]:
     """The extents of a convolution's output, two axes of it."""
     strides, paddings, dilations = (
-        given.extents(name, default, axes=2)
+        provided.extents(name, default, axes=2)
         for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
     )
-    extents, kernel = given.shape("input")[2:], given.shape("weight")[-2:]
+    extents, kernel = provided.shape("input")[2:], provided.shape("weight")[-2:]
     return shared.functional_window_positions(
         (extents[0], extents[1]), kernel, strides, paddings, dilations
     )
@@ -235,15 +237,15 @@ def resampling_of_deepspeed_2021(call: Site) -> int:
 
     A single number ends it, be it a size or a scale.
     """
-    given, size = shared.resampling_input(call), shared.resampling_size(call)
+    provided, size = shared.resampling_input(call), shared.resampling_size(call)
     if size is not None:
         if not isinstance(call.settings.get("size", call.settings.get("1")), list):
             raise LookupError("the tool's function takes a size for each axis")
         return size
     scale = shared.scales(call)
-    if not isinstance(scale, list) or len(scale) != (given.shape or (0,))[0]:
+    if not isinstance(scale, list) or len(scale) != (provided.shape or (0,))[0]:
         raise LookupError("the tool's function takes as many scales as samples")
-    return given.numel
+    return provided.numel
 
 
 in_2021 = shared.edition(

@@ -123,7 +123,7 @@ def einsum(call: Site) -> int:
     """
     equation = str(call.settings["equation"]).replace(" ", "")
     letters = dict.fromkeys(letter for letter in equation if letter.isalpha())
-    names = {ord(letter): 97 + place for place, letter in enumerate(letters)}
+    names = {ord(letter): 97 + index for index, letter in enumerate(letters)}
     shapes = [spec.shape for spec in call.inputs if spec.name.startswith("tensors.")]
     known = equation.translate(names)
     if known in {"abc,abd->acd", "abc,adc->adb"}:

@@ -98,7 +98,7 @@ def sums_of_einsum(node: Node) -> int:
     equation = node.attrs.get("equation")
     if not isinstance(equation, str):
         raise ValueError("Einsum without an equation")
-    shapes = [_require_shape(node.inputs, place) for place in range(len(node.inputs))]
+    shapes = [_require_shape(node.inputs, index) for index in range(len(node.inputs))]
     pairs, extents = einsum_pairs(equation, shapes)
     return sum(prod(extents[x] for x in kept) for pair, kept in pairs if len(kept) < len(pair))
 
@@ -114,19 +114,19 @@ def gates(node: Node) -> int:
     return steps * batch * directions * rows
 
 
-def _attention_head_shape(node: Node, place: int) -> tuple[int, ...]:
-    dims = _require_shape(node.inputs, place)
+def _attention_head_shape(node: Node, index: int) -> tuple[int, ...]:
+    dims = _require_shape(node.inputs, index)
     if len(dims) == 4:
         return dims
-    heads = node.attrs.get("kv_num_heads" if place else "q_num_heads")
+    heads = node.attrs.get("kv_num_heads" if index else "q_num_heads")
     if len(dims) != 3 or not isinstance(heads, int) or heads <= 0:
         raise ValueError(f"{node.op} does not say how its heads are laid out")
     return dims[0], heads, dims[1], dims[2] // heads
 
 
-def _require_shape(specs: tuple[TensorSpec | None, ...], place: int) -> tuple[int, ...]:
+def _require_shape(specs: tuple[TensorSpec | None, ...], index: int) -> tuple[int, ...]:
     """Raises ValueError where it is not known: the node is then named, and not counted."""
-    spec = specs[place] if place < len(specs) else None
+    spec = specs[index] if index < len(specs) else None
     if spec is None or spec.shape is None:
         raise ValueError("a shape is not known")
     return spec.shape

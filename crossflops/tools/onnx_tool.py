@@ -173,8 +173,8 @@ def einsum(node: Node) -> int:
         raise LookupError("two operands and an arrow are all that is known")
     extents: dict[str, int] = {}
     for index, term in enumerate(terms):
-        for place, extent in enumerate(_onnx_tool_input_shape(node, index)):
-            extents[term[place]] = extent
+        for position, extent in enumerate(_onnx_tool_input_shape(node, index)):
+            extents[term[position]] = extent
     if not set(result) <= set(extents):
         raise LookupError("an index of the result that no axis was found for")
     return prod(extents.values())
@@ -254,7 +254,7 @@ def layer_norm(node: Node) -> int:
     axis = node.attrs.get("axis", -1)
     if not isinstance(axis, int):
         raise TypeError("axis is no number")
-    rows = [1 if place == axis % len(dims) else extent for place, extent in enumerate(dims)]
+    rows = [1 if index == axis % len(dims) else extent for index, extent in enumerate(dims)]
     return 7 * volume(dims) + 29 * volume(tuple(rows))
 
 

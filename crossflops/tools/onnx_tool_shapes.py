@@ -78,11 +78,11 @@ def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
     return tuple(map(int, value)) if isinstance(value, tuple) else default
 
 
-def _integers_of_input(node: Node, place: int) -> Shape:
+def _integers_of_input(node: Node, index: int) -> Shape:
     """The whole numbers of an input that is stored. Raises ValueError where they are not known."""
-    if place not in node.values:
+    if index not in node.values:
         raise ValueError(f"what {node.op} is asked for is not known")
-    return node.values[place]
+    return node.values[index]
 
 
 def _register_shape_rule(
@@ -267,17 +267,17 @@ def _concat_shape(node: Node, shapes: Shapes) -> Shape:
 @_register_shape_rule(ALWAYS, "GatherND")
 def _gather_nd_shape(node: Node, shapes: Shapes) -> Shape:
     """GatherNDNode: batch_dims is not seen."""
-    data, places = shapes[:2]
-    if places[-1] > len(data):
+    data, indices = shapes[:2]
+    if indices[-1] > len(data):
         raise LookupError(f"{node.key} has indices of too many axes")
-    return (*places[:-1], *data[places[-1] :])
+    return (*indices[:-1], *data[indices[-1] :])
 
 
 @_register_shape_rule(ASTRAY, "Gather")
 def _gather_shape(node: Node, shapes: Shapes) -> Shape:
-    data, places = shapes[:2]
+    data, indices = shapes[:2]
     axis = _axis_attribute(node, len(data))
-    return (*data[:axis], *places, *data[axis + 1 :])
+    return (*data[:axis], *indices, *data[axis + 1 :])
 
 
 @_register_shape_rule(ASTRAY, "GatherElements")
@@ -461,9 +461,9 @@ def _pool_shape(node: Node, shapes: Shapes) -> Shape:
     rounded = math.ceil if node.attrs.get("ceil_mode") else math.floor
     sizes = []
     for i in range(axes):
-        around = pads[i] + (pads[i] if axes == 3 else pads[i + axes])
+        enclosing = pads[i] + (pads[i] if axes == 3 else pads[i + axes])
         reach = (kernel[i] - 1) * dilations[min(i, 1)] + 1
-        sizes.append(rounded((x[2 + i] + around - reach) / strides[i] + 1))
+        sizes.append(rounded((x[2 + i] + enclosing - reach) / strides[i] + 1))
     return (*x[:2], *sizes)
 
 
@@ -489,13 +489,13 @@ def with_onnx_tool_shapes(graph: Graph) -> Graph:
     """
     graph = _with_onnx_tool_types(graph)
     wrong: dict[str, Shape | None] = {}
-    given = {spec.name for spec in graph.inputs}
+    provided = {spec.name for spec in graph.inputs}
     gone, even, computed = (
         _positions_of_lost_nodes(graph.nodes),
         _even(graph),
         _keys_of_shape_makers(graph),
     )
-    zeros = given | {
+    zeros = provided | {
         spec.name
         for node in graph.nodes
         for spec in node.outputs
@@ -504,11 +504,11 @@ def with_onnx_tool_shapes(graph: Graph) -> Graph:
     without_values = {"NonZero": even, "Compress": zeros}
     nodes = tuple(
         msgspec.structs.replace(node, op=LOST)
-        if place in gone
+        if index in gone
         else node
         if node.key in computed and not _any_of(node, range(len(node.inputs)), wrong)
-        else _node_with_tool_shapes(node, wrong, without_values.get(node.op.type, given))
-        for place, node in enumerate(graph.nodes)
+        else _node_with_tool_shapes(node, wrong, without_values.get(node.op.type, provided))
+        for index, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes) if wrong or gone else graph
 
@@ -565,9 +565,9 @@ def _keys_of_shape_makers(graph: Graph) -> set[str]:
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     computed: set[str] = set()
     todo = [
-        node.inputs[place]
+        node.inputs[index]
         for node in graph.nodes
-        for place in _SIZES.get((node.op.type, len(node.inputs)), ())
+        for index in _SIZES.get((node.op.type, len(node.inputs)), ())
     ]
     while todo:
         spec = todo.pop()
@@ -590,7 +590,7 @@ def _even(graph: Graph) -> set[str]:
     return even
 
 
-def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], given: set[str]) -> Node:
+def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided: set[str]) -> Node:
     """The node as the tool sees it. `wrong` are the shapes that it got wrong so far; it grows."""
     node = msgspec.structs.replace(
         node, inputs=tuple(_with_wrong_shape(spec, wrong) for spec in node.inputs)
@@ -599,12 +599,12 @@ def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], given: se
     if first is None or not first.name:
         return node
     try:
-        shape = _first_result_shape(node, wrong, given)
+        shape = _first_result_shape(node, wrong, provided)
     except ValueError:
         wrong |= {spec.name: None for spec in node.outputs if spec}
     else:
-        alike = node.outputs if node.op.type in _ALIKE else (first,)
-        wrong |= {spec.name: shape for spec in alike if spec and spec.shape != shape}
+        similar = node.outputs if node.op.type in _ALIKE else (first,)
+        wrong |= {spec.name: shape for spec in similar if spec and spec.shape != shape}
     outputs = tuple(_with_wrong_shape(spec, wrong) for spec in node.outputs)
     return msgspec.structs.replace(node, outputs=outputs)
 
@@ -618,21 +618,21 @@ def _with_wrong_shape(
 
 
 def _first_result_shape(
-    node: Node, wrong: Mapping[str, Shape | None], given: set[str]
+    node: Node, wrong: Mapping[str, Shape | None], provided: set[str]
 ) -> Shape | None:
     """The shape of the first result. ValueError where it is not known what the tool makes of it.
 
-    `given` are the names of what a caller gives, whose values the tool takes for zeros.
+    `provided` are the names of what a caller gives, whose values the tool takes for zeros.
     """
-    op, inputs, places = node.op.type, node.inputs, shape_input_positions(node)
-    if _any_of(node, places, given):
+    op, inputs, indices = node.op.type, node.inputs, shape_input_positions(node)
+    if _any_of(node, indices, provided):
         if op not in OF_ZEROS:
             raise ValueError(f"what {node.op} makes of zeros is not known")
         return OF_ZEROS[op](node, [onnx_tool_shape(spec) for spec in inputs])
     if op in ("NonZero", "Compress") and not node.constant:
         raise ValueError(f"what {node.op} finds is not known")
     astray = _any_of(node, range(len(inputs)), wrong)
-    if _any_of(node, places, wrong) or (astray and op in _OF_VALUES):
+    if _any_of(node, indices, wrong) or (astray and op in _OF_VALUES):
         raise ValueError(f"what {node.op} makes of other values is not known")
     rule = ALWAYS.get(op) or (ASTRAY.get(op) if astray else None)
     if rule is not None:
@@ -643,9 +643,9 @@ def _first_result_shape(
     return node.outputs[0].shape if node.outputs[0] else None
 
 
-def _any_of(node: Node, places: Iterable[int], names: Container[str]) -> bool:
+def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
     """Whether one of these inputs bears one of the names."""
-    specs = (node.inputs[place] for place in places if place < len(node.inputs))
+    specs = (node.inputs[index] for index in indices if index < len(node.inputs))
     return any(spec is not None and spec.name in names for spec in specs)
 
 
@@ -663,17 +663,17 @@ def _positions_of_lost_nodes(nodes: Sequence[Node]) -> frozenset[int]:
         return frozenset()
     takers: dict[str, list[int]] = {}
     waiting = []
-    for place, names in enumerate(inputs):
+    for index, names in enumerate(inputs):
         waited = [name for name in names if name in made]
         waiting.append(len(waited))
         for name in waited:
-            takers.setdefault(name, []).append(place)
+            takers.setdefault(name, []).append(index)
     order: list[int] = []
-    while ready := [place for place, count in enumerate(waiting) if count == 0]:
-        for place in ready:
-            waiting[place] -= 1
-        for place in ready:
-            for name in outputs[place]:
+    while ready := [index for index, count in enumerate(waiting) if count == 0]:
+        for index in ready:
+            waiting[index] -= 1
+        for index in ready:
+            for name in outputs[index]:
                 for taker in takers.get(name, ()):
                     waiting[taker] -= 1
         order += ready
@@ -690,14 +690,14 @@ def _check_nameless_shapes(
     """A node that takes the tensor without a name takes the shape that was last made of it."""
     made = {name for names in outputs for name in names if name}
     there: set[str] = set()
-    for place in order:
-        if "" in inputs[place]:
+    for index in order:
+        if "" in inputs[index]:
             raise ValueError(
-                f"{nodes[place].key} takes a tensor without a name that another makes"
+                f"{nodes[index].key} takes a tensor without a name that another makes"
             )
-        if any(name in made and name not in there for name in inputs[place]):
-            raise ValueError(f"{nodes[place].key} comes before its inputs")
-        there.update(outputs[place])
+        if any(name in made and name not in there for name in inputs[index]):
+            raise ValueError(f"{nodes[index].key} comes before its inputs")
+        there.update(outputs[index])
 
 
 def _names_or_empty(specs: Sequence[TensorSpec | None]) -> list[str]:

@@ -106,8 +106,8 @@ def ptflops_batch_size(trace: Trace) -> int:
     for call in trace.calls:
         if call.level == "module" and call.module == 0 and call.via == "call":
             alone = call.parent is not None or _is_alone(call)
-            given = call.input("0")
-            shape = given.shape if given else None
+            provided = call.input("0")
+            shape = provided.shape if provided else None
             examples += shape[0] if alone and shape is not None else 1
     return examples
 
@@ -305,11 +305,11 @@ def _ptflops_attention_sizes(call: Site) -> tuple[int, list[int], list[int], int
     if call.call.arity != 3:
         raise ValueError(f"query, key and value by position, not {call.call.arity} inputs")
     shapes = [call.shape(name) for name in "012"]
-    place = 1 if call.module.settings["batch_first"] else 0
-    lengths, sizes = [shape[place] for shape in shapes], [shape[2] for shape in shapes]
+    index = 1 if call.module.settings["batch_first"] else 0
+    lengths, sizes = [shape[index] for shape in shapes], [shape[2] for shape in shapes]
     if sizes[0] != call.number("embed_dim"):
         raise ValueError("the query has another size than embed_dim")
-    return shapes[0][1 - place], lengths, sizes, call.number("num_heads")
+    return shapes[0][1 - index], lengths, sizes, call.number("num_heads")
 
 
 @hooked.contraction(

@@ -82,9 +82,9 @@ class Arguments:
     def __init__(self, call: Site, function: str = "") -> None:
         called = sub("[123]d$", "", call.target.rpartition(".")[2])
         self._names = _SIGNATURES[function or called]
-        given = [*((spec.name, spec) for spec in call.inputs), *call.settings.items()]
+        provided = [*((spec.name, spec) for spec in call.inputs), *call.settings.items()]
         self._values: dict[str, TensorSpec | Scalar] = {
-            self._argument_name(name): value for name, value in given if "." not in name
+            self._argument_name(name): value for name, value in provided if "." not in name
         }
         self._lists = {self._argument_name(name) for name in call.call.lists}
 
@@ -201,34 +201,36 @@ def linear_of_nested(call: Site) -> int:
 
     numel() of a nested tensor has no padding in it.
     """
-    given = Arguments(call)
-    return call.valid_positions * given.shape("input")[-1] * given.shape("weight")[0]
+    provided = Arguments(call)
+    return call.valid_positions * provided.shape("input")[-1] * provided.shape("weight")[0]
 
 
 @_products.contraction(LINEAR, cause=BROADCAST, source="_linear_flops_compute")
 def linear(call: Site) -> int:
     """n(x) x W[0]."""
-    given = Arguments(call)
-    return prod(given.shape("input")) * given.shape("weight")[0]
+    provided = Arguments(call)
+    return prod(provided.shape("input")) * provided.shape("weight")[0]
 
 
 @_products.contraction(CONVOLUTION, cause=RECOMPUTED, source="_conv_flops_compute")
 def convolution(call: Site) -> int:
     """N x Ci x Co/g x prod(k) x prod(o), o computed from padding, stride and dilation."""
-    given = Arguments(call)
+    provided = Arguments(call)
     return (
-        filters(given) * prod(given.shape("weight")[2:]) * prod(functional_output_extents(given))
+        filters(provided)
+        * prod(provided.shape("weight")[2:])
+        * prod(functional_output_extents(provided))
     )
 
 
-def filters(given: Arguments) -> int:
+def filters(provided: Arguments) -> int:
     """N x Ci x Co/g of a convolution.
 
     Raises ValueError where the second axis of the input has not the channels, which the tools
     assert: so an unbatched input ends them.
     """
-    source, weight = given.shape("input"), given.shape("weight")
-    groups = given.number("groups", 1)
+    source, weight = provided.shape("input"), provided.shape("weight")
+    groups = provided.number("groups", 1)
     if weight[1] * groups != source[1]:
         raise ValueError("the tool asserts that the second axis of the input has the channels")
     return source[0] * source[1] * (weight[0] // groups)
@@ -239,26 +241,30 @@ def filters(given: Arguments) -> int:
 )
 def functional_convolution_bias(call: Site) -> int:
     """N x Co x prod(o), o as in the convolution."""
-    given = Arguments(call)
+    provided = Arguments(call)
     return (
-        given.shape("weight")[0] * given.shape("input")[0] * prod(functional_output_extents(given))
+        provided.shape("weight")[0]
+        * provided.shape("input")[0]
+        * prod(functional_output_extents(provided))
     )
 
 
-def functional_output_extents(given: Arguments) -> tuple[int, ...]:
+def functional_output_extents(provided: Arguments) -> tuple[int, ...]:
     """The extents of a convolution's output, as they are computed from its arguments.
 
     "same" is taken for a padding of d (k - 1) // 2 on both sides, one short if that is odd.
     """
-    source, kernel = given.shape("input")[2:], given.shape("weight")[2:]
-    strides, dilations = (given.extents(name, 1, len(source)) for name in ("stride", "dilation"))
-    padding = given.value("padding", 0)
+    source, kernel = provided.shape("input")[2:], provided.shape("weight")[2:]
+    strides, dilations = (
+        provided.extents(name, 1, len(source)) for name in ("stride", "dilation")
+    )
+    padding = provided.value("padding", 0)
     if padding == "same":
         paddings = tuple(d * (k - 1) // 2 for d, k in zip(dilations, kernel, strict=False))
     elif padding == "valid":
         paddings = (0,) * len(source)
     else:
-        paddings = given.extents("padding", 0, len(source))
+        paddings = provided.extents("padding", 0, len(source))
     return functional_window_positions(source, kernel, strides, paddings, dilations)
 
 
@@ -283,15 +289,15 @@ def functional_window_positions(
 @_products.contraction(_MATMUL, cause=BROADCAST, source="_matmul_flops_compute")
 def matmul(call: Site) -> int:
     """prod(A) x B[-1]: batch axes that only B has are lost."""
-    given = Arguments(call, "matmul")
-    return prod(given.shape("input")) * given.shape("other")[-1]
+    provided = Arguments(call, "matmul")
+    return prod(provided.shape("input")) * provided.shape("other")[-1]
 
 
 @_products.contraction(_ADDMM, cause=BROADCAST, source="_addmm_flops_compute")
 def addmm(call: Site) -> int:
     """prod(A) x B[-1] of input + A B."""
-    given = _addmm_arguments(call)
-    return prod(given.shape("mat1")) * given.shape("mat2")[-1]
+    provided = _addmm_arguments(call)
+    return prod(provided.shape("mat1")) * provided.shape("mat2")[-1]
 
 
 @_parts.adds(_ADDMM, cause="bias.linear", name="addmm.input", source="_addmm_flops_compute")
@@ -391,9 +397,9 @@ for name, cause, targets, source in (
 )
 def batch_norm(call: Site) -> int:
     """2 n(x) with weights and n(x) without; by the batch's statistics 5 and 4."""
-    given = Arguments(call)
-    statistics = 3 if given.value("training", False) else 0
-    return (statistics + (2 if given.has("weight") else 1)) * prod(given.shape("input"))
+    provided = Arguments(call)
+    statistics = 3 if provided.value("training", False) else 0
+    return (statistics + (2 if provided.has("weight") else 1)) * prod(provided.shape("input"))
 
 
 def functional_norm_adds(call: Site) -> int:
@@ -465,8 +471,8 @@ def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site
     return declare
 
 
-def _resampling_argument(call: Site, name: str, place: str, default: Any = None) -> Any:
-    return call.settings.get(name, call.settings.get(place, default))
+def _resampling_argument(call: Site, name: str, location: str, default: Any = None) -> Any:
+    return call.settings.get(name, call.settings.get(location, default))
 
 
 def resampling_input(call: Site) -> TensorSpec:

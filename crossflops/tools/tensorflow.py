@@ -54,8 +54,8 @@ def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
     return formula
 
 
-def _input(call: Site, place: int) -> Shape:
-    shape = call.inputs[place].shape
+def _input(call: Site, index: int) -> Shape:
+    shape = call.inputs[index].shape
     if shape is None:
         raise _OpenShapeError
     return shape
@@ -159,8 +159,8 @@ def _tensorflow_transposed_flops(call: Site) -> int:
 
 def _is_open_gradient(call: Site) -> bool:
     """Whether the result is open, or what the formulas read beside it: image or filter."""
-    place = 1 if call.target == "Conv2DBackpropInput" else 0
-    return call.inputs[place].shape is None or call.outputs[0].shape is None
+    index = 1 if call.target == "Conv2DBackpropInput" else 0
+    return call.inputs[index].shape is None or call.outputs[0].shape is None
 
 
 rules.hides(

@@ -120,7 +120,7 @@ def convolution_backward(call: Site) -> int:
     conv_backward_flop. Of a transposed convolution x and dy change places. In a grouped one
     x.shape[1] is `groups` x w.shape[1]: dw is so many times what it costs.
     """
-    outer, source, weight = (call.shape(place) for place in "012")
+    outer, source, weight = (call.shape(index) for index in "012")
     mask = call.settings["10"]
     if not isinstance(mask, list):
         raise TypeError(f"the output mask of {call.key} is {mask!r}")

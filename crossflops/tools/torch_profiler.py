@@ -67,16 +67,16 @@ def profiler_convolution_macs(call: Site) -> int:
 )
 def convolution_in_body(call: Site) -> int:
     """As of an operator; 0 where padding is a word."""
-    given = Arguments(call, "conv")
+    provided = Arguments(call, "conv")
     stride, padding, dilation = (
-        given.value(name, default)
+        provided.value(name, default)
         for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
     )
     if isinstance(padding, str):
         return 0
     windows = [_twice(value) for value in (stride, padding, dilation)]
-    shapes = given.shape("input"), given.shape("weight")
-    return _profiler_window_macs(*shapes, windows, given.number("groups", 1))
+    shapes = provided.shape("input"), provided.shape("weight")
+    return _profiler_window_macs(*shapes, windows, provided.number("groups", 1))
 
 
 def _twice(value: Any) -> tuple[int, int]:
@@ -105,8 +105,8 @@ def _profiler_window_macs(
 
 def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """A and B, which stand behind the operand that they are added to."""
-    place = 1 if "add" in call.target else 0
-    return call.shape(str(place)), call.shape(str(place + 1))
+    index = 1 if "add" in call.target else 0
+    return call.shape(str(index)), call.shape(str(index + 1))
 
 
 def profiler_product_macs(call: Site) -> int:

@@ -90,14 +90,14 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
         module: sum(map(_torchinfo_parameter_elements, subtree(module, trace.modules)))
         for module in {module for module, _, _ in lines}
     }
-    given = [0] * len(lines)
+    provided = [0] * len(lines)
     total = 0
-    for place, (module, _, again) in reversed(list(enumerate(lines))):
-        given[place] = sizes[module]
+    for index, (module, _, again) in reversed(list(enumerate(lines))):
+        provided[index] = sizes[module]
         if trace.modules[module].children:
-            below = _lines_beneath_module(lines, place)
-            given[place] -= sum(given[other] for other in below if not lines[other][2])
-        total += 0 if again else max(given[place], 0)
+            below = _lines_beneath_module(lines, index)
+            provided[index] -= sum(provided[other] for other in below if not lines[other][2])
+        total += 0 if again else max(provided[index], 0)
     stored = subtree(0, trace.modules)
     masked = sum(
         _torchinfo_parameter_elements(parameter) - parameter.numel for parameter in stored
@@ -109,9 +109,9 @@ def _torchinfo_parameter_elements(parameter: Parameter) -> int:
     return parameter.numel if parameter.kept is None else parameter.kept
 
 
-def _lines_beneath_module(lines: list[_Line], place: int) -> Iterator[int]:
-    for below in range(place + 1, len(lines)):
-        if lines[below][1] <= lines[place][1]:
+def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
+    for below in range(index + 1, len(lines)):
+        if lines[below][1] <= lines[index][1]:
             return
         yield below
 
@@ -160,9 +160,9 @@ def _ancestors_by_module(modules: Modules) -> Iterator[tuple[int, tuple[int, ...
     """The modules around each one, the root first; of several chains the last one counts."""
     todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     while todo:
-        module, around = todo.pop()
-        yield module, around
-        inside = (*around, module)
+        module, enclosing = todo.pop()
+        yield module, enclosing
+        inside = (*enclosing, module)
         todo += [(child, inside) for _, child in reversed(modules[module].children)]
 
 

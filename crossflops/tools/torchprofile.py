@@ -66,11 +66,11 @@ def _handler(
     return declare
 
 
-def _torchprofile_result_shape(call: Site, place: int = 0) -> tuple[int, ...]:
-    shapes = (spec.shape for spec in call.outputs if spec.name == str(place))
+def _torchprofile_result_shape(call: Site, index: int = 0) -> tuple[int, ...]:
+    shapes = (spec.shape for spec in call.outputs if spec.name == str(index))
     shape = next(shapes, None)
     if shape is None:
-        raise LookupError(f"result {place} has no shape")
+        raise LookupError(f"result {index} has no shape")
     return shape
 
 

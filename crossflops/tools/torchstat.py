@@ -60,19 +60,19 @@ def last_call_condition(expected: bool = True) -> Condition:
     """The module's call is its last one, or an earlier one, whose numbers are overwritten."""
 
     def holds(site: Site) -> bool:
-        home = next((call for call in site.around if call.level == "module"), site.call)
-        return (home.key in site.trace.last_calls) == expected
+        owner = next((call for call in site.around if call.level == "module"), site.call)
+        return (owner.key in site.trace.last_calls) == expected
 
     return Condition("its last call alone" if expected else "but the last call", holds)
 
 
 def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
     """The classes of registered modules without children, in the order in which they come."""
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for module in modules:
         if module.names and not module.children:
-            places.setdefault(module.bases[0], len(places))
-    return places
+            indices.setdefault(module.bases[0], len(indices))
+    return indices
 
 
 def torchstat_wrapper_counts(modules: Modules) -> dict[int, int]:
@@ -89,10 +89,10 @@ def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
 
     model_hook.py: wrap_call takes what it finds at the class for the original.
     """
-    places = _torchstat_class_positions(modules)
+    indices = _torchstat_class_positions(modules)
 
     def place(name: str) -> int:
-        return places.get(name, len(places))
+        return indices.get(name, len(indices))
 
     return {
         module.id: int(any(place(base) < place(module.bases[0]) for base in module.bases[1:]))
@@ -241,9 +241,9 @@ def _torchstat_filter_taps(call: Site) -> int:
     return _torchstat_window_positions(call) * (call.shape("0")[1] // call.number("groups"))
 
 
-def _sums(call: Site, places: tuple[int, ...]) -> int:
+def _sums(call: Site, indices: tuple[int, ...]) -> int:
     groups = call.number("groups")
-    return prod(places) * (_torchstat_result_shape(call)[1] // groups) * groups
+    return prod(indices) * (_torchstat_result_shape(call)[1] // groups) * groups
 
 
 @madd.contraction(_CONV, cause=_EXPORT, name="conv2d")

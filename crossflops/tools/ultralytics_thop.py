@@ -55,15 +55,15 @@ hooked = thop.rules(
 )
 
 
-def argument(call: Site, place: int = 0, *names: str) -> tuple[int, ...]:
+def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
     """The shape of an argument by its place, or under one of these names."""
-    spec = call.input(str(place))
+    spec = call.input(str(index))
     for name in names:
         spec = spec or call.input(name)
-    if spec is None and place == 0 and call.inputs and not call.inputs[0].name[:1].isdigit():
+    if spec is None and index == 0 and call.inputs and not call.inputs[0].name[:1].isdigit():
         spec = call.inputs[0]  # the only argument, under a name of its own
     if spec is None or spec.shape is None or "." in spec.name:
-        raise LookupError(f"{call.key} has no tensor as argument {place}")
+        raise LookupError(f"{call.key} has no tensor as argument {index}")
     return spec.shape
 
 
@@ -302,8 +302,8 @@ def _attention_sizes_of_function(call: Site) -> _Attention:
     )
 
 
-def _ultralytics_setting_value(call: Site, place: int, name: str) -> Scalar:
-    return call.settings.get(str(place), call.settings.get(name))
+def _ultralytics_setting_value(call: Site, index: int, name: str) -> Scalar:
+    return call.settings.get(str(index), call.settings.get(name))
 
 
 def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
@@ -426,7 +426,7 @@ def _positions_in_windows(
 ) -> int:
     """The positions of one axis in all its windows."""
     low, high = (-padding, size + padding) if padded else (0, size)
-    starts = (place * stride - padding for place in range(count))
+    starts = (index * stride - padding for index in range(count))
     return sum(max(min(start + kernel, high) - max(start, low), 0) for start in starts)
 
 
@@ -536,7 +536,7 @@ def dot_product_attention(call: Site) -> int:
     profile.py: _count_sdpa.
     """
     names = ("query", "key", "value")
-    query, key, value = (call.shape(str(place), name) for place, name in enumerate(names))
+    query, key, value = (call.shape(str(index), name) for index, name in enumerate(names))
     return call.result.numel // value[-1] * key[-2] * (query[-1] + value[-1])
 
 
@@ -571,10 +571,10 @@ def _ultralytics_equation(call: Site) -> str:
     return ",".join(terms) + (f"->{_letters(call, last)}" if last in call.settings else "")
 
 
-def _letters(call: Site, place: str) -> str:
-    subscripts = call.settings[place]
+def _letters(call: Site, location: str) -> str:
+    subscripts = call.settings[location]
     if not isinstance(subscripts, list):
-        raise TypeError(f"{call.key} has no subscripts at {place}")
+        raise TypeError(f"{call.key} has no subscripts at {location}")
     return "".join(chr(ord("a") + int(number)) for number in subscripts)
 
 

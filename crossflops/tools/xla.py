@@ -42,8 +42,8 @@ REDUCERS = ("map", "reduce", "reduce-window", "scatter", "select-and-scatter")
 FLOPS_PER_MAC = 2  # kFmaFlops
 
 
-def _input(call: Call, place: int) -> Shape:
-    return _xla_tensor_shape(call.inputs[place])
+def _input(call: Call, index: int) -> Shape:
+    return _xla_tensor_shape(call.inputs[index])
 
 
 def _xla_result_shape(call: Call) -> Shape:
@@ -99,14 +99,14 @@ def _xla_valid_positions(call: Call) -> int:
     Taps on padding are none, nor are taps on the holes that a dilation of the image leaves.
     """
     image, weights, result = _input(call, 0), _input(call, 1), _xla_result_shape(call)
-    places = zip(
+    indices = zip(
         _xla_window_sides(call),
         (image[axis] for axis in _xla_setting_sizes(call, "input_spatial")),
         (weights[axis] for axis in _xla_setting_sizes(call, "kernel_spatial")),
         (result[axis] for axis in _xla_setting_sizes(call, "output_spatial")),
         strict=True,
     )
-    return prod(_along(window, *limits) for window, *limits in places)
+    return prod(_along(window, *limits) for window, *limits in indices)
 
 
 def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> int:
@@ -159,7 +159,7 @@ def _xla_window_flops(call: Call) -> int:
     """(window - 1) x n(out), and less for a window that is as wide as the whole dimension."""
     elements = prod(_xla_result_shape(call))
     window = _xla_window_sides(call)
-    wide = [place for place, side in enumerate(window) if side["size"] != 1]
+    wide = [index for index, side in enumerate(window) if side["size"] != 1]
     padded = [side for side in window if side["padding_low"] or side["padding_high"]]
     if len(wide) == len(padded) == len(call.outputs) == 1:
         side, size = window[wide[0]], _xla_result_shape(call)[wide[0]]
@@ -433,11 +433,11 @@ def xla_total_flops(shares: Sequence[Share]) -> int:
     nest: list[str] = []
     sums = [0.0]
     for call, amount in _amounts_by_instruction(shares):
-        around = cast(list[str], call.settings["nest"])
-        kept = _common_function_depth(nest, around)
+        enclosing = cast(list[str], call.settings["nest"])
+        kept = _common_function_depth(nest, enclosing)
         _close(sums, len(nest) - kept)
-        sums += [0.0] * (len(around) - kept)
-        nest = around
+        sums += [0.0] * (len(enclosing) - kept)
+        nest = enclosing
         sums[-1] = nearest_float32(sums[-1] + float32_instruction_flops(call, amount))
     _close(sums, len(nest))
     return int(sums[0])
@@ -453,7 +453,7 @@ def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
     """How many functions around are the same, from the outermost inwards."""
     pairs = zip(first, second, strict=False)
     return next(
-        (place for place, (left, other) in enumerate(pairs) if left != other),
+        (index for index, (left, other) in enumerate(pairs) if left != other),
         min(len(first), len(second)),
     )
 

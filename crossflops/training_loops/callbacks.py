@@ -338,8 +338,8 @@ def keras_callback(
         from keras.callbacks import Callback
     except ImportError as error:
         raise MissingExtraError("Keras is not installed", "pip install keras") from error
-    given = () if peak_tflops is None else (str(peak_tflops),)
-    against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
+    provided = () if peak_tflops is None else (str(peak_tflops),)
+    against = RatedAgainst(device=device, peak_tflops=provided, precision=precision)
     against.check()
 
     class StepCallback(Callback):  # type: ignore[misc]

@@ -198,5 +198,5 @@ class _ChosenStep:
                 self._give_up(": ".join(explain_unseen()))
                 return
             times = f"{self._steps} time" + "s" * (self._steps != 1)
-            wanted = f"step {self._settings.step} is asked for"
-            self._give_up(f"its optimizer stepped {times}, and {wanted}")
+            requested = f"step {self._settings.step} is asked for"
+            self._give_up(f"its optimizer stepped {times}, and {requested}")

@@ -66,11 +66,11 @@ class FlopsProfiler:
         precision: str | None = None,
         as_: str | tuple[str, ...] = (),
     ) -> None:
-        given = () if peak_tflops is None else (str(peak_tflops),)
+        provided = () if peak_tflops is None else (str(peak_tflops),)
         self._model, self._at, self._steps = model, step, 0
         self._choice = ShownDepth(depth=depth, top=top, detailed=detailed)
         self._file = output_file
-        self._against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
+        self._against = RatedAgainst(device=device, peak_tflops=provided, precision=precision)
         self._against.check()
         conventions_from_texts([as_] if isinstance(as_, str) else as_)
         self._as = as_
@@ -288,23 +288,23 @@ def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
 
     state = random.getstate()  # rich draws a number when it is imported: the training's next one
     try:
-        _write_profile_noun(Profiled(profile, choice), target)
+        _write_profile_content(Profiled(profile, choice), target)
     finally:
         random.setstate(state)
 
 
-def _write_profile_noun(noun: Any, target: str | Path | None) -> None:
-    from crossflops.render.formats import FORMATS, noun_file_bytes, suffix
+def _write_profile_content(content: Any, target: str | Path | None) -> None:
+    from crossflops.render.formats import FORMATS, content_file_bytes, suffix
     from crossflops.render.terminal import terminal_page_text
 
     if target is None:
-        sys.stdout.write(f"{terminal_page_text(noun)}\n")
+        sys.stdout.write(f"{terminal_page_text(content)}\n")
         return
     path = Path(target)
     text = (
-        noun_file_bytes(noun, path)
+        content_file_bytes(content, path)
         if suffix(path) in FORMATS
-        else f"{terminal_page_text(noun)}\n".encode()
+        else f"{terminal_page_text(content)}\n".encode()
     )
     write_file(path, text, "give another output_file")
 

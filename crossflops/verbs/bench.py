@@ -99,8 +99,8 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
             f"say it: --batch-dim {names[0]}",
         )
     specs = {spec.name: spec for spec in request.specs}
-    given = [specs.get(spec.name) or _spec_from_value_info(spec) for spec in inputs]
-    return msgspec.structs.replace(request, specs=_resize_input_batches(given, batch))
+    provided = [specs.get(spec.name) or _spec_from_value_info(spec) for spec in inputs]
+    return msgspec.structs.replace(request, specs=_resize_input_batches(provided, batch))
 
 
 def _is_named(request: Request) -> bool:
@@ -305,13 +305,13 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         return self.optimizer if self.train else None
 
 
-def refuse_training(request: Request, how: Conditions) -> None:
+def refuse_training(request: Request, conditions: Conditions) -> None:
     """Raise InputError for what cannot be trained, and for options that a step has no use for."""
     refuse_unless_trainable(request)
     idle = {
-        "--runtime": how.runtime not in (ONNX, _OWN),
-        "--optimization": how.optimization != Conditions().optimization,
-        "--write-trace": how.write_trace is not None,
+        "--runtime": conditions.runtime not in (ONNX, _OWN),
+        "--optimization": conditions.optimization != Conditions().optimization,
+        "--write-trace": conditions.write_trace is not None,
     }
     for flag, is_given in idle.items():
         if is_given:
@@ -332,20 +332,20 @@ class Attempts:
     def runnable(self, batch: int | None) -> Runnable:
         """The model at a batch; None is that of its inputs."""
         if batch not in self._ready:
-            request, how = self._request, self._conditions
+            request, config = self._request, self._conditions
             if batch is not None:
-                request = with_batch_size(request, batch, how.batch_dim)
-            place = tempfile.mkdtemp(dir=self._folder)
-            if how.train:
-                self._ready[batch] = trainable(request, place, how.optimizer)
+                request = with_batch_size(request, batch, config.batch_dim)
+            index = tempfile.mkdtemp(dir=self._folder)
+            if config.train:
+                self._ready[batch] = trainable(request, index, config.optimizer)
             else:
-                self._ready[batch] = prepare_runnable(request, place, how.runtime)
+                self._ready[batch] = prepare_runnable(request, index, config.runtime)
         return self._ready[batch]
 
     def trace_batch(self, batch: int) -> None:
         """Trace a batch that was timed before."""
-        how = msgspec.structs.replace(self._conditions, limits=_BRIEF)
-        self._run(self.runnable(batch), how, profiled=True)
+        config = msgspec.structs.replace(self._conditions, limits=_BRIEF)
+        self._run(self.runnable(batch), config, profiled=True)
 
     def run_batch(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
         """Run it; with `profiled` some runs more are traced."""
@@ -362,37 +362,39 @@ class Attempts:
         return ran.measurement
 
 
-def _run_in_worker(ready: Runnable, how: Conditions, profiled: bool) -> Ran | Unfit:
+def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> Ran | Unfit:
     """Return the answer of a worker."""
-    if how.train:
-        fields = asdict(_model_order(ready, how, profiled=False))
-        order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": how.optimizer})
-        return run(order, how.timeout, ready.folder, "crossflops.profiling.bencher")
-    if how.runtime != ONNX:
-        return run(_model_order(ready, how, profiled), how.timeout, ready.folder)
-    return run(_file_order(ready, how, profiled), how.timeout, ready.folder)
+    if conditions.train:
+        fields = asdict(_model_order(ready, conditions, profiled=False))
+        order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": conditions.optimizer})
+        return run(order, conditions.timeout, ready.folder, "crossflops.profiling.bencher")
+    if conditions.runtime != ONNX:
+        return run(_model_order(ready, conditions, profiled), conditions.timeout, ready.folder)
+    return run(_file_order(ready, conditions, profiled), conditions.timeout, ready.folder)
 
 
-def _file_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
+def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
-        allocated=ready.hollow, batch=ready.batch, optimization=how.optimization,
-        threads=how.threads or cpus(), limits=how.limits, profiled=profiled, memory=how.memory,
+        allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
+        threads=conditions.threads or cpus(), limits=conditions.limits, profiled=profiled,
+        memory=conditions.memory,
         folder=ready.folder,
     )  # fmt: skip
 
 
-def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
+def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
     request = ready.request
     assert request.target is not None
-    into_folder = profiled and runtime_frontend(how.runtime).traces_into_folder
-    trace = how.write_trace if into_folder else str(Path(ready.folder, _TRACE))
+    into_folder = profiled and runtime_frontend(conditions.runtime).traces_into_folder
+    trace = conditions.write_trace if into_folder else str(Path(ready.folder, _TRACE))
     return ModelOrder(
         target=request.target, arguments=request.arguments, specs=request.specs,
         sizes=request.sizes, inputs_file=request.inputs_file, allow_pickle=request.allow_pickle,
-        setting=request.setting, runtime=how.runtime, batch=ready.batch,
-        threads=how.threads or cpus(), limits=how.limits, trace=trace if profiled else None,
-        memory=how.memory, paths=tuple(map(os.path.abspath, sys.path)),
+        setting=request.setting, runtime=conditions.runtime, batch=ready.batch,
+        threads=conditions.threads or cpus(), limits=conditions.limits,
+        trace=trace if profiled else None,
+        memory=conditions.memory, paths=tuple(map(os.path.abspath, sys.path)),
     )  # fmt: skip
 
 
@@ -413,79 +415,83 @@ def write_trace_copy(trace: Path, target: Path) -> Path:
 
 
 @imports_restored()
-def bench_request(request: Request, how: Conditions, tell: Progress) -> Bench:
+def bench_request(request: Request, conditions: Conditions, on_progress: Progress) -> Bench:
     """Run a model, or read a trace of it: see `crossflops.bench`."""
-    if how.trace is None:
-        benched = measure_batches(request, how, tell)
+    if conditions.trace is None:
+        benched = measure_batches(request, conditions, on_progress)
     else:
-        peak = how.peak
-        _check_trace_options(how, request)
-        benched = read_trace(request, how.trace, peak)
+        peak = conditions.peak
+        _check_trace_options(conditions, request)
+        benched = read_trace(request, conditions.trace, peak)
     return msgspec.structs.replace(
         benched,
-        request=build_request_record("bench", request, benched.model, how.flags),
+        request=build_request_record("bench", request, benched.model, conditions.flags),
         made_with=framework_versions(request.is_file),
     )
 
 
-def time_single_run(request: Request, how: Conditions) -> Ran | Unfit:
+def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
     """How fast a model is on its inputs, and nothing else. Raises what building it raises."""
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
-        attempts = Attempts(request, how, folder)
+        attempts = Attempts(request, conditions, folder)
         timing = attempts.run_batch(None)
         return timing if isinstance(timing, Unfit) else attempts.ran[timing.batch]
 
 
-def measure_batches(request: Request, how: Conditions, tell: Progress = lambda _: None) -> Bench:
+def measure_batches(
+    request: Request, conditions: Conditions, on_progress: Progress = lambda _: None
+) -> Bench:
     """How fast a model is, at which batch, and where the time goes.
 
     Raises NormalizeError when the model runs at no batch.
     """
-    peak = how.peak
-    if how.batch_dim is not None and not how.batches:
+    peak = conditions.peak
+    if conditions.batch_dim is not None and not conditions.batches:
         raise InputError("--batch-dim says where a --batch goes", "add --batch N, or leave it out")
-    if how.train:
-        refuse_training(request, how)
-    if how.runtime != ONNX and how.optimization != Conditions().optimization:
+    if conditions.train:
+        refuse_training(request, conditions)
+    if conditions.runtime != ONNX and conditions.optimization != Conditions().optimization:
         raise InputError(
-            f"--optimization is that of onnxruntime, and {how.runtime} runs the model",
+            f"--optimization is that of onnxruntime, and {conditions.runtime} runs the model",
             "leave it out, or --runtime",
         )
-    if request.inputs_file is not None and how.batches:
+    if request.inputs_file is not None and conditions.batches:
         raise InputError("real values have one batch", "leave --batch or --inputs out")
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
-        attempts = Attempts(request, how, folder)
-        tried, largest = _try_batches(attempts, how, tell)
-        chosen = how.goal.best(tried) or Goal().best(tried)
+        attempts = Attempts(request, conditions, folder)
+        tried, largest = _try_batches(attempts, conditions, on_progress)
+        chosen = conditions.goal.best(tried) or Goal().best(tried)
         if chosen is None:
             raise _no_run(tried)
-        ready = attempts.runnable(chosen.batch if how.batches else None)
-        if how.batches and not how.train:
-            tell(f"profiling batch {chosen.batch}")
+        ready = attempts.runnable(chosen.batch if conditions.batches else None)
+        if conditions.batches and not conditions.train:
+            on_progress(f"profiling batch {chosen.batch}")
             attempts.trace_batch(chosen.batch)
         ran = attempts.ran[chosen.batch]
         return with_kernel_account(
-            _build_bench_report(ready, ran, how, tried, chosen, largest), ready, ran, peak
+            _build_bench_report(ready, ran, conditions, tried, chosen, largest), ready, ran, peak
         )
 
 
 def _try_batches(
-    attempts: Attempts, how: Conditions, tell: Progress
+    attempts: Attempts, conditions: Conditions, on_progress: Progress
 ) -> tuple[list[Measurement | Unfit], int | None]:
     """Every batch that was tried, and of a search the largest that fits."""
 
     def attempt(batch: int) -> Measurement | Unfit:
-        tell(f"running batch {batch}")
+        on_progress(f"running batch {batch}")
         return attempts.run_batch(batch)
 
-    if isinstance(how.batches, str):
-        if how.batches != AUTO:
-            raise InputError(f"there is no batch {how.batches!r}", "give sizes, or auto")
-        searched = search_batch_size(attempt, how.goal, MOST, to_the_limit=how.memory is not None)
+    if isinstance(conditions.batches, str):
+        if conditions.batches != AUTO:
+            raise InputError(f"there is no batch {conditions.batches!r}", "give sizes, or auto")
+        searched = search_batch_size(
+            attempt, conditions.goal, MOST, to_the_limit=conditions.memory is not None
+        )
         return list(searched.tried), searched.largest if searched.bounded else None
-    if not how.batches:
+    if not conditions.batches:
         return [attempts.run_batch(None, profiled=True)], None
-    return [attempt(batch) for batch in dict.fromkeys(how.batches)], None
+    return [attempt(batch) for batch in dict.fromkeys(conditions.batches)], None
 
 
 def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
@@ -498,15 +504,15 @@ def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
 
 
 def _build_bench_report(
-    ready: Runnable, ran: Ran, how: Conditions, tried: Sequence[Measurement | Unfit],
+    ready: Runnable, ran: Ran, conditions: Conditions, tried: Sequence[Measurement | Unfit],
     chosen: Measurement, largest: int | None,
 ) -> Bench:  # fmt: skip
     macs, flops, by_precision = _work_of_run(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
-    if how.max_latency_ms is not None:
-        within = f"p99 within {how.max_latency_ms:g} ms"
-        met = how.goal.is_met(chosen)
+    if conditions.max_latency_ms is not None:
+        within = f"p99 within {conditions.max_latency_ms:g} ms"
+        met = conditions.goal.is_met(chosen)
         goal = f"most examples per second with {within}" if met else f"no batch has its {within}"
     return Bench(
         model=ModelInfo(
@@ -521,8 +527,10 @@ def _build_bench_report(
         macs_by_precision=by_precision,
         runtime=ran.runtime,
         device=ran.device,
-        threads=how.threads or cpus(),
-        optimization=how.optimization if how.runtime == ONNX and not how.train else "",
+        threads=conditions.threads or cpus(),
+        optimization=conditions.optimization
+        if conditions.runtime == ONNX and not conditions.train
+        else "",
         goal=goal,
         curve=tuple(tried),
         largest=largest,
@@ -561,10 +569,11 @@ _OF_RUNS = {"batches": "--batch", "batch_dim": "--batch-dim", "max_latency_ms": 
             "timeout": "--timeout"}  # fmt: skip
 
 
-def _check_trace_options(how: Conditions, request: Request) -> None:
+def _check_trace_options(conditions: Conditions, request: Request) -> None:
     usual = Conditions()
     flag = next(
-        (f for name, f in _OF_RUNS.items() if getattr(how, name) != getattr(usual, name)), None
+        (f for name, f in _OF_RUNS.items() if getattr(conditions, name) != getattr(usual, name)),
+        None,
     )
     hint = "leave one out"
     if flag is None and request.inputs_file:
@@ -622,20 +631,22 @@ RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in
 _OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out what is computed again"
 
 
-def with_kernel_account(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) -> Bench:
+def with_kernel_account(
+    bench: Bench, ready: Runnable, ran: Ran, provided: BenchPeak | None
+) -> Bench:
     """The bench with the profile of its kernels, what it rests on, and what cannot be true.
 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
     """
     warnings = [*_bench_warnings(bench, ready, ran), *_warn_of_threads(bench.threads)]
-    peak = given
+    peak = provided
     if peak is None:
         measured = own_peak(bench.threads)
         peak = None if isinstance(measured, str) else measured
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
     account = _with_peak_profile(bench, ready, ran, peak)
-    if given is None and peak is not None and _above(account):
+    if provided is None and peak is not None and _above(account):
         again = own_peak(bench.threads, again=True)
         peak = peak if isinstance(again, str) else higher(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)

@@ -71,8 +71,8 @@ class Budget(msgspec.Struct, frozen=True):
     @property
     def numbers(self) -> set[str]:
         """The names of all numbers that its rules are about."""
-        whole = {rule.name for rule in self.rules}
-        return whole.union(rule.name for part in self.parts for rule in part.rules)
+        full = {rule.name for rule in self.rules}
+        return full.union(rule.name for part in self.parts for rule in part.rules)
 
     def request(self, conventions: Sequence[str] = ()) -> Request:
         """Return the request to count."""
@@ -81,13 +81,13 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 def make_budget(
-    name: str, target: str, given: Mapping[str, Any], where: str, file: str = ""
+    name: str, target: str, provided: Mapping[str, Any], where: str, file: str = ""
 ) -> Budget:
     """Return the budget of a table, or of the keywords of a call. Raises InputError.
 
     `where` names the table in messages.
     """
-    options = dict(given)
+    options = dict(provided)
     rules = options.pop("rules", None)
     tables = {key: options.pop(key, None) for key in _PARTS}
     parts = tuple(
@@ -96,7 +96,7 @@ def make_budget(
         if table is not None
         for part in _parse_part_rules(key, table, where)
     )
-    whole = () if rules is None and parts else _parse_rule_list(rules, where, _RULES_HINT)
+    full = () if rules is None and parts else _parse_rule_list(rules, where, _RULES_HINT)
     keys = _KEYS if file else (*_PARTS, *FORMS)
     for option, value in options.items():
         if option not in FORMS:
@@ -105,15 +105,15 @@ def make_budget(
                 nearest_name_hint(option, keys, f"it may set {', '.join(keys)}"),
             )
         refuse_form(option, value, f"{option} of {where}", in_toml=bool(file))
-    for rule in whole:
+    for rule in full:
         _refuse_number(rule, _NUMBERS_OF_MODELS, "model", where)
     if file:
-        whole = _with_lines(whole, file, name, "")
+        full = _with_lines(full, file, name, "")
         parts = tuple(
             replace(part, rules=_with_lines(part.rules, file, name, part.pattern))
             for part in parts
         )
-    return Budget(name, target, whole, options, parts=parts, file=file)
+    return Budget(name, target, full, options, parts=parts, file=file)
 
 
 def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
@@ -223,8 +223,8 @@ def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Pat
 
     Those from the file `below` on are not looked at.
     """
-    place = Path(os.path.normpath(start / target.partition(":")[0]))
-    folder = place.parent if place.exists() else start
+    index = Path(os.path.normpath(start / target.partition(":")[0]))
+    folder = index.parent if index.exists() else start
     file = start
     for file, table in _configurations(folder):
         if file == below:
@@ -243,8 +243,8 @@ def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Pat
 def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Return every file from the folder upwards that sets budgets, the nearest first."""
     seen: set[Path] = set()
-    for place in (folder, *folder.parents):
-        file, table = find_config_table(_TABLE, place)
+    for index in (folder, *folder.parents):
+        file, table = find_config_table(_TABLE, index)
         if table and file not in seen:
             seen.add(file)
             yield file, table
@@ -253,10 +253,10 @@ def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 def _from_folder(target: str, start: Path, folder: Path) -> str:
     """Return a target that is typed in `start` as it is written in a file of `folder`."""
     path, colon, rest = target.partition(":")
-    place = start / path
-    if not place.exists():
+    index = start / path
+    if not index.exists():
         return _normalize_target_path(target)
-    return os.path.relpath(os.path.normpath(place), folder) + colon + rest
+    return os.path.relpath(os.path.normpath(index), folder) + colon + rest
 
 
 def _normalize_target_path(target: str) -> str:
@@ -282,16 +282,20 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
     budgets: list[Budget] = []
     origins: dict[str, str] = {}  # of each budget, the table that sets it
     for name, row in table.items():
-        given = dict(row) if isinstance(row, dict) else {"rules": row}
+        provided = dict(row) if isinstance(row, dict) else {"rules": row}
         where = f"{name} in {file}"
-        _refuse_bare_dots(name, given, where)
-        target = given.pop("target", name)
+        _refuse_bare_dots(name, provided, where)
+        target = provided.pop("target", name)
         if not isinstance(target, str) or not target:
             raise InputError(
                 f"target of {where} is not the text of a target", 'write target = "model.onnx"'
             )
         budget = make_budget(
-            _normalize_target_path(name), _normalize_target_path(target), given, where, str(file)
+            _normalize_target_path(name),
+            _normalize_target_path(target),
+            provided,
+            where,
+            str(file),
         )
         own = list(_expand_target_pattern(budget, file.parent, named))
         origins |= _origins(own, name, origins, file)
@@ -313,9 +317,9 @@ def _origins(
     return {budget.name: table for budget in budgets}
 
 
-def _refuse_bare_dots(name: str, given: Mapping[str, Any], where: str) -> None:
+def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> None:
     """Raise InputError for [budgets.model.onnx], which TOML reads as a table in a table."""
-    for key, value in given.items():
+    for key, value in provided.items():
         if key not in _KEYS and isinstance(value, dict):
             message = f"{where} has a table {key}: a name with dots stands in quotes"
             raise InputError(message, f'write [budgets."{name}.{key}"]')

@@ -51,7 +51,7 @@ _LFS = b"version https://git-lfs"
 def check_budgets(
     targets: Sequence[str],
     update: bool,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     folder: Path | None = None,
     if_budgeted: bool = False,
     revision: str = "",
@@ -65,10 +65,10 @@ def check_budgets(
     """
     start = (folder or Path.cwd()).resolve()
     chosen: dict[Path, dict[str, Budget]] = {}  # by name: two targets may have one budget
-    without, whole = [], None
+    without, full = [], None
     if not targets:
-        whole, table = configuration(start)
-        chosen = with_nearest(whole, budgets_in(whole, table))
+        full, table = configuration(start)
+        chosen = with_nearest(full, budgets_in(full, table))
     for target in targets:
         file, budgets = budgets_of(target, start)
         if budgets:
@@ -78,7 +78,7 @@ def check_budgets(
         else:
             refuse_target(target, start)
     parts = [
-        _hold_in(file, list(rows.values()), update, tell, start, file == whole, revision)
+        _hold_in(file, list(rows.values()), update, on_progress, start, file == full, revision)
         for file, rows in chosen.items()
     ]
     return Checks(
@@ -92,7 +92,7 @@ def _hold_in(
     file: Path,
     budgets: Sequence[Budget],
     update: bool,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     start: Path,
     is_whole: bool = False,
     revision: str = "",
@@ -100,9 +100,9 @@ def _hold_in(
     """Hold budgets in the folder of their configuration; rows bear names as seen from `start`."""
     with contextlib.chdir(file.parent):
         if revision:
-            checks = hold_since(budgets, revision, tell)
+            checks = hold_since(budgets, revision, on_progress)
         else:
-            checks = hold_budgets(budgets, file.parent / BASELINE, update, tell, is_whole)
+            checks = hold_budgets(budgets, file.parent / BASELINE, update, on_progress, is_whole)
     below = os.path.relpath(file.parent.resolve(), start)
     is_below = not below.startswith(os.pardir) and below != os.curdir
 
@@ -125,7 +125,7 @@ def hold_budgets(
     budgets: Sequence[Budget],
     path: Path,
     update: bool,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     is_whole: bool = False,
 ) -> Checks:
     """Hold the rules of these budgets against the baseline of that path; `update` writes it first.
@@ -134,7 +134,7 @@ def hold_budgets(
     from the baseline then, but those of tests.
     """
     baseline = _read_baseline(path, anew=update and is_whole)
-    counts = _record_all(budgets, tell)
+    counts = _record_all(budgets, on_progress)
     if update:
         now = {
             name: msgspec.structs.replace(row, missing=msgspec.UNSET)
@@ -152,7 +152,9 @@ def hold_budgets(
     return Checks(checks=tuple(rows), baseline=path.name if baseline.models else "")
 
 
-def hold_since(budgets: Sequence[Budget], revision: str, tell: Callable[[str], None]) -> Checks:
+def hold_since(
+    budgets: Sequence[Budget], revision: str, on_progress: Callable[[str], None]
+) -> Checks:
     """Hold the rules of these budgets against the models as they were at a revision of git.
 
     Raises InputError for a revision that is not here.
@@ -160,7 +162,7 @@ def hold_since(budgets: Sequence[Budget], revision: str, tell: Callable[[str], N
     from crossflops.verbs.revisions import checking_out_revision, old_names, refuse_unknown
 
     refuse_unknown(revision)
-    counts = _record_all(budgets, tell)
+    counts = _record_all(budgets, on_progress)
     names = old_names(revision, (budget.target.partition(":")[0] for budget in budgets))
     rows: list[Check] = []
     with checking_out_revision(revision) as folder:
@@ -168,7 +170,7 @@ def hold_since(budgets: Sequence[Budget], revision: str, tell: Callable[[str], N
             old = _replace_target_path(budget.target, names)
             earlier = Earlier()
             if isinstance(counts[budget.name], RecordedCount):
-                tell(f"counting {old} at {revision}")
+                on_progress(f"counting {old} at {revision}")
                 earlier = _earlier_at_revision(budget, old, revision, folder)
             rows += _budget_checks(budget, counts[budget.name], earlier)
     return Checks(checks=tuple(rows), baseline=revision)
@@ -190,10 +192,10 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
     remedy = f"give the model the inputs that it has at {revision}"
     try:
         if Path(budget.target.partition(":")[0]).exists():
-            place = place_at(revision, path)
-            if place is None:
+            index = place_at(revision, path)
+            if index is None:
                 return Earlier(is_new=True)
-            then = msgspec.structs.replace(then, target=place + colon + rest)
+            then = msgspec.structs.replace(then, target=index + colon + rest)
         elif not folder.exists():
             return Earlier(is_new=True)
         if then.request().is_file:
@@ -224,12 +226,12 @@ def _ignore_check_progress(_: str) -> None:
 
 
 def _record_all(
-    budgets: Sequence[Budget], tell: Callable[[str], None]
+    budgets: Sequence[Budget], on_progress: Callable[[str], None]
 ) -> dict[str, RecordedCount | CrossflopsError]:
     counts: dict[str, RecordedCount | CrossflopsError] = {}
     for budget in budgets:
         try:
-            counts[budget.name] = _measure_budget_numbers(budget, tell)
+            counts[budget.name] = _measure_budget_numbers(budget, on_progress)
         except CrossflopsError as error:
             counts[budget.name] = _with_new_place(budget, error)
     return counts
@@ -244,8 +246,8 @@ def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
     name = Path(budget.target).name
     if ":" in name or not Path(name).suffix or Path(budget.target).exists():
         return error
-    if places := files_called(name):
-        hint = f"a file of that name is {' and '.join(places)}: write its path into the budget"
+    if indices := files_called(name):
+        hint = f"a file of that name is {' and '.join(indices)}: write its path into the budget"
         return InputError(error.message, hint)
     return error
 
@@ -317,12 +319,12 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
     return baseline
 
 
-def _measure_budget_numbers(budget: Budget, tell: Callable[[str], None]) -> RecordedCount:
+def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) -> RecordedCount:
     """Count a model, and measure what its rules name and no count has.
 
     A number that cannot be measured is `missing` with the reason, and the others are there.
     """
-    tell(f"counting {budget.target}")
+    on_progress(f"counting {budget.target}")
     numbers: dict[str, Amount] = {}
     missing: dict[str, tuple[str, str]] = {}
     report = _count_for_budget(budget, missing)
@@ -331,10 +333,10 @@ def _measure_budget_numbers(budget: Budget, tell: Callable[[str], None]) -> Reco
             numbers[FILE_BYTES] = _file_bytes(budget)
     if LATENCY in budget.numbers:
         with _keeping_error(missing, LATENCY):
-            numbers[LATENCY] = _latency(budget, tell)
+            numbers[LATENCY] = _latency(budget, on_progress)
     if RESIDUAL in budget.numbers:
         with _keeping_error(missing, RESIDUAL):
-            report = _with_residuals(budget, report, tell)
+            report = _with_residuals(budget, report, on_progress)
     record = record_count(report, budget.options, budget.origin, numbers)
     return msgspec.structs.replace(record, missing=missing) if missing else record
 
@@ -392,12 +394,12 @@ def _file_bytes(budget: Budget) -> int:
         ) from error
 
 
-def _latency(budget: Budget, tell: Callable[[str], None]) -> float:
+def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
     """Return the median time of a run in onnxruntime, as `bench` takes it, in milliseconds."""
     from crossflops.bench.timing import Ran
     from crossflops.verbs.bench import Conditions, time_single_run
 
-    tell(f"running {budget.target}")
+    on_progress(f"running {budget.target}")
     timed = time_single_run(budget.request(), Conditions())
     if not isinstance(timed, Ran) or timed.measurement is None:
         reason = getattr(timed, "message", "it was not timed")
@@ -412,11 +414,11 @@ def _budget_conventions(budget: Budget) -> tuple[str, ...]:
     return tuple(sorted(budget.numbers - {*NATIVE, RESIDUAL, NODES}))
 
 
-def _with_residuals(budget: Budget, report: Report, tell: Callable[[str], None]) -> Report:
+def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str], None]) -> Report:
     """Return the report with what the tools left unexplained, which runs them."""
     from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
-    compared = compare_with_tools(budget.request(), Comparison(), tell)
+    compared = compare_with_tools(budget.request(), Comparison(), on_progress)
     if not compared.reconciliations:
         raise InputError(f"no tool counted {budget.target}", "see `crossflops tools`")
     return msgspec.structs.replace(

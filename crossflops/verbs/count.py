@@ -112,8 +112,8 @@ def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
             for name, array in feeds.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
-        given = str(inputs) if feeds else None
-        return observe_file_run(str(model), inputs_file=given, seconds=_UNASKED)
+        provided = str(inputs) if feeds else None
+        return observe_file_run(str(model), inputs_file=provided, seconds=_UNASKED)
 
 
 # A model normalized and counted in the modes that conventions need.
@@ -310,14 +310,14 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     parts = [
         (part, amount) for part in trace.dropped if (amount := exact_operator_macs(part, trace))
     ]
-    apart = {part.parent for part, _ in parts}
-    whole = (
+    separate = {part.parent for part, _ in parts}
+    full = (
         call
         for call in counted.trace.calls
-        if call.level == "operator" and call.key not in there and call.key not in apart
+        if call.level == "operator" and call.key not in there and call.key not in separate
     )
     dead: Counter[str] = Counter()
-    for call, amount in (*parts, *((call, exact_operator_macs(call, trace)) for call in whole)):
+    for call, amount in (*parts, *((call, exact_operator_macs(call, trace)) for call in full)):
         if call.checkpoint or not again:
             dead[trace.modules[call.module].path] += amount
     return {path: amount for path, amount in dead.items() if amount}
@@ -339,11 +339,11 @@ def _node_with_open_sizes(counted: CountedModel) -> str:
 
 
 def _dead_work_message(
-    dead: Mapping[str, int], unit: str = "MACs", places: str = "modules"
+    dead: Mapping[str, int], unit: str = "MACs", indices: str = "modules"
 ) -> str:
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
-    more = f", and more in {len(dead) - _NAMED} other {places}" if len(dead) > _NAMED else ""
+    more = f", and more in {len(dead) - _NAMED} other {indices}" if len(dead) > _NAMED else ""
     total = sum(dead.values())
     return f"no output depends on {total} {unit}, which are not in the totals: {where}{more}"
 
@@ -409,15 +409,15 @@ def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> Folded
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
-        place = booking.call, booking.path
-        amounts[place] = amounts.get(place, 0) + prediction.worth(booking)
+        index = booking.call, booking.path
+        amounts[index] = amounts.get(index, 0) + prediction.worth(booking)
     return Folded(
         tool=convention.tool,
         edition=convention.edition,
         total=sum(amounts.values()),
         assumed=False,
         sees="node",
-        rows=tuple(FoldedRow(*place, amount) for place, amount in amounts.items() if amount),
+        rows=tuple(FoldedRow(*index, amount) for index, amount in amounts.items() if amount),
         uncounted=tuple(prediction.unknown),
     )
 
@@ -583,7 +583,7 @@ def own_backwards_in_step(
     step = StepSetting(
         frozen=request.frozen,
         trainable=request.trainable,
-        reached=tuple(place not in missed for place in outputs) if request.loss else UNSET,
+        reached=tuple(index not in missed for index in outputs) if request.loss else UNSET,
     )
     setting = msgspec.structs.replace(request.setting, step=step)
     return build.ask(lambda source: own_of(native, source, setting))
@@ -640,7 +640,7 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
             " which of them the loss takes is not known",
             "let the model return each tensor once",
         )
-    missed = {place for place, is_reached in enumerate(reached) if not is_reached}
+    missed = {index for index, is_reached in enumerate(reached) if not is_reached}
     graph = msgspec.structs.replace(graph, severed=tuple(sorted(missed | {*graph.severed})))
     return msgspec.structs.replace(native, graph=graph)
 

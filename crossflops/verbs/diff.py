@@ -22,7 +22,7 @@ _HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
 
 @imports_restored()
 def diff(
-    first: Side, second: Side, most: Fraction | None, tell: Callable[[str], None]
+    first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
     """From the first to the second; `most` is the share by which a total may grow.
 
@@ -30,7 +30,7 @@ def diff(
     that is no report of a count.
     """
     (report, native), (report_of_second, native_of_second) = (
-        _side(side, tell) for side in (first, second)
+        _side(side, on_progress) for side in (first, second)
     )
     change = report_difference(report, report_of_second, (first[0], second[0]), most)
     if native is None or native_of_second is None:
@@ -47,9 +47,9 @@ def diff(
     return msgspec.structs.replace(change, causes=aligned.causes)
 
 
-def _side(side: Side, tell: Callable[[str], None]) -> tuple[Report, CountedModel | None]:
+def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, CountedModel | None]:
     name, source = side
-    tell(f"counting {name}")
+    on_progress(f"counting {name}")
     if isinstance(source, Request):
         return native_count(source)
     if isinstance(source, AtRevision):
@@ -74,8 +74,8 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
 
     `request` makes one of a target. Raises InputError.
     """
-    revision, place = revision_of(text)
-    source = Path(place) if is_report(place) else request(place)
+    revision, index = revision_of(text)
+    source = Path(index) if is_report(index) else request(index)
     return text, AtRevision(revision, source) if revision else source
 
 

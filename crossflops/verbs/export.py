@@ -49,29 +49,31 @@ class Files(list[Path]):
     agreement: Agreement | None = None
 
 
-def export_request(request: Request, wanted: Exported) -> Files:
+def export_request(request: Request, requested: Exported) -> Files:
     """Write the model or its counts to a file, and run it beside the model where that is asked.
 
     Returns the files that were written.
     """
-    _check_export_options(wanted)
+    _check_export_options(requested)
     request.refuse_unused()
     source = request.source()
     refuse_mode(source, request.setting)
     if isinstance(source.model, OnnxFile):
-        if wanted.verify:
+        if requested.verify:
             raise InputError(
                 "--verify sets a file beside its model, and the copy of a file has none",
                 "give the model that the file was written of",
             )
-        return Files(_export_from_file(source, request.setting, wanted))
-    if wanted.verify:
+        return Files(_export_from_file(source, request.setting, requested))
+    if requested.verify:
         require_runtime()
     ran = (
-        require_frontend(source.model).outputs(source, request.setting) if wanted.verify else None
+        require_frontend(source.model).outputs(source, request.setting)
+        if requested.verify
+        else None
     )
-    files = Files(_from_model(source, request.setting, wanted))
-    if wanted.to == "onnx":
+    files = Files(_from_model(source, request.setting, requested))
+    if requested.to == "onnx":
         _tell_unloadable(files[0])
     if ran is not None:
         files.agreement = compare_with_onnxruntime(files[0], ran)
@@ -88,17 +90,17 @@ def _tell_unloadable(file: Path) -> None:
         warn_about_file(str(file), sentence)
 
 
-def _check_export_options(wanted: Exported) -> None:
-    to, file = wanted.to, wanted.file
+def _check_export_options(requested: Exported) -> None:
+    to, file = requested.to, requested.file
     if to not in SUFFIXES:
         raise InputError(f"there is no format {to!r}", f"formats are {', '.join(SUFFIXES)}")
     if file.suffix.lower() != SUFFIXES[to]:
         raise InputError(f"{file} does not end in {SUFFIXES[to]}", "give a name that does")
-    if wanted.annotate and to != "onnx":
+    if requested.annotate and to != "onnx":
         raise InputError(f"--annotate is for onnx: {to} has the counts anyway", "leave it out")
-    if wanted.verify and to != "onnx":
+    if requested.verify and to != "onnx":
         raise InputError(f"--verify is for onnx: {to} is no model that runs", "leave it out")
-    if wanted.unit != "macs" and to == "onnx":
+    if requested.unit != "macs" and to == "onnx":
         raise InputError("--unit is for viewers: onnx has MACs and FLOPs", "leave it out")
 
 
@@ -109,7 +111,10 @@ def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Un
 
 
 def _export_from_file(
-    source: Source, setting: Setting, wanted: Exported, parameters: "ParameterNotes | None" = None
+    source: Source,
+    setting: Setting,
+    requested: Exported,
+    parameters: "ParameterNotes | None" = None,
 ) -> list[Path]:
     from crossflops.export.onnx_file import (
         copy_model,
@@ -126,16 +131,16 @@ def _export_from_file(
     origin = source.model.path
     model = read_onnx_model(origin)
     notes = {}
-    if wanted.to == "onnx" and not wanted.annotate:
+    if requested.to == "onnx" and not requested.annotate:
         _refuse_sizes(source)
     else:
         with mapping_onnx_file(origin) as data:
             nodes = list(nodes_of(data, main_graph_field(data)))
         notes = notes_of_file(_counts_per_node(normalize(source, setting)[0]), nodes, model)
-    if wanted.to == "onnx":
-        return copy_model(origin, wanted.file, notes, data_locations(model), parameters)
-    write_file(wanted.file, node_data(notes.values(), wanted.unit))
-    return [wanted.file]
+    if requested.to == "onnx":
+        return copy_model(origin, requested.file, notes, data_locations(model), parameters)
+    write_file(requested.file, node_data(notes.values(), requested.unit))
+    return [requested.file]
 
 
 def _refuse_sizes(source: Source) -> None:
@@ -149,7 +154,7 @@ def _refuse_sizes(source: Source) -> None:
             )
 
 
-def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path]:
+def _from_model(source: Source, setting: Setting, requested: Exported) -> list[Path]:
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
@@ -157,34 +162,34 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     from crossflops.frontends.onnx.noted_parameters import note_parameters
 
     frontend = require_frontend(source.model)
-    if wanted.to == "onnx":
+    if requested.to == "onnx":
         _require_weights(source.model)
     model, graph, trace = build_model_program(source, setting)
     parameters = note_parameters(graph, trace)
-    if frontend.converted_by and wanted.to == "onnx":
+    if frontend.converted_by and requested.to == "onnx":
         with converting(frontend.converter):
             model, graph = frontend.with_weights(source, setting)
-    if isinstance(model, bytes) and (wanted.to == "onnx" or not frontend.converted_by):
+    if isinstance(model, bytes) and (requested.to == "onnx" or not frontend.converted_by):
         noted = note_operations(model, graph)
-        return _from_converted(noted, setting, wanted, parameters)
-    is_asked = wanted.annotate or wanted.to != "onnx"
+        return _from_converted(noted, setting, requested, parameters)
+    is_asked = requested.annotate or requested.to != "onnx"
     notes = notes_of_graph(_counts_per_node(graph)) if is_asked else {}
-    if wanted.to == "onnx":
+    if requested.to == "onnx":
         frontend.add_function_bodies(model)
-        return save_program(model, wanted.file, notes, parameters)
-    write_file(wanted.file, node_data(notes.values(), wanted.unit))
-    return [wanted.file]
+        return save_program(model, requested.file, notes, parameters)
+    write_file(requested.file, node_data(notes.values(), requested.unit))
+    return [requested.file]
 
 
 def _from_converted(
-    model: bytes, setting: Setting, wanted: Exported, parameters: "ParameterNotes"
+    model: bytes, setting: Setting, requested: Exported, parameters: "ParameterNotes"
 ) -> list[Path]:
     """By way of the file that the converter makes, which has all its numbers."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
         converted = Source(OnnxFile(path=str(file)), (), {})
-        return _export_from_file(converted, setting, wanted, parameters)
+        return _export_from_file(converted, setting, requested, parameters)
 
 
 def _require_weights(model: Any) -> None:

@@ -35,13 +35,13 @@ def _distribution_version(name: str) -> str:
     The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of
     a small count, is asked where no folder does.
     """
-    wanted = name.replace("-", "_").casefold()
-    for place in sys.path:
+    requested = name.replace("-", "_").casefold()
+    for index in sys.path:
         with contextlib.suppress(OSError):
-            for folder in os.listdir(place or "."):
+            for folder in os.listdir(index or "."):
                 if folder.endswith((".dist-info", ".egg-info")):
                     whose, _, version = folder.rpartition(".")[0].partition("-")
-                    if whose.casefold() == wanted:
+                    if whose.casefold() == requested:
                         return version or _metadata_version(name)
     return _metadata_version(name)
 
@@ -136,8 +136,8 @@ def _full_name(value: Any) -> str:
 
 
 def _flags_with_values(flags: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
-    return {name: _to_json_value(value) for name, value in given.items()}
+    provided = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
+    return {name: _to_json_value(value) for name, value in provided.items()}
 
 
 def _to_json_value(value: Any) -> Any:

@@ -132,18 +132,20 @@ def place_at(revision: str, path: str) -> str | None:
     Git says so, since a checkout may be sparse, and a link may lead elsewhere. Raises InputError
     where git does not know: the file is of a submodule, or of no part of the repository.
     """
-    place = Path(os.path.abspath(path))
-    place = place.parent.resolve() / place.name
+    index = Path(os.path.abspath(path))
+    index = index.parent.resolve() / index.name
     top, here = repository(), Path.cwd().resolve()
-    if not place.is_relative_to(top):
+    if not index.is_relative_to(top):
         raise InputError(
             f"{path} lies outside of the repository {top}", "hold it against a baseline"
         )
-    name = os.path.relpath(place, here)
+    name = os.path.relpath(index, here)
     if not _git("cat-file", "-e", f"{revision}:./{name}").returncode:
         return name
-    around = [folder.as_posix() for folder in place.relative_to(top).parents][:-1]
-    listed = _git("ls-tree", "--full-tree", "-z", revision, "--", *around) if around else None
+    enclosing = [folder.as_posix() for folder in index.relative_to(top).parents][:-1]
+    listed = (
+        _git("ls-tree", "--full-tree", "-z", revision, "--", *enclosing) if enclosing else None
+    )
     for row in listed.stdout.split("\0") if listed is not None else ():
         if row.startswith(_OF_SUBMODULE):
             submodule = row.partition("\t")[2]

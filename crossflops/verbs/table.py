@@ -21,7 +21,7 @@ def build_paper_table(
     requests: Sequence[tuple[str, Request]],
     tools: Sequence[str],
     digits: int,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     latency: bool = False,
     jobs: int = 1,
 ) -> PaperTable:
@@ -36,13 +36,13 @@ def build_paper_table(
     rows: list[PaperRow] = []
     editions: dict[str, str] = {}
     made_with: dict[str, str] = {}
-    for counted in _count_rows(requests, tools, tell, jobs):
+    for counted in _count_rows(requests, tools, on_progress, jobs):
         rows.append(counted.row)
         editions |= counted.editions
         made_with |= counted.made_with
     where = ""
     if latency:
-        rows, where = _time_paper_rows(rows, [request for _, request in requests], tell)
+        rows, where = _time_paper_rows(rows, [request for _, request in requests], on_progress)
     named = tuple(dict.fromkeys(tool for row in rows for tool in row.by_tool))
     return PaperTable(
         rows=tuple(rows), tools=named, editions=editions, digits=digits, latency=where,
@@ -53,7 +53,7 @@ def build_paper_table(
 def _count_rows(
     requests: Sequence[tuple[str, Request]],
     tools: Sequence[str],
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     jobs: int,
 ) -> Iterator[CountedRow]:
     """Yield the row of each model in order; those of frameworks from processes, if several."""
@@ -63,7 +63,7 @@ def _count_rows(
     names = [name for name, *_ in elsewhere]
     with closing(run_series(count_row, elsewhere, names, min(jobs, len(names) or 1))) as series:
         for name, request in requests:
-            tell(f"counting {name}")
+            on_progress(f"counting {name}")
             if elsewhere and not request.is_file:
                 yield next(series)
             else:
@@ -97,7 +97,7 @@ _MEMORY_OF_A_MODEL = 4 * 1024**3  # bytes
 
 
 def _time_paper_rows(
-    rows: Sequence[PaperRow], requests: Sequence[Request], tell: Callable[[str], None]
+    rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
     """The rows with the median time of a run, and where and how they ran."""
     from crossflops.verbs.bench import Conditions, cpus, time_single_run
@@ -105,7 +105,7 @@ def _time_paper_rows(
     timed: list[PaperRow] = []
     where: list[str] = []
     for row, request in zip(rows, requests, strict=True):
-        tell(f"running {row.target}")
+        on_progress(f"running {row.target}")
         ran = time_single_run(msgspec.structs.replace(request, observe=True), Conditions())
         if isinstance(ran, Unfit):
             note = f"did not run ({ran.stage}): {ran.message}"
@@ -117,5 +117,5 @@ def _time_paper_rows(
         if not ran.measurement.settled:
             note = "its latency had not settled when it was timed"
             timed[-1] = msgspec.structs.replace(timed[-1], notes=(*row.notes, note))
-    places = ", ".join(dict.fromkeys(where)) or "no model ran"
-    return timed, f"median of the runs after a warm-up, in {places}"
+    indices = ", ".join(dict.fromkeys(where)) or "no model ran"
+    return timed, f"median of the runs after a warm-up, in {indices}"

@@ -277,24 +277,24 @@ def _has_matching_totals(
 Powers = tuple[int, ...]
 
 
-def degree(places: Sequence[int], values: Sequence[int], spare: int) -> int | None:
+def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | None:
     """The degree of the one polynomial through all points; None if it takes too many of them.
 
     At least `spare` points more than the degree needs must lie on it, so that they are a check:
     Newton's divided differences of every order above the degree are zero.
     """
-    top = _newton_coefficients(places, [Fraction(value) for value in values])
+    top = _newton_coefficients(indices, [Fraction(value) for value in values])
     highest = max((order for order, value in enumerate(top) if value), default=0)
-    return highest if highest + 1 + spare <= len(places) else None
+    return highest if highest + 1 + spare <= len(indices) else None
 
 
-def _newton_coefficients(places: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
+def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
     """Newton's coefficients: the divided differences that begin at the first point."""
     row, coefficients = list(values), []
-    for order in range(len(places)):
+    for order in range(len(indices)):
         coefficients.append(row[0])
         row = [
-            (row[i + 1] - row[i]) / (places[i + order + 1] - places[i])
+            (row[i + 1] - row[i]) / (indices[i + order + 1] - indices[i])
             for i in range(len(row) - 1)
         ]
     return coefficients
@@ -309,14 +309,14 @@ def interpolate(
     Newton's form is found along one axis after the other, then multiplied out.
     """
     newton = {at: Fraction(value) for at, value in values.items()}
-    for place, axis in enumerate(axes):
-        lines = {(*at[:place], *at[place + 1 :]) for at in newton}
+    for index, axis in enumerate(axes):
+        lines = {(*at[:index], *at[index + 1 :]) for at in newton}
         newton = {
-            (*rest[:place], axis[order], *rest[place:]): value
+            (*rest[:index], axis[order], *rest[index:]): value
             for rest in lines
             for order, value in enumerate(
                 _newton_coefficients(
-                    axis, [newton[(*rest[:place], size, *rest[place:])] for size in axis]
+                    axis, [newton[(*rest[:index], size, *rest[index:])] for size in axis]
                 )
             )
         }
@@ -335,13 +335,13 @@ def interpolate(
     return {powers: value for powers, value in polynomial.items() if value}
 
 
-def _basis(places: Sequence[int]) -> list[list[Fraction]]:
+def _basis(indices: Sequence[int]) -> list[list[Fraction]]:
     """Newton's basis, multiplied out: the product of (x - place) over the first k places."""
     product, basis = [Fraction(1)], []
-    for place in places:
+    for index in indices:
         basis.append(product)
         shifted = [Fraction(0), *product]
         product = [
-            high - place * low for high, low in zip(shifted, [*product, Fraction(0)], strict=True)
+            high - index * low for high, low in zip(shifted, [*product, Fraction(0)], strict=True)
         ]
     return basis

@@ -90,8 +90,8 @@ def take_streams() -> tuple[BinaryIO, int]:
 def speaker(replies: int) -> Say:
     """Return what writes a line to a file descriptor, at once."""
 
-    def say(word: str) -> None:
-        os.write(replies, f"{word}\n".encode())
+    def say(event: str) -> None:
+        os.write(replies, f"{event}\n".encode())
 
     return say
 

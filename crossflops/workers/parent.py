@@ -89,17 +89,17 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
     """The tools that can be loaded here without a trace in what is shared, one after the other."""
     ready: Ready = []
     before = _global_state()
-    for number, order in enumerate(orders):
-        say(f"loading {number}")
+    for model_index, order in enumerate(orders):
+        say(f"loading {model_index}")
         adapter = _adapter(order.job)
         if _has_global_state_changed(before):
             sys.stderr.write(f"loading {order.job.tool} changes what every tool shares\n")
             _leave(UNFIT)
         _fit_to_fork()
         if adapter is None:
-            say(f"own {number}")
+            say(f"own {model_index}")
         else:
-            ready.append((number, order, adapter))
+            ready.append((model_index, order, adapter))
     return ready
 
 
@@ -120,10 +120,10 @@ def _build_order_models(
 
 
 def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
-    for number, order, _ in ready:
+    for model_index, order, _ in ready:
         refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
         write_file(Path(order.result), msgspec.json.encode(refusal))
-        say(f"{REFUSED} {number}")
+        say(f"{REFUSED} {model_index}")
 
 
 def _adapter(job: Job) -> Adapter | None:
@@ -146,11 +146,11 @@ def _import_framework(name: str) -> None:
     _set_threads(1)
 
 
-def _set_threads(number: int) -> None:
+def _set_threads(model_index: int) -> None:
     """Bound the threads of PyTorch, which counts its own, where it has been imported."""
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.set_num_threads(number)
+        torch.set_num_threads(model_index)
 
 
 def _global_state() -> tuple[Any, ...]:
@@ -190,17 +190,17 @@ def _fit_to_fork() -> None:
 
 
 def _fork_workers(
-    ready: Ready, sources: Mapping[int, Source], ours: set[int], say: Say
+    ready: Ready, sources: Mapping[int, Source], native: set[int], say: Say
 ) -> dict[int, int]:
     """The number of each order by the process that works on it.
 
-    `ours` are the ends of conversations, of which a worker keeps its own. None begins before all
+    `native` are the ends of conversations, of which a worker keeps its own. None begins before all
     are forked, so that what a tool does to this process costs no other.
     """
     numbers = {}
     gate, to_gate = os.pipe()
     gc.freeze()  # the models, too, are shared while no worker's collector writes to it
-    for number, order, adapter in ready:
+    for model_index, order, adapter in ready:
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
@@ -209,23 +209,25 @@ def _fork_workers(
             os.read(gate, 1)  # which ends when nobody holds the other end
             source = sources[order.job.model]
             _run_forked_worker(
-                order, {*ours, gate}, partial(worker.ask, adapter=adapter, source=source)
+                order, {*native, gate}, partial(worker.ask, adapter=adapter, source=source)
             )
-        numbers[process] = number
-        say(f"forked {number} {process}")
+        numbers[process] = model_index
+        say(f"forked {model_index} {process}")
     os.close(gate)
     os.close(to_gate)
     return numbers
 
 
 def _run_forked_worker(
-    order: Order, ours: set[int], answered: Callable[[Job, Callable[[], None]], Profile | Failure]
+    order: Order,
+    native: set[int],
+    answered: Callable[[Job, Callable[[], None]], Profile | Failure],
 ) -> NoReturn:
     """The life of a worker, in a group of its own and without the conversations of others."""
     try:
         requests, replies = order.link or (0, 1)
         os.setsid()
-        for end in ours:
+        for end in native:
             if end not in (requests, replies):
                 os.close(end)
         log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -236,8 +238,8 @@ def _run_forked_worker(
         for name in THREADS:
             os.environ.pop(name, None)
         os.environ.update(order.variables)
-        wanted = order.variables.get(THREADS[0], "")
-        _set_threads(int(wanted) if wanted.isdecimal() and int(wanted) else 1)
+        requested = order.variables.get(THREADS[0], "")
+        _set_threads(int(requested) if requested.isdecimal() and int(requested) else 1)
         say = speaker(replies)
         say("hello")
         serve(order.result, os.fdopen(requests, "rb"), say, partial(answered, order.job))

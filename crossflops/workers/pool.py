@@ -137,10 +137,10 @@ class Workers:
             if not living:
                 return
             self.let(model, {worker.tool for worker in living})
-            who, word = self._news.get()
+            who, event = self._news.get()
             if isinstance(who, Parent):
-                self._hear(who, word)
-            elif word is None and who in self._living:
+                self._hear(who, event)
+            elif event is None and who in self._living:
                 self._end(who, who.answer())
 
     def drop(self, model: int) -> None:
@@ -160,12 +160,12 @@ class Workers:
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
         obstacles = self._pack()
         workers = []
-        for number, job in enumerate(self._jobs):
+        for model_index, job in enumerate(self._jobs):
             if job.needs_contents and job.model in obstacles:
                 refused = tool_failure(job.tool, "build", obstacles[job.model], jobs.HINT)
                 self._answered.append((job.model, (job.tool, refused)))
             else:
-                workers.append(self._worker(number, job))
+                workers.append(self._worker(model_index, job))
         self._living = list(workers)
         # Parents first: whoever is started alone is listened to by a thread, and no fork has one.
         for siblings in sorted(_siblings(workers), key=_is_alone):
@@ -212,20 +212,20 @@ class Workers:
     def _workers_of_model(self, model: int) -> list[Worker]:
         return [worker for worker in self._living if worker.order.job.model == model]
 
-    def _hear_of(self, who: Any, word: str | None) -> None:
+    def _hear_of(self, who: Any, event: str | None) -> None:
         """Keep the news until `go` takes it; whoever waits for room may have it now."""
-        self._news.put((who, word))
+        self._news.put((who, event))
         self._admit()
 
-    def _hear(self, parent: Parent, word: str | None) -> None:
+    def _hear(self, parent: Parent, event: str | None) -> None:
         """Take the news of a parent: a tool that it could not load, or its own end.
 
         A parent that ended as it loaded a tool leaves that tool to itself, and the others to
         another parent. One that found itself unfit to fork leaves all to themselves. Else its
         end, as it built the model, is that of all whom it did not fork.
         """
-        if word is not None:
-            self._start_alone([parent.worker_of_event(word)])
+        if event is not None:
+            self._start_alone([parent.worker_of_event(event)])
             return
         if parent not in self._parents:  # its clock and its pipe have both told its end
             return
@@ -277,17 +277,17 @@ class Workers:
                 if not (sharing and _file_size(worker) > _LARGE):
                     worker.go()
 
-    def _worker(self, number: int, job: Job) -> Worker:
+    def _worker(self, model_index: int, job: Job) -> Worker:
         python = self._interpreters.get(job.tool, sys.executable)
         if job.needs_contents:
             job = msgspec.structs.replace(job, pickle_path=str(self._pickle(job.model)))
         order = Order(
             job=job,
-            result=str(self._folder / f"{number}.json"),
+            result=str(self._folder / f"{model_index}.json"),
             paths=_worker_import_paths(python, job),
             memory=self._memory,
         )
-        log = self._folder / f"{number}.log"
+        log = self._folder / f"{model_index}.log"
         return Worker(order, python, log, self._hear_of, self._timeout)
 
     def _pack(self) -> dict[int, BaseException | str]:
@@ -334,8 +334,8 @@ def _worker_import_paths(python: str, job: Job) -> tuple[str, ...]:
     """
     here = [os.path.abspath(path) for path in sys.path]  # "" is the current directory
     if python != sys.executable:
-        homes = tuple(os.path.join(home, "") for home in (sys.prefix, sys.base_prefix))
-        here = [path for path in here if not path.startswith(homes)]
+        owners = tuple(os.path.join(owner, "") for owner in (sys.prefix, sys.base_prefix))
+        here = [path for path in here if not path.startswith(owners)]
         here = [path for path in here if _INSTALLED.isdisjoint(Path(path).parts)]
     if job.target is not None:
         here.append(os.getcwd())

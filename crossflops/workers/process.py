@@ -267,7 +267,7 @@ class Attended:
     whatever other processes are busy with. `log` has what it writes to stderr.
     """
 
-    def __init__(self, python: str, log: Path, news: News, limit: float) -> None:
+    def __init__(self, python: str, log: Path, events: News, limit: float) -> None:
         self.python = python
         self.log = log
         self.said = ""
@@ -275,7 +275,7 @@ class Attended:
         self.over = False
         self.limit = limit
         self._clock: threading.Timer | None = None
-        self._news = news
+        self._news = events
         self._process: Process | None = None
         self._listener: threading.Thread | None = None
 
@@ -333,10 +333,10 @@ class Attended:
         except OSError:
             return ""
 
-    def tell(self, word: str | None) -> None:
+    def tell(self, event: str | None) -> None:
         """Tell a word, or with None its end."""
-        self.over |= word is None
-        self._news(self, word)
+        self.over |= event is None
+        self._news(self, event)
 
     def _run_out(self) -> None:
         """Its time is over. What it started in another group may keep its pipe open: say so."""
@@ -391,8 +391,8 @@ def run_single_process(module: str, order: Ordered, folder: Path, seconds: float
     """
     ended = threading.Event()
 
-    def hear(_process: Any, word: str | None) -> None:
-        if word is None:
+    def hear(_process: Any, event: str | None) -> None:
+        if event is None:
             ended.set()
 
     process = _Alone(sys.executable, folder / "log", hear, seconds)
@@ -413,8 +413,8 @@ class Worker(Attended):
     `limit` holds for building and for running, each.
     """
 
-    def __init__(self, order: Order, python: str, log: Path, news: News, limit: float) -> None:
-        super().__init__(python, log, news, limit)
+    def __init__(self, order: Order, python: str, log: Path, events: News, limit: float) -> None:
+        super().__init__(python, log, events, limit)
         self.order = order
         self.tool = order.job.tool
         self.running = False

@@ -49,7 +49,7 @@ def run_series(
     pool = ProcessPoolExecutor(jobs, context, initializer=_initialize_series_process)
     futures: list[Future[_Answer]] = []
     try:
-        futures += [pool.submit(_call_with_warnings, function, given) for given in arguments]
+        futures += [pool.submit(_call_with_warnings, function, provided) for provided in arguments]
         for name, future in zip(names, futures, strict=True):
             yield _series_result(name, future)
     finally:
@@ -85,8 +85,8 @@ def _initialize_series_process() -> None:
         end_with(parent.sentinel, lambda: os._exit(1))
 
 
-def _call_with_warnings(function: Callable[..., Any], given: tuple[Any, ...]) -> _Answer:
+def _call_with_warnings(function: Callable[..., Any], provided: tuple[Any, ...]) -> _Answer:
     with threads.record_warnings(CrossflopsWarning) as seen:
-        result = function(*given)
+        result = function(*provided)
     texts = tuple((str(item.message), item.filename, item.lineno) for item in seen)
     return _Answer(result, texts)

@@ -104,9 +104,9 @@ class Parent(Attended):
     """
 
     def __init__(
-        self, workers: Sequence[Worker], python: str, log: Path, news: News, limit: float
+        self, workers: Sequence[Worker], python: str, log: Path, events: News, limit: float
     ) -> None:
-        super().__init__(python, log, news, limit)
+        super().__init__(python, log, events, limit)
         self._workers = tuple(workers)
         self._links: dict[int, tuple[BinaryIO, BinaryIO]] = {}  # to and from each worker
         self._forked: dict[int, Forked] = {}
@@ -117,13 +117,15 @@ class Parent(Attended):
     def waiting(self) -> list[Worker]:
         """The workers that it may still fork."""
         placed = self._gone | set(self._forked)
-        return [worker for number, worker in enumerate(self._workers) if number not in placed]
+        return [
+            worker for model_index, worker in enumerate(self._workers) if model_index not in placed
+        ]
 
     @property
     def culprit(self) -> Worker | None:
         """The worker whose tool it was loading when it ended."""
-        word, _, number = self._step.partition(" ")
-        return self._workers[int(number)] if word == "loading" else None
+        event, _, model_index = self._step.partition(" ")
+        return self._workers[int(model_index)] if event == "loading" else None
 
     def start(self, env: dict[str, str], sources: Mapping[int, Source]) -> None:
         """Start the process, whose libraries may have no threads, and give it its orders.
@@ -131,12 +133,12 @@ class Parent(Attended):
         With `sources`, models of its orders by number, it is a fork of this process where that can
         be. Raises OSError where the interpreter cannot be started.
         """
-        theirs: list[int] = []
-        for number, worker in enumerate(self._workers):
+        other: list[int] = []
+        for model_index, worker in enumerate(self._workers):
             requests, to_worker = os.pipe()
             from_worker, replies = os.pipe()
-            self._links[number] = os.fdopen(to_worker, "wb", 0), os.fdopen(from_worker, "rb")
-            theirs += (requests, replies)
+            self._links[model_index] = os.fdopen(to_worker, "wb", 0), os.fdopen(from_worker, "rb")
+            other += (requests, replies)
             worker.order = msgspec.structs.replace(
                 worker.order,
                 link=(requests, replies),
@@ -147,41 +149,41 @@ class Parent(Attended):
         process: Process
         try:
             if sources and can_be_cloned():
-                process = Cloned(partial(_hold, sources), self.log, theirs)
+                process = Cloned(partial(_hold, sources), self.log, other)
             else:
-                process = Started(self.python, _MODULE, self.log, single, theirs)
+                process = Started(self.python, _MODULE, self.log, single, other)
         finally:
-            for end in theirs:
+            for end in other:
                 os.close(end)
         self.attend(process)
         self.send(msgspec.json.encode([worker.order for worker in self._workers]))
 
     def on_line(self, line: bytes) -> None:
         """Take a line of the parent's: what it does next, or what became of a worker."""
-        word, *numbers = line.decode(errors="replace").split()
-        if word == "forked":
-            number, process = map(int, numbers)
-            self._forked[number] = Forked(process, *self._links.pop(number))
-            self._workers[number].attend(self._forked[number])
+        event, *numbers = line.decode(errors="replace").split()
+        if event == "forked":
+            model_index, process = map(int, numbers)
+            self._forked[model_index] = Forked(process, *self._links.pop(model_index))
+            self._workers[model_index].attend(self._forked[model_index])
             self.rest()
-        elif word == "ended":
-            number, status = map(int, numbers)
-            self._forked[number].on_exit(status)
-            self._workers[number].tell(None)  # a copy of it may keep its pipe open
-        elif word == REFUSED:
+        elif event == "ended":
+            model_index, status = map(int, numbers)
+            self._forked[model_index].on_exit(status)
+            self._workers[model_index].tell(None)  # a copy of it may keep its pipe open
+        elif event == REFUSED:
             self._gone.add(int(numbers[0]))
             self._workers[int(numbers[0])].tell(None)  # its failure is written
-        elif word == OWN:
+        elif event == OWN:
             self._gone.add(int(numbers[0]))
             self.tell(line.decode())
-        elif word in _STEPS:
+        elif event in _STEPS:
             self.said = "hello"
             self._step = line.decode()
             self.wind()
 
-    def worker_of_event(self, word: str) -> Worker:
+    def worker_of_event(self, event: str) -> Worker:
         """The worker that a word in the news is about."""
-        return self._workers[int(word.split()[1])]
+        return self._workers[int(event.split()[1])]
 
     def close(self) -> int | None:
         """End the process; of workers that it forked and that go on, it will tell no more."""

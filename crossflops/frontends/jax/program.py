@@ -31,20 +31,20 @@ def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[
     floats that it closes over. What it makes itself is none, nor what it is given.
     """
     if not is_module(model):
-        held = pure.weights if isinstance(pure.weights, Mapping) else {}
+        stored = pure.weights if isinstance(pure.weights, Mapping) else {}
         # of Keras no module but the root is known, which has all
-        variables = {} if FROZEN in held else held.get("params", {})
+        variables = {} if FROZEN in stored else stored.get("params", {})
         return linen_rows(_root_module(name, pure), pure.called, variables)
     layers = list(flax_modules(model))
     ids = {path: number for number, (path, _) in enumerate(layers)}
     below: dict[str, list[tuple[str, int]]] = {}
     for path, number in ids.items():
         if path:
-            around = path.rpartition(".")[0]
-            while around not in ids:
-                around = around.rpartition(".")[0]
-            child = path.removeprefix(f"{around}.") if around else path
-            below.setdefault(around, []).append((child, number))
+            enclosing = path.rpartition(".")[0]
+            while enclosing not in ids:
+                enclosing = enclosing.rpartition(".")[0]
+            child = path.removeprefix(f"{enclosing}.") if enclosing else path
+            below.setdefault(enclosing, []).append((child, number))
     storages: dict[int, int] = {}
     return tuple(
         Module(
@@ -68,9 +68,11 @@ def _root_module(name: str, pure: Pure) -> Module:
     others = tuple(f"{kind}." for kind in kinds if kind not in ("params", FROZEN))
     frozen = kinds.get(FROZEN, {})
     params = tuple(
-        Parameter(held, tuple(array.shape), number, array.dtype.name, held not in frozen)
-        for number, (held, array) in enumerate(pure.held)
-        if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim and not held.startswith(others)
+        Parameter(stored, tuple(array.shape), number, array.dtype.name, stored not in frozen)
+        for number, (stored, array) in enumerate(pure.held)
+        if jnp.issubdtype(array.dtype, jnp.inexact)
+        and array.ndim
+        and not stored.startswith(others)
     )
     return Module(
         id=0, names=("",), bases=(name,), params=params, children=(), training=False, settings={}
@@ -175,8 +177,8 @@ def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:
     valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
     data = TO_BYTES.run(JaxConversion(function=valued)).data
     shapes = jax.tree.leaves((source.args, dict(source.kwargs)))
-    given = shapes if source.arrays is None else jax.tree.leaves(source.arrays)
-    pairs = zip(shapes, given, strict=True)
+    provided = shapes if source.arrays is None else jax.tree.leaves(source.arrays)
+    pairs = zip(shapes, provided, strict=True)
     values = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
     named = zip(map(input_name, valued.names), values, strict=True)
     feeds = (

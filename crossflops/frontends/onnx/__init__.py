@@ -32,7 +32,7 @@ class Onnx(Frontend):
         """A file needs nothing but what crossflops needs."""
         return
 
-    def source(self, model: OnnxFile, given: Given, owned: bool) -> Source:
+    def source(self, model: OnnxFile, provided: Given, owned: bool) -> Source:
         """The file itself, which has its specs."""
         return Source(model, (), {}, model.control)
 

@@ -46,12 +46,12 @@ class _Said(NamedTuple):
 
     def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
         """The command with these dimensions and whole shapes beside what was given."""
-        given = (
+        provided = (
             (spec.name, "x".join(map(str, spec.shape or ())) or "scalar") for spec in self.specs
         )
         words = [
             *(("--dim", f"{name}={size}") for name, size in self.dims.items()),
-            *(("--input", shape if n.isdecimal() else f"{n}={shape}") for n, shape in given),
+            *(("--input", shape if n.isdecimal() else f"{n}={shape}") for n, shape in provided),
             *(("--dim", f"{name}=1") for name in dims if name not in self.dims),
             *(("--input", shape) for shape in shapes),
         ]
@@ -72,11 +72,11 @@ def bind(
     inputs = model_inputs(graph)
     for value in inputs:
         forget_negative(value.type)
-    given = _input_specs_by_name(inputs, specs)
+    provided = _input_specs_by_name(inputs, specs)
     bound = dict(dims)
     for value in inputs:
-        if value.name in given:
-            _bind_names(value, given[value.name].shape or (), bound)
+        if value.name in provided:
+            _bind_names(value, provided[value.name].shape or (), bound)
     names = {dim.dim_param for value in inputs for dim in _input_dims(value) if dim.dim_param}
     inside = {part for name in names for part in formula_names(name)}
     for name, size in dims.items():
@@ -91,7 +91,7 @@ def bind(
         if size_of is not None:
             bound[name] = _not_negative(name, size_of)
     for value in inputs:
-        spec = given.get(value.name)
+        spec = provided.get(value.name)
         if spec is not None:
             _overridden(path, value.name, _file_input_sizes(value), spec.shape or ())
             _warn_of_input_type(path, value, spec.dtype)
@@ -129,10 +129,10 @@ def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
     Raises InputError for an input that there is not.
     """
     inputs = model_inputs(graph)
-    given = _input_specs_by_name(inputs, specs)
+    provided = _input_specs_by_name(inputs, specs)
     for value in inputs:
         stated = [dim.dim_value for dim in _input_dims(value)]
-        shape = given[value.name].shape if value.name in given else None
+        shape = provided[value.name].shape if value.name in provided else None
         if shape is not None and len(shape) != len(stated):
             return False
         pairs = zip(stated[1:], (shape or stated)[1:], strict=True)
@@ -149,22 +149,22 @@ def model_inputs(graph: Any) -> list[Any]:
 
 def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
     names = [value.name for value in inputs]
-    given: dict[str, TensorSpec] = {}
+    provided: dict[str, TensorSpec] = {}
     for spec in specs:
-        place = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
-        name = names[place] if 0 <= place < len(names) else spec.name
-        if name not in names and place >= 0:
+        index = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
+        name = names[index] if 0 <= index < len(names) else spec.name
+        if name not in names and index >= 0:
             what = (
-                f"the model has {len(names)} inputs, and there is a shape for number {place + 1}"
+                f"the model has {len(names)} inputs, and there is a shape for number {index + 1}"
             )
             raise InputError(what, f"inputs: {', '.join(names)}")
         if name not in names:
             raise InputError(f"the model has no input {name!r}", f"inputs: {', '.join(names)}")
-        if name in given:
+        if name in provided:
             raise InputError(f"the input {name!r} is given twice", f"inputs: {', '.join(names)}")
         assert spec.shape is not None
-        given[name] = spec
-    return given
+        provided[name] = spec
+    return provided
 
 
 def _input_dims(value: Any) -> Any:

@@ -37,8 +37,8 @@ def _is_formula(tree: ast.expr, depth: int = 0) -> bool:
         known = isinstance(tree.op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Div)
         sides = (tree.left, tree.right)
         return known and depth < _DEEPEST and all(_is_formula(side, depth + 1) for side in sides)
-    whole = isinstance(tree, ast.Constant) and type(tree.value) is int
-    return whole or isinstance(tree, ast.Name)
+    full = isinstance(tree, ast.Constant) and type(tree.value) is int
+    return full or isinstance(tree, ast.Name)
 
 
 def _formula_value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:

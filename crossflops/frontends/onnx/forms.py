@@ -68,10 +68,10 @@ def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | No
 
 
 def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str]) -> str:
-    given = len(read)
-    while given and not read[given - 1]:
-        given -= 1
-    if len(read) < known.fewest or given > known.most:
+    provided = len(read)
+    while provided and not read[provided - 1]:
+        provided -= 1
+    if len(read) < known.fewest or provided > known.most:
         takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
         return f"it has {len(read)} inputs, and {name} takes {takes}"
     if name == "Resize" and known.since >= _WITH_ROI and not any(read[2:]):

@@ -204,8 +204,8 @@ class _Inliner:
                     names[name] = returned.get(name, unique + name)
             scope = Scope(names, prefix, attributes)
             _resolve(node, scope)
-            for place, name in enumerate(node.output):
-                node.output[place] = names.get(name, "")
+            for index, name in enumerate(node.output):
+                node.output[index] = names.get(name, "")
             self.place(node, scope, edition, nodes)
         self._pass_through(call, function, names, returned, nodes)
 
@@ -228,15 +228,15 @@ class _Inliner:
 
 def _resolve(node: Any, scope: Scope) -> None:
     """Names of inputs, and attributes that refer to those of the function."""
-    for place, name in enumerate(node.input):
-        node.input[place] = scope.names.get(name, name)
+    for index, name in enumerate(node.input):
+        node.input[index] = scope.names.get(name, name)
     kept = []
     for attribute in node.attribute:
         if attribute.ref_attr_name:
-            given = scope.attributes.get(attribute.ref_attr_name)
-            if given is None:
+            provided = scope.attributes.get(attribute.ref_attr_name)
+            if provided is None:
                 continue
-            copy = type(attribute).FromString(given.SerializeToString())
+            copy = type(attribute).FromString(provided.SerializeToString())
             copy.name = attribute.name
             kept.append(copy)
         else:
@@ -310,11 +310,11 @@ class Calls:
         return function_identity(node) in self._functions
 
     def refine(
-        self, graph: Any, outer: Level | None = None, around: Mapping[str, Type] | None = None
+        self, graph: Any, outer: Level | None = None, enclosing: Mapping[str, Type] | None = None
     ) -> bool:
         """Write the types of what calls give back, in place; whether there is any."""
         here = graph_level(graph, outer)
-        types = {**(around or {}), **graph_value_types(graph)}
+        types = {**(enclosing or {}), **graph_value_types(graph)}
         changed = False
         for node in graph.node:
             for body in node_subgraphs(node):
@@ -355,12 +355,12 @@ class Calls:
             model.opset_import.add(domain=domain, version=version)
         graph = model.graph
         graph.name = function.name
-        given = dict(zip(function.input, operands, strict=False))
-        names: dict[str, str] = {name: "" for name in function.input if given.get(name) is None}
-        for place, (name, operand) in enumerate(given.items()):
+        provided = dict(zip(function.input, operands, strict=False))
+        names: dict[str, str] = {name: "" for name in function.input if provided.get(name) is None}
+        for index, (name, operand) in enumerate(provided.items()):
             if operand is None:
                 continue
-            if operand.place == place:
+            if operand.place == index:
                 _give(graph, name, operand)
             else:
                 names[name] = function.input[operand.place]
@@ -373,7 +373,7 @@ class Calls:
             name=function.name if number == 1 else f"{function.name}#{number}",
             model=inferred,
             types=types,
-            inputs=tuple(names[name] if name in names else str(name) for name in given),
+            inputs=tuple(names[name] if name in names else str(name) for name in provided),
             outputs=tuple(types.get(name) for name in function.output),
         )
 
@@ -393,7 +393,7 @@ def call_operands(
     """The same, with element types by name."""
     first: dict[str, int] = {}
     known_operands: list[Operand | None] = []
-    for place, name in enumerate(node.input):
+    for index, name in enumerate(node.input):
         if not name:
             known_operands.append(None)
             continue
@@ -401,7 +401,7 @@ def call_operands(
         value = values.get(name) if dtype in _KNOWN else None
         if value is not None and value.rank == SEQUENCE:
             value = None
-        known_operands.append(Operand(dtype, shape, value, first.setdefault(name, place)))
+        known_operands.append(Operand(dtype, shape, value, first.setdefault(name, index)))
     return tuple(known_operands)
 
 

@@ -161,26 +161,26 @@ def _with_role(spec: TensorSpec, role: str) -> TensorSpec:
 
 
 def _level_nodes(
-    around: Level,
+    enclosing: Level,
     specs: Mapping[str, TensorSpec],
     where: list[NodePlace],
     reading: Reading,
 ) -> tuple[Node, ...]:
     """The nodes of one level."""
     nodes = []
-    whole = _whole_number_values(around.values)
-    pinned = any(tensor.name.endswith(PIN) for tensor in around.graph.initializer)
-    for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
+    full = _whole_number_values(enclosing.values)
+    pinned = any(tensor.name.endswith(PIN) for tensor in enclosing.graph.initializer)
+    for number, (node, index) in enumerate(zip(enclosing.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
         # each look at a field of a message makes an object: one for each field
         read, results, written = node.input[:], node.output[:], node.attribute[:]
         if reading.calls is not None and reading.calls.is_function_call(node):
-            bodies, choice = (_build_function_graph(node, around, specs, reading),), "function"
+            bodies, choice = (_build_function_graph(node, enclosing, specs, reading),), "function"
         elif written and not reading.flat and subgraphs(written):
-            names, choice = _branches_and_choice(node, around, reading.branches)
-            bodies = _build_body_graphs(node, names, around, specs, place, reading)
-        given = [name.removesuffix(PIN) for name in read] if pinned else read
+            names, choice = _branches_and_choice(node, enclosing, reading.branches)
+            bodies = _build_body_graphs(node, names, enclosing, specs, index, reading)
+        provided = [name.removesuffix(PIN) for name in read] if pinned else read
         version = _node_opset_version(node, reading)
         op, attrs = _operator_instance(node.domain, node.op_type, version), attributes(written)
         # of a version that is not known here, of which the reader is warned, nothing is said
@@ -193,17 +193,19 @@ def _level_nodes(
             Node(
                 key=onnx_node_label(node, number),
                 op=op,
-                inputs=tuple([specs.get(name) or _unknown_value_spec(name) for name in given]),
+                inputs=tuple([specs.get(name) or _unknown_value_spec(name) for name in provided]),
                 outputs=outputs,
                 attrs=attrs,
-                values={at: whole[name] for at, name in enumerate(read) if name in whole}
-                | _integral_float_operands(op, read, around.values),
-                path=place.path,
+                values={at: full[name] for at, name in enumerate(read) if name in full}
+                | _integral_float_operands(op, read, enclosing.values),
+                path=index.path,
                 bodies=bodies,
-                trips=loop_trip_count(node, around, reading.trips) if bodies else None,
+                trips=loop_trip_count(node, enclosing, reading.trips) if bodies else None,
                 choice=choice,
                 conversion=_conversion_annotation(node) if reading.noted else NO_CONVERSION,
-                objection=wrong.problem or _inference_objection(node) or _shrunk(node, op, around),
+                objection=wrong.problem
+                or _inference_objection(node)
+                or _shrunk(node, op, enclosing),
                 remedy=wrong.remedy,
             )
         )
@@ -215,15 +217,15 @@ def _inference_objection(node: Any) -> str:
     return str(notes[-1].value) if notes and notes[-1].key == OBJECTION else ""
 
 
-def _shrunk(node: Any, op: Op, around: Level) -> str:
+def _shrunk(node: Any, op: Op, enclosing: Level) -> str:
     """Return what is wrong with the scales of a Resize, or ""; onnxruntime refuses the same ones.
 
     onnxruntime/core/providers/cpu/tensor/upsamplebase.h: ScalesValidation.
     """
     if op.domain or op.type not in ("Resize", "Upsample"):
         return ""
-    place = 2 if op.type == "Resize" and op.since >= 11 else 1
-    stored = around.values.get(node.input[place]) if place < len(node.input) else None
+    index = 2 if op.type == "Resize" and op.since >= 11 else 1
+    stored = enclosing.values.get(node.input[index]) if index < len(node.input) else None
     written = next(
         (attribute.floats for attribute in node.attribute if attribute.name == "scales"), ()
     )
@@ -249,12 +251,12 @@ def _objection_to(
 
 def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
     """Those that are a whole number, or a vector of such."""
-    whole = {
+    full = {
         name: tuple(item for item in value.items if isinstance(item, int))
         for name, value in values.items()
         if value.rank in (0, 1)
     }
-    return {name: items for name, items in whole.items() if len(items) == len(values[name].items)}
+    return {name: items for name, items in full.items() if len(items) == len(values[name].items)}
 
 
 def _integral_float_operands(
@@ -301,13 +303,13 @@ def _operator_instance(domain: str, name: str, version: int) -> Op:
 
 
 def _branches_and_choice(
-    node: Any, around: Level, branches: Mapping[str, str]
+    node: Any, enclosing: Level, branches: Mapping[str, str]
 ) -> tuple[tuple[str, ...], Choice]:
     """The attributes whose subgraphs may run, and for an If how these were chosen."""
     if not is_control(node, "If"):
         return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
     stated = branches.get(node.name)
-    chosen = active_branch(node, around, branches)
+    chosen = active_branch(node, enclosing, branches)
     if not chosen:
         return BRANCHES, "" if stated is None else "sum"
     if stated is None:
@@ -318,9 +320,9 @@ def _branches_and_choice(
 def _build_body_graphs(
     node: Any,
     names: Iterable[str],
-    around: Level,
+    enclosing: Level,
     specs: Mapping[str, TensorSpec],
-    place: NodePlace,
+    location: NodePlace,
     reading: Reading,
 ) -> tuple[Graph, ...]:
     """The subgraphs of a node in the attributes of these names."""
@@ -331,8 +333,10 @@ def _build_body_graphs(
             continue
         types = graph_value_types(proto)
         inside = {**specs, **_graph_value_specs(proto, types)}
-        within = [_subgraph_node_place(inner, place) for inner in node_places(proto.node, inside)]
-        nodes = _level_nodes(graph_level(proto, around, types), inside, within, reading)
+        within = [
+            _subgraph_node_place(inner, location) for inner in node_places(proto.node, inside)
+        ]
+        nodes = _level_nodes(graph_level(proto, enclosing, types), inside, within, reading)
         bodies.append(
             Graph(
                 name=name,
@@ -347,13 +351,13 @@ def _build_body_graphs(
 
 
 def _build_function_graph(
-    node: Any, around: Level, specs: Mapping[str, TensorSpec], reading: Reading
+    node: Any, enclosing: Level, specs: Mapping[str, TensorSpec], reading: Reading
 ) -> Graph:
     """The function that a node calls: one graph for all calls whose operands are alike."""
     assert reading.calls is not None
-    given = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
-    types = {name: (spec.dtype, spec.shape) for name, spec in given.items()}
-    unit = reading.calls.unit(node, call_operands(node, types, around.values))
+    provided = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
+    types = {name: (spec.dtype, spec.shape) for name, spec in provided.items()}
+    unit = reading.calls.unit(node, call_operands(node, types, enclosing.values))
     if unit.name not in reading.bodies:
         graph = unit.model.graph
         known = unit.types

@@ -123,8 +123,8 @@ def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
     if answer is None:
         raise NormalizeError(f"shape inference takes longer than {seconds:.0f} s", _HINT)
     if not answer:
-        how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
-        raise NormalizeError(f"shape inference crashed ({how})", _HINT)
+        config = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
+        raise NormalizeError(f"shape inference crashed ({config})", _HINT)
     return answer
 
 
@@ -207,16 +207,16 @@ def pin(graph: Any) -> bool:
     Whether there is any. Such a constant is called as the value that it stands for, and `PIN`.
     """
     pinned = False
-    for around in levels(graph):
-        types = graph_value_types(around.graph)
-        for node in around.graph.node:
+    for enclosing in levels(graph):
+        types = graph_value_types(enclosing.graph)
+        for node in enclosing.graph.node:
             first = SIZED.get(node.op_type)
             if first is None or node.domain:
                 continue
-            if all(around.shapes.get(name) is not None for name in node.output if name):
+            if all(enclosing.shapes.get(name) is not None for name in node.output if name):
                 continue
-            for place, name in enumerate(node.input[first:], first):
-                value = around.values.get(name)
+            for index, name in enumerate(node.input[first:], first):
+                value = enclosing.values.get(name)
                 kind = types[name].dtype if name in types else 7
                 if value is None or value.rank in (SEQUENCE, MATRIX):
                     continue
@@ -226,8 +226,8 @@ def pin(graph: Any) -> bool:
                     node.op_type == "Split" and min(value.items, default=0) < 0
                 ):
                     continue  # a branch that never runs may hold what no tensor can have
-                node.input[place] = f"{name}{PIN}"
-                store(around.graph, node.input[place], kind, value)
+                node.input[index] = f"{name}{PIN}"
+                store(enclosing.graph, node.input[index], kind, value)
                 pinned = True
     return pinned
 

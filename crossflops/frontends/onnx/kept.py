@@ -59,8 +59,10 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
     }
     outside = {spec.name: spec for spec in _inputs_and_results(graph)}
     first = [
-        outside.get(given, TensorSpec(given, kind, (), role="constant")) if given else None
-        for given, kind in zip(loop.first, ("int64", "bool"), strict=False)
+        outside.get(provided, TensorSpec(provided, kind, (), role="constant"))
+        if provided
+        else None
+        for provided, kind in zip(loop.first, ("int64", "bool"), strict=False)
     ]
     body = Graph(
         name="body", nodes=tuple(inside), inputs=(), outputs=(), params=0, opset=graph.opset

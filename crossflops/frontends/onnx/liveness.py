@@ -69,16 +69,16 @@ class _HolderForm(NamedTuple):
     given: int = 0
     has_all: bool = False
 
-    def results(self, body: Graph, places: frozenset[int]) -> frozenset[int]:
+    def results(self, body: Graph, indices: frozenset[int]) -> frozenset[int]:
         """Return the outputs of a body that are needed for results at these places."""
         if self.has_all:
             return frozenset(range(len(body.outputs)))
-        return frozenset((*range(self.given), *(self.given + place for place in places)))
+        return frozenset((*range(self.given), *(self.given + index for index in indices)))
 
     def states(self, body: Graph, read: set[str]) -> frozenset[int]:
         """Return which of the carried values a body reads."""
-        places = (place - self.first_inside for place in _positions_of_names(body.inputs, read))
-        return frozenset(place for place in places if 0 <= place < self.carried)
+        indices = (index - self.first_inside for index in _positions_of_names(body.inputs, read))
+        return frozenset(index for index in indices if 0 <= index < self.carried)
 
 
 def _holder_form(node: Node) -> _HolderForm:
@@ -111,11 +111,11 @@ class _LivenessWalk:
         while True:
             marked = []
             for node in reversed(nodes):
-                places = _positions_of_names(node.outputs, needed)
-                if not places:
+                indices = _positions_of_names(node.outputs, needed)
+                if not indices:
                     node = self._dead_node(node)
                 elif node.bodies:
-                    node = self._holder(node, places, needed)
+                    node = self._holder(node, indices, needed)
                 else:
                     needed.update(spec.name for spec in node.inputs if spec is not None)
                 marked.append(node)
@@ -137,14 +137,14 @@ class _LivenessWalk:
             bodies.append(self._dead[id(body)])
         return msgspec.structs.replace(node, dead=True, bodies=tuple(bodies))
 
-    def _holder(self, node: Node, places: frozenset[int], needed: set[str]) -> Node:
+    def _holder(self, node: Node, indices: frozenset[int], needed: set[str]) -> Node:
         """Return a node with bodies, these marked, where results at these places are needed."""
         form = _holder_form(node)
-        states = frozenset(place for place in places if place < form.carried)
+        states = frozenset(index for index in indices if index < form.carried)
         while True:
             bodies, outer, more = [], set[str](), states
             for body in node.bodies:
-                results = form.results(body, places | states)
+                results = form.results(body, indices | states)
                 marked, read = self._body(body, results, node.choice == "function")
                 bodies.append(marked)
                 more |= form.states(body, read)
@@ -156,26 +156,26 @@ class _LivenessWalk:
         if node.choice == "function":
             arguments = _positions_of_names(node.bodies[0].inputs, outer)
             outer = set()
-        carried = (form.first + place for place in states)
+        carried = (form.first + index for index in states)
         needed.update(_names_at_positions(node.inputs, (*form.always, *carried, *arguments)))
         needed |= outer.difference(*(_spec_names(body.inputs) for body in node.bodies))
         return _with_bodies(node, tuple(bodies))
 
-    def _body(self, body: Graph, places: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
+    def _body(self, body: Graph, indices: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
         """Return the body, marked, and what it reads: its inputs, and values from around it.
 
         Bodies are looked at once for each set of results: a loop looks several times at its own.
         A function that is called bears the names of these results where a part of it is dead.
         """
-        key = id(body), places
+        key = id(body), indices
         if key not in self._marked:
             self._read.append(body)
-            read = set(_names_at_positions(body.outputs, places))
+            read = set(_names_at_positions(body.outputs, indices))
             nodes = self.mark(body.nodes, read)
             made = {spec.name for node in nodes for spec in node.outputs if spec is not None}
             marked = body
             if not _are_same(nodes, body.nodes):
-                results = ", ".join(_names_at_positions(body.outputs, sorted(places)))
+                results = ", ".join(_names_at_positions(body.outputs, sorted(indices)))
                 name = f"{body.name}({results})" if called else body.name
                 marked = msgspec.structs.replace(body, nodes=nodes, name=name)
             self._marked[key] = marked, read - made
@@ -228,13 +228,13 @@ def _are_same(new: Sequence[object], old: Sequence[object]) -> bool:
 
 def _positions_of_names(specs: Sequence[TensorSpec | None], names: set[str]) -> frozenset[int]:
     return frozenset(
-        place for place, spec in enumerate(specs) if spec is not None and spec.name in names
+        index for index, spec in enumerate(specs) if spec is not None and spec.name in names
     )
 
 
-def _names_at_positions(specs: Sequence[TensorSpec | None], places: Iterable[int]) -> list[str]:
+def _names_at_positions(specs: Sequence[TensorSpec | None], indices: Iterable[int]) -> list[str]:
     """Return the names of those at these places, as far as there are such."""
-    chosen = (specs[place] for place in places if place < len(specs))
+    chosen = (specs[index] for index in indices if index < len(specs))
     return [spec.name for spec in chosen if spec is not None]
 
 

@@ -24,12 +24,12 @@ def loop_step_count(
     carried: list[Value | None],
     most: int | None,
     shapes: Mapping[str, tuple[int, ...] | None],
-    around: Mapping[str, Value],
+    enclosing: Mapping[str, Value],
 ) -> int | None:
     """How often a body runs whose first run is certain; None where whole numbers do not tell.
 
     `carried` are the values that the loop starts with, as far as they are small whole numbers,
-    `most` the number of runs that it is given, `shapes` and `around` what else is known inside.
+    `most` the number of runs that it is given, `shapes` and `enclosing` what else is known inside.
     """
     for done in range(_MOST_STEPS):
         if most is not None and done >= most:
@@ -37,7 +37,7 @@ def loop_step_count(
         names = [value.name for value in body.input]
         starts = [Value(0, (done,)), Value(0, (1,)), *carried]
         values = {n: v for n, v in zip(names, starts, strict=False) if v is not None}
-        values_inside = small_values_by_name(body.node, (), shapes, {**around, **values})
+        values_inside = small_values_by_name(body.node, (), shapes, {**enclosing, **values})
         goes_on = scalar(values_inside.get(body.output[0].name))
         if goes_on is None:
             return None
@@ -75,10 +75,10 @@ def graph_level(
         **(outer.shapes if outer else {}),
         **{name: kind.shape for name, kind in kinds.items()},
     }
-    around = dict(outer.values) if outer else {}
-    for value in () if bound or not around else graph.input:
-        around.pop(value.name, None)
-    values = small_values_by_name(graph.node, graph.initializer, shapes, around)
+    enclosing = dict(outer.values) if outer else {}
+    for value in () if bound or not enclosing else graph.input:
+        enclosing.pop(value.name, None)
+    values = small_values_by_name(graph.node, graph.initializer, shapes, enclosing)
     return Level(graph, shapes, values)
 
 
@@ -99,15 +99,15 @@ def is_control(node: Any, *names: str) -> bool:
     return node.op_type in names and not node.domain
 
 
-def loop_trip_count(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
+def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) -> int | None:
     """How often the body of a Loop or a Scan runs, where the graph, or the caller, says so."""
-    if node.name in given:
-        return given[node.name]
+    if node.name in provided:
+        return provided[node.name]
     if is_control(node, "Scan"):
-        return _scan_length(node, around)
+        return _scan_length(node, enclosing)
     if is_control(node, "SequenceMap"):
-        return tensor_sequence_length(around.values.get(node.input[0])) if node.input else None
-    values = [around.values.get(name) for name in (*node.input[:2], "", "")[:2]]
+        return tensor_sequence_length(enclosing.values.get(node.input[0])) if node.input else None
+    values = [enclosing.values.get(name) for name in (*node.input[:2], "", "")[:2]]
     condition = scalar(values[1])
     if condition == 0:
         return 0
@@ -116,27 +116,27 @@ def loop_trip_count(node: Any, around: Level, given: Mapping[str, int]) -> int |
     most = scalar(values[0])
     if most is None and node.input[:1] not in ([], [""]):
         return None
-    if most is not None and (most <= 0 or _goes_on(node, around)):
+    if most is not None and (most <= 0 or _goes_on(node, enclosing)):
         return max(most, 0)
-    return _counter_trip_count(node, around, most)
+    return _counter_trip_count(node, enclosing, most)
 
 
-def _counter_trip_count(node: Any, around: Level, most: int | None) -> int | None:
+def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | None:
     """How often a body runs whose condition follows from counters, at most `most` times."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return None
-    inner = graph_level(body, around)
-    carried = [around.values.get(name) for name in node.input[2:]]
+    inner = graph_level(body, enclosing)
+    carried = [enclosing.values.get(name) for name in node.input[2:]]
     return loop_step_count(body, carried, most, inner.shapes, inner.values)
 
 
-def _goes_on(node: Any, around: Level) -> bool:
+def _goes_on(node: Any, enclosing: Level) -> bool:
     """Whether the body's condition can only be true: its own input, or a constant."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return False
-    inner = graph_level(body, around)
+    inner = graph_level(body, enclosing)
     inner.values[body.input[1].name] = Value(0, (1,))
     return (
         scalar(
@@ -148,14 +148,14 @@ def _goes_on(node: Any, around: Level) -> bool:
     )
 
 
-def _scan_length(node: Any, around: Level) -> int | None:
-    places = _attribute_integers(node, "num_scan_inputs", (0,))[0]
-    if not 0 < places <= len(node.input):
+def _scan_length(node: Any, enclosing: Level) -> int | None:
+    indices = _attribute_integers(node, "num_scan_inputs", (0,))[0]
+    if not 0 < indices <= len(node.input):
         return None
     if not any(attribute.name == "num_scan_inputs" for attribute in node.attribute):
         return None
-    axes = _attribute_integers(node, "scan_input_axes", (0,) * places)
-    shape = around.shapes.get(node.input[-places])
+    axes = _attribute_integers(node, "scan_input_axes", (0,) * indices)
+    shape = enclosing.shapes.get(node.input[-indices])
     if shape is None or not axes or not -len(shape) <= axes[0] < len(shape):
         return None
     return shape[axes[0]]
@@ -181,7 +181,7 @@ def has_control_operator(graph: Any, *names: str) -> bool:
 
 
 def refine(
-    graph: Any, given: Mapping[str, int], grows: set[str], outer: Level | None = None
+    graph: Any, provided: Mapping[str, int], grows: set[str], outer: Level | None = None
 ) -> bool:
     """Write into loops what follows from one inference, for the next; whether that is anything.
 
@@ -190,13 +190,13 @@ def refine(
     """
     if not has_control_operator(graph, "Loop"):
         return False
-    around = graph_level(graph, outer)
+    enclosing = graph_level(graph, outer)
     changed = False
     for node in graph.node:
         if is_control(node, "Loop") and body_of(node) is not None:
-            changed |= _refine_loop(node, around, given, grows)
+            changed |= _refine_loop(node, enclosing, provided, grows)
         for body in node_subgraphs(node):
-            changed |= refine(body, given, grows, around)
+            changed |= refine(body, provided, grows, enclosing)
     return changed
 
 
@@ -220,7 +220,9 @@ def unproven(graph: Any) -> set[str]:
     return unproven_loops
 
 
-def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[str]) -> bool:
+def _refine_loop(
+    node: Any, enclosing: Level, provided: Mapping[str, int], grows: set[str]
+) -> bool:
     body = body_of(node)
     carried = max(len(node.input) - 2, 0)
     changed = False
@@ -229,56 +231,56 @@ def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[
             put(value.type, (), kind)
             changed = True
     inside = graph_value_types(body)
-    for place, name in enumerate(node.input[2:]):
-        if len(body.input) <= place + 2 or len(body.output) <= place + 1:
+    for index, name in enumerate(node.input[2:]):
+        if len(body.input) <= index + 2 or len(body.output) <= index + 1:
             break
-        value, result = body.input[place + 2], inside.get(body.output[place + 1].name)
-        came, gave = around.shapes.get(name), result.shape if result else None
+        value, result = body.input[index + 2], inside.get(body.output[index + 1].name)
+        came, gave = enclosing.shapes.get(name), result.shape if result else None
         if loop_value_key(node, value) in grows or came is None:
             continue
         if shape_from_proto(value.type) is None:
             put(value.type, came, 0)
             # as long as nothing speaks against it, the next loop may start from it, too
-            declare_output_shape(around, node.output, place, came, 0)
+            declare_output_shape(enclosing, node.output, index, came, 0)
             changed = True
         elif gave is not None and gave != came:
             grows.add(loop_value_key(node, value))
             changed = True
         elif gave is not None:
             changed |= declare_output_shape(
-                around, node.output, place, gave, result.dtype if result else 0
+                enclosing, node.output, index, gave, result.dtype if result else 0
             )
-    count = loop_trip_count(node, around, given)
-    for place in range(carried, len(node.output)):
-        stacked = inside.get(body.output[place + 1].name) if len(body.output) > place + 1 else None
+    count = loop_trip_count(node, enclosing, provided)
+    for index in range(carried, len(node.output)):
+        stacked = inside.get(body.output[index + 1].name) if len(body.output) > index + 1 else None
         if count is not None and stacked is not None and stacked.shape is not None:
             shape = (count, *stacked.shape)
-            changed |= declare_output_shape(around, node.output, place, shape, stacked.dtype)
+            changed |= declare_output_shape(enclosing, node.output, index, shape, stacked.dtype)
     return changed
 
 
 def declare_output_shape(
-    around: Level, outputs: Any, place: int, shape: tuple[int, ...], dtype: int
+    enclosing: Level, outputs: Any, index: int, shape: tuple[int, ...], dtype: int
 ) -> bool:
     """Say the shape of an output that inference left open; whether it had to be said."""
-    name = outputs[place] if place < len(outputs) else ""
-    if not name or around.shapes.get(name) is not None:
+    name = outputs[index] if index < len(outputs) else ""
+    if not name or enclosing.shapes.get(name) is not None:
         return False
-    values = (*around.graph.value_info, *around.graph.output)
+    values = (*enclosing.graph.value_info, *enclosing.graph.output)
     declared = [value for value in values if value.name == name]  # an output may stand in both
-    for value in declared or (around.graph.value_info.add(name=name),):
+    for value in declared or (enclosing.graph.value_info.add(name=name),):
         put(value.type, shape, dtype)
-    around.shapes[name] = shape
+    enclosing.shapes[name] = shape
     return True
 
 
 def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
     """The graph and all that nest in it."""
-    around = graph_level(graph, outer)
-    yield around
+    enclosing = graph_level(graph, outer)
+    yield enclosing
     for node in graph.node:
         for body in node_subgraphs(node):
-            yield from levels(body, around)
+            yield from levels(body, enclosing)
 
 
 # What a caller says about control flow: how often a body runs, and which branch counts.
@@ -295,11 +297,11 @@ def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     `graphs` are that of the model and those of functions, each with what stands before the keys
     of its nodes.
     """
-    return [held for prefix, graph in graphs for held in _holders(graph, prefix)]
+    return [stored for prefix, graph in graphs for stored in _holders(graph, prefix)]
 
 
 def control_by_node_name(
-    held: Iterable[tuple[str, Any]], control: Control
+    stored: Iterable[tuple[str, Any]], control: Control
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Trips and branches by the names of the nodes that hold bodies (see `holders`).
 
@@ -308,7 +310,7 @@ def control_by_node_name(
     """
     loops: Names = {}
     choices: Names = {}
-    for key, node in held:
+    for key, node in stored:
         if is_control(node, *LOOPS):
             loops |= {node.name: node.name, key: node.name}
         elif is_control(node, "If"):
@@ -329,13 +331,13 @@ def control_by_node_name(
 
 
 def _resolve_control_names(
-    given: Mapping[str, _Said], names: Names, what: str, many: str
+    provided: Mapping[str, _Said], names: Names, what: str, many: str
 ) -> dict[str, _Said]:
-    for name in given:
+    for name in provided:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
             raise InputError(f"there is no {what} {name!r}", f"{many}: {known}")
-    return {names[name]: value for name, value in given.items()}
+    return {names[name]: value for name, value in provided.items()}
 
 
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -353,12 +355,12 @@ def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 BRANCHES = ("then_branch", "else_branch")
 
 
-def active_branch(node: Any, around: Level, branches: Mapping[str, str]) -> str:
+def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> str:
     """The attribute of the one branch that is asked for, ran or is certain; "" for both."""
     if node.name in branches:
         side = branches[node.name].removeprefix(RAN)
         return "" if side == "sum" else f"{side}_branch"
-    condition = scalar(around.values.get(node.input[0])) if node.input else None
+    condition = scalar(enclosing.values.get(node.input[0])) if node.input else None
     return "" if condition is None else BRANCHES[0 if condition else 1]
 
 
@@ -369,18 +371,18 @@ def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) 
     """
     if not has_control_operator(graph, "If"):
         return False
-    around = graph_level(graph, outer)
+    enclosing = graph_level(graph, outer)
     changed = False
     for node in graph.node:
-        chosen = active_branch(node, around, branches) if is_control(node, "If") else ""
+        chosen = active_branch(node, enclosing, branches) if is_control(node, "If") else ""
         body = body_of(node, chosen) if chosen else None
         inside = graph_value_types(body) if body is not None else {}
-        for place, result in enumerate(body.output if body is not None else ()):
+        for index, result in enumerate(body.output if body is not None else ()):
             known_result = inside.get(result.name)
             if known_result is not None and known_result.shape is not None:
                 changed |= declare_output_shape(
-                    around, node.output, place, known_result.shape, known_result.dtype
+                    enclosing, node.output, index, known_result.shape, known_result.dtype
                 )
         for inner in node_subgraphs(node):
-            changed |= decide(inner, branches, around)
+            changed |= decide(inner, branches, enclosing)
     return changed

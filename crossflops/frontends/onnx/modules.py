@@ -86,7 +86,7 @@ def _place_of_path(path: str, root: str, layer: str) -> NodePlace:
     """The place of that path: the classes of the root and of the innermost module are known."""
     parts = path.split(".") if path else []
     paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
-    return NodePlace((("", root), *((place, layer if place == path else "") for place in paths)))
+    return NodePlace((("", root), *((index, layer if index == path else "") for index in paths)))
 
 
 _LAYERS = {
@@ -169,14 +169,14 @@ def _find_places(
         return named
     shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
-        place
-        if place.chain or "/" in without_fusions(node.name)
+        index
+        if index.chain or "/" in without_fusions(node.name)
         else _place_from_weight(node, specs, sources, shared)
-        for node, place in zip(nodes, named, strict=True)
+        for node, index in zip(nodes, named, strict=True)
     ]
     if None in known:
         _place_by_bias(nodes, known, specs, sources)
-    return [place or NodePlace(()) for place in known]
+    return [index or NodePlace(()) for index in known]
 
 
 _VIEWS = ("DequantizeLinear", "Reshape", "Transpose")
@@ -196,18 +196,18 @@ def _complete_places(
     """
     shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
-        _place_from_weight(node, specs, sources, shared) if place is None else place
-        for node, place in zip(nodes, placed, strict=True)
+        _place_from_weight(node, specs, sources, shared) if index is None else index
+        for node, index in zip(nodes, placed, strict=True)
     ]
     _place_by_bias(nodes, known, specs, sources)
     makers: dict[str, NodePlace] = {}
     for at, node in enumerate(nodes):
-        place = known[at]
-        if place is None and node.op_type in _QUANTIZERS:
-            place = next((makers[name] for name in node.input if name in makers), None)
-        known[at] = place or NodePlace(())
-        makers.update(dict.fromkeys(node.output, place or NodePlace(())))
-    return [place or NodePlace(()) for place in known]
+        index = known[at]
+        if index is None and node.op_type in _QUANTIZERS:
+            index = next((makers[name] for name in node.input if name in makers), None)
+        known[at] = index or NodePlace(())
+        makers.update(dict.fromkeys(node.output, index or NodePlace(())))
+    return [index or NodePlace(()) for index in known]
 
 
 def _place_by_bias(
@@ -231,14 +231,14 @@ def _place_by_bias(
             nodes[at],
             [user for name in nodes[at].output for user in readers.get(name, ())],
         )
-        place = known[users[0]] if len(users) == 1 and users[0] in adding else None
-        if known[at] is not None or place is None:
+        index = known[users[0]] if len(users) == 1 and users[0] in adding else None
+        if known[at] is not None or index is None:
             continue
         if node.op_type in _QUANTIZERS:
-            known[at] = place
+            known[at] = index
             adding.add(at)
         elif float_form(node.op_type) in _PRODUCTS and _has_stored_operands(node, specs, sources):
-            known[at] = _place_of_path(place.path, "", _LAYERS["MatMul"][0])
+            known[at] = _place_of_path(index.path, "", _LAYERS["MatMul"][0])
 
 
 def _has_stored_operands(
@@ -274,9 +274,9 @@ def _place_from_classes(paths: tuple[str, ...], classes: tuple[str, ...]) -> Nod
 
 def _module_scopes(scopes: str) -> tuple[str, ...]:
     """The items of a printed list but the last, which is the operator's and no other node's."""
-    around, comma, _ = scopes.rpartition("', '")
+    enclosing, comma, _ = scopes.rpartition("', '")
     if comma and '"' not in scopes and "\\" not in scopes:
-        return _list_items_tuple(f"{around}']")
+        return _list_items_tuple(f"{enclosing}']")
     return tuple(_parse_list_items(scopes)[:-1])
 
 
@@ -320,7 +320,7 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
     """The place of every node of a graph, in which what is stored is what `specs` says."""
     sources = _sources_by_result(nodes, specs)
     noted = _deduplicate_values(place_from_notes(node, specs, sources) for node in nodes)
-    if any(place is not None for place in noted):
+    if any(index is not None for index in noted):
         return _deduplicate_values(_complete_places(nodes, noted, specs, sources))
     return _deduplicate_values(_find_places(nodes, specs, sources))
 
@@ -334,8 +334,8 @@ def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
 def build_module_table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
     """The module table: the root and every module that a node is in, parents first."""
     classes: dict[str, str] = {"": ""}
-    for place in dict.fromkeys(module_places):  # most nodes share theirs with others
-        for path, name in place.chain:
+    for index in dict.fromkeys(module_places):  # most nodes share theirs with others
+        for path, name in index.chain:
             if path not in classes:  # otherwise the modules around it are there, too
                 for end in (at for at, letter in enumerate(path) if letter == "."):
                     classes.setdefault(path[:end], "")

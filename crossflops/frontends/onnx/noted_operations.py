@@ -186,7 +186,9 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
 
 
 def _is_possible(notes: OperationNotes) -> bool:
-    rows = (row for known in notes.operations.values() for held in known.values() for row in held)
+    rows = (
+        row for known in notes.operations.values() for stored in known.values() for row in stored
+    )
     shapes = (tensor.shape for row in rows for tensor in (*row.inputs, *row.outputs) if tensor)
     return not any(wrong_dims(shape) for shape in shapes if shape is not None)
 
@@ -217,8 +219,8 @@ def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> st
     names = dict.fromkeys(
         f"{row.op[0]}.{row.op[1]}"
         for variants in known
-        for held in variants.values()
-        for row in held
+        for stored in variants.values()
+        for row in stored
     )
     more = len(names) - _MOST
     listed = ", ".join(list(names)[:_MOST]) + (f" and {more} others" if more > 0 else "")
@@ -244,10 +246,10 @@ class _NotedWalk:
         for node in nodes:
             if node.conversion.written_for:
                 groups.setdefault(_number_and_run(node), []).append(node)
-        meant = {key: self._match_operations(key[0], held) for key, held in groups.items()}
+        meant = {key: self._match_operations(key[0], stored) for key, stored in groups.items()}
         first = {
-            key: next((node for node in held if not node.dead), held[0])
-            for key, held in groups.items()
+            key: next((node for node in stored if not node.dead), stored[0])
+            for key, stored in groups.items()
         }
         placed = []
         for node in nodes:

@@ -67,19 +67,20 @@ class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
 
 def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
     """Return the notes of a counted model, without a digest yet."""
-    held = module_parameter_sizes(trace.modules)
+    stored = module_parameter_sizes(trace.modules)
     return ParameterNotes(
         version=_VERSION,
         tensors="",
         modules=tuple(_module_note(module) for module in trace.modules if module.params),
-        packed=(graph.params - held["params"], graph.param_bytes - held["param_bytes"]),
+        packed=(graph.params - stored["params"], graph.param_bytes - stored["param_bytes"]),
         idle=graph.idle_params,
     )
 
 
 def _module_note(module: Module) -> NotedModule:
     rows = [
-        NotedParameter(held.name, held.storage, held.dtype, held.shape) for held in module.params
+        NotedParameter(stored.name, stored.storage, stored.dtype, stored.shape)
+        for stored in module.params
     ]
     return NotedModule(module.path, module.bases[0] if module.bases else "", tuple(rows))
 
@@ -173,13 +174,13 @@ def with_noted(
     modules = tuple(
         msgspec.structs.replace(row, params=tuple(by_path.get(row.path, ()))) for row in modules
     )
-    held = module_parameter_sizes(modules)
+    stored = module_parameter_sizes(modules)
     elements, nbytes = notes.packed
     sized = msgspec.structs.replace(
         graph,
-        params=held["params"] + elements,
-        param_bytes=held["param_bytes"] + nbytes,
-        param_bytes_by_type=held["param_bytes_by_type"],
+        params=stored["params"] + elements,
+        param_bytes=stored["param_bytes"] + nbytes,
+        param_bytes_by_type=stored["param_bytes_by_type"],
         idle_params=notes.idle,
     )
     return sized, modules

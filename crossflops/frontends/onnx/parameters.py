@@ -63,8 +63,8 @@ def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
 def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
     """Elements of a tensor of bytes that hold several of them; 0 for a tensor of one each."""
 
-    def count(node: Node, place: int) -> int:
-        spec = node.inputs[place] if place < len(node.inputs) else None
+    def count(node: Node, index: int) -> int:
+        spec = node.inputs[index] if index < len(node.inputs) else None
         width = bits(node)
         if spec is None or spec.shape is None or spec.dtype != "uint8" or not 0 < width < 8:
             return 0
@@ -114,10 +114,10 @@ _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType
 )
 
 
-def input_weight_count(node: Node, place: int) -> int:
+def input_weight_count(node: Node, index: int) -> int:
     """Number of weights packed into that input, 0 where each element is one."""
-    count = _COUNTS.get((node.op.type, place))
-    return count(node, place) if count is not None else 0
+    count = _COUNTS.get((node.op.type, index))
+    return count(node, index) if count is not None else 0
 
 
 _NORMS = ("LayerNormalization", "GroupNormalization", "InstanceNormalization")
@@ -265,10 +265,10 @@ def _node_weight_sizes(
         return _call_weight_sizes(node, makers, roots_taken, functions)
     if node.op.domain == ML:
         return _attribute_weight_sizes(node)
-    for place in WEIGHTS.get(node.op.type, ()):
-        spec = node.inputs[place] if place < len(node.inputs) else None
+    for index in WEIGHTS.get(node.op.type, ()):
+        spec = node.inputs[index] if index < len(node.inputs) else None
         if spec is not None and _may_be(node, spec):
-            sizes = input_weight_count(node, place)
+            sizes = input_weight_count(node, index)
             own_sizes |= _roots(spec, makers, roots_taken, sizes, node.op.type in _INTEGER)
     return own_sizes
 
@@ -294,16 +294,16 @@ def _call_weight_sizes(
             list(nodes_outside_functions(body.nodes)), functions
         )
     inside = functions[id(body)]
-    taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
-    given = {body.inputs[place].name for place in taken}
-    own = [size for name, size in inside.items() if name not in given]
+    taken = [index for index, spec in enumerate(body.inputs) if spec.name in inside]
+    provided = {body.inputs[index].name for index in taken}
+    own = [size for name, size in inside.items() if name not in provided]
     sizes: dict[str, Size] = {}
     for dtype in dict.fromkeys(size.dtype for size in own):
         amount = _sum_of_sizes(size for size in own if size.dtype == dtype)
         key = f"{node.key}/{dtype if sizes else ''}"
         sizes |= {key: amount._replace(dtype=dtype)} if amount.numel else {}
-    for place in taken:
-        spec = node.inputs[place]
+    for index in taken:
+        spec = node.inputs[index]
         if spec is not None:
             sizes |= _roots(spec, makers, roots_taken, 0, True)
     return sizes
@@ -315,14 +315,14 @@ def _may_be(node: Node, spec: TensorSpec) -> bool:
 
 
 def _roots(
-    spec: TensorSpec, makers: Mapping[str, Node], roots_taken: set[str], packed: int, whole: bool
+    spec: TensorSpec, makers: Mapping[str, Node], roots_taken: set[str], packed: int, full: bool
 ) -> dict[str, Size]:
     """The stored tensors that a constant value is made of, with their sizes.
 
-    Whole numbers of any width are weights where that is so (`whole`), or behind a dequantization.
+    Whole numbers of any width are weights where that is so (`full`), or behind a dequantization.
     """
     roots: dict[str, Size] = {}
-    todo = [(spec, whole)]
+    todo = [(spec, full)]
     while todo:
         name, numbers = todo.pop()
         if name.name in roots_taken:

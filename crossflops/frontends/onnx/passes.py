@@ -197,18 +197,18 @@ def _read_opsets(state: FileReading) -> FileReading:
 
 def _inline_file_functions(state: FileReading) -> FileReading:
     model, local = state.model, functions.local(state.model)
-    apart = bool(local) and not (
+    separate = bool(local) and not (
         state.file.inlined and functions.size_after_inlining(model, local) <= functions.LIMIT
     )
-    editions = {} if apart else functions.inline_function_calls(model, local)
-    return _replace_reading_fields(state, local=local, apart=apart, editions=editions)
+    editions = {} if separate else functions.inline_function_calls(model, local)
+    return _replace_reading_fields(state, local=local, apart=separate, editions=editions)
 
 
 def _name_control(state: FileReading) -> FileReading:
-    held = loops.holders(_graphs(state))
-    asked = loops.control_by_node_name(held, state.file.control)
+    stored = loops.holders(_graphs(state))
+    asked = loops.control_by_node_name(stored, state.file.control)
     return _replace_reading_fields(
-        state, wanted=InferenceRequest(*asked, flat=not (held or state.apart))
+        state, wanted=InferenceRequest(*asked, flat=not (stored or state.apart))
     )
 
 
@@ -221,8 +221,8 @@ def _graphs(state: FileReading) -> Iterator[tuple[str, Any]]:
 def _add_observed(state: FileReading) -> FileReading:
     if state.file.seen is None:
         return state
-    wanted = shapes.merge_observed_control(state.model.graph, state.wanted, state.file.seen)
-    return _replace_reading_fields(state, wanted=wanted)
+    requested = shapes.merge_observed_control(state.model.graph, state.wanted, state.file.seen)
+    return _replace_reading_fields(state, wanted=requested)
 
 
 def _call_functions(state: FileReading) -> FileReading:
@@ -265,7 +265,7 @@ def _infer_file_shapes(state: FileReading) -> FileReading:
         check_operands(error.key, error.node, error.types, _reading(state))
         raise
     # in place: the functions that are apart have the same table
-    state.opset.update((held.domain, held.version) for held in inferred.opset_import)
+    state.opset.update((stored.domain, stored.version) for stored in inferred.opset_import)
     return _replace_reading_fields(state, model=inferred, types=types)
 
 

@@ -60,15 +60,15 @@ class InferenceRequest(NamedTuple):
     flat: bool = False
 
 
-def infer_and_unroll(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
+def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and what its loops carry with changing shapes.
 
     Loops whose runs differ are replaced by their runs.
     """
-    if wanted.flat or (
-        wanted.calls is None and not has_control_operator(model.graph, "Loop", "If")
+    if requested.flat or (
+        requested.calls is None and not has_control_operator(model.graph, "Loop", "If")
     ):
-        return _infer_whole_model(model, wanted), set()
+        return _infer_whole_model(model, requested), set()
     from crossflops.frontends.onnx.unroll import (  # most have no loop
         Unrolling,
         choosing_loops,
@@ -76,46 +76,46 @@ def infer_and_unroll(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str
         unroll,
     )
 
-    inferred, grows = _infer_in_rounds(model, wanted)
+    inferred, grows = _infer_in_rounds(model, requested)
     for _ in range(_DEEPEST):
-        sized = uneven_loops(inferred.graph, wanted.trips, grows)
-        chosen = sized or choosing_loops(inferred.graph, wanted.trips, wanted.branches)
+        sized = uneven_loops(inferred.graph, requested.trips, grows)
+        chosen = sized or choosing_loops(inferred.graph, requested.trips, requested.branches)
         version = next((opset.version for opset in model.opset_import if not opset.domain), 1)
-        how = Unrolling(version, (wanted.trips, wanted.branches))
-        if not chosen or not unroll(model.graph, chosen, how, bool(sized)):
+        config = Unrolling(version, (requested.trips, requested.branches))
+        if not chosen or not unroll(model.graph, chosen, config, bool(sized)):
             break
-        inferred, grows = _infer_in_rounds(model, wanted)
+        inferred, grows = _infer_in_rounds(model, requested)
     return inferred, grows
 
 
-def _infer_in_rounds(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
+def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and the values that loops carry with changing shapes.
 
     As soon as one of these turns up, what was inferred with its first shape is thrown away.
     """
     grows: set[str] = set()
-    inferred = _infer_whole_model(model, wanted)
+    inferred = _infer_whole_model(model, requested)
     for _ in range(_ROUNDS):
         before = len(grows)
-        changed = refine(inferred.graph, wanted.trips, grows)
-        changed |= decide(inferred.graph, wanted.branches)
-        if wanted.calls is not None:
-            changed |= wanted.calls.refine(inferred.graph)
+        changed = refine(inferred.graph, requested.trips, grows)
+        changed |= decide(inferred.graph, requested.branches)
+        if requested.calls is not None:
+            changed |= requested.calls.refine(inferred.graph)
         if not changed:
             grows |= unproven(inferred.graph)
         if len(grows) > before:
-            inferred = _infer_whole_model(model, wanted)
+            inferred = _infer_whole_model(model, requested)
         elif changed:
-            inferred = _infer_whole_model(inferred, wanted)
+            inferred = _infer_whole_model(inferred, requested)
         else:
             return inferred, grows
-    return _infer_whole_model(model, wanted), grows
+    return _infer_whole_model(model, requested), grows
 
 
-def _infer_whole_model(model: Any, wanted: InferenceRequest) -> Any:
+def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
-    strict = wanted.calls is None
+    strict = requested.calls is None
     if has_foreign_operator(model.graph, opset_of(model)):
         from crossflops.frontends.onnx.stand_ins.exchange import (
             infer_with_stand_ins as infer_foreign,
@@ -172,13 +172,13 @@ class Gap(NamedTuple):
 def infer_shapes(
     model: Any,
     bound: Mapping[str, int],
-    wanted: InferenceRequest,
+    requested: InferenceRequest,
     trusted: bool,
     ran: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
     """The model with all shapes that can be known, and the types of the values of its graph.
 
-    What is `wanted` of loops grows with their copies.
+    What is `requested` of loops grows with their copies.
 
     `trusted` says whether what the file declares holds for these inputs; `ran` are the types
     that a run showed. Shapes that ONNX's own inference leaves open come from the run, from the
@@ -187,28 +187,28 @@ def infer_shapes(
     """
     if trusted:
         _object_to_loops(model, bound)
-    stated = _remove_declarations(model.graph, bound, flat=wanted.flat)
+    stated = _remove_declarations(model.graph, bound, flat=requested.flat)
     declared = stated if trusted else {}
-    model, grows = infer_and_unroll(model, wanted)
-    inferred = _levels(model.graph, grows, wanted.flat)
+    model, grows = infer_and_unroll(model, requested)
+    inferred = _levels(model.graph, grows, requested.flat)
     _warn_of_other_shapes(inferred, declared, "the file says")
     _warn_of_other_shapes(inferred, ran, "the run says")
     gaps = _open(inferred)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
             break
-        model, grows = infer_and_unroll(model, wanted)
-        inferred = _levels(model.graph, grows, wanted.flat)
+        model, grows = infer_and_unroll(model, requested)
+        inferred = _levels(model.graph, grows, requested.flat)
         gaps = _open(inferred)
     _object(model, gaps)
     if gaps and _fill_shape_gaps(gaps, {**declared, **ran}):
-        model, grows = infer_and_unroll(model, wanted)
-        inferred = _levels(model.graph, grows, wanted.flat)
+        model, grows = infer_and_unroll(model, requested)
+        inferred = _levels(model.graph, grows, requested.flat)
         gaps = _open(inferred)
         _object(model, gaps)
     if gaps and _from_symbolic(model, inferred, gaps):
-        model, grows = infer_and_unroll(model, wanted)
-        inferred = _levels(model.graph, grows, wanted.flat)
+        model, grows = infer_and_unroll(model, requested)
+        inferred = _levels(model.graph, grows, requested.flat)
         _open(inferred)
     return model, inferred[0].types
 
@@ -241,11 +241,11 @@ def _object(model: Any, gaps: list[Gap]) -> None:
 def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
     """Sizes follow from a tensor that lies in a file, and that file is not there."""
     stored = (tensor for graph in graphs for tensor in graph.initializer)
-    place = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
+    index = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
     return TargetError(
-        f"node {node.name or node.op_type!r} takes sizes from {name!r}, which lies in {place!r}, "
+        f"node {node.name or node.op_type!r} takes sizes from {name!r}, which lies in {index!r}, "
         "and there it is not",
-        f"put {place} beside the model: only its large tensors may be missing",
+        f"put {index} beside the model: only its large tensors may be missing",
     )
 
 
@@ -317,13 +317,13 @@ def _remove_declarations(
     """
     taken: Declared = {}
     double: set[str] = set()
-    for number, held in enumerate((graph,) if flat else _graphs(graph)):
-        given = (
-            held.input if number and inside else ()
+    for number, stored in enumerate((graph,) if flat else _graphs(graph)):
+        provided = (
+            stored.input if number and inside else ()
         )  # the inputs of the model itself are what we start from
         kept = []
-        open_values = (*held.output, *given)
-        for place, value in enumerate((*open_values, *held.value_info)):
+        open_values = (*stored.output, *provided)
+        for index, value in enumerate((*open_values, *stored.value_info)):
             kind = value.type
             for dim in kind.tensor_type.shape.dim if bound else ():
                 if dim.dim_param in bound:
@@ -331,10 +331,10 @@ def _remove_declarations(
             stated = type_of(kind)
             if stated is not None and taken.setdefault(value.name, stated) != stated:
                 double.add(value.name)
-            if stated is None and place >= len(open_values):
+            if stated is None and index >= len(open_values):
                 kept.append(value)
-        del held.value_info[:]
-        held.value_info.extend(kept)
+        del stored.value_info[:]
+        stored.value_info.extend(kept)
         for value in open_values:
             # an output without a type may yet turn out to be a sequence
             if is_tensor_type(value.type) and (number or value.type.HasField("tensor_type")):
@@ -445,8 +445,8 @@ def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool
 def _full_shape_types(graph: Any) -> dict[str, Type]:
     return {
         name: stated
-        for held in _graphs(graph)
-        for name, stated in graph_value_types(held).items()
+        for stored in _graphs(graph)
+        for name, stated in graph_value_types(stored).items()
         if stated.shape is not None and not wrong_dims(stated.shape)
     }
 
@@ -454,23 +454,23 @@ def _full_shape_types(graph: Any) -> dict[str, Type]:
 def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) -> None:
     """Warn of every node whose result has another shape there."""
     compared = 0
-    for held, _, known in inferred if types else ():
+    for stored, _, known in inferred if types else ():
         others = {
-            name: ours
+            name: native
             for name, stated in types.items()
             if name in known
-            and (ours := known[name].shape) is not None
-            and ours != stated.shape
-            and not wrong_dims(ours)
+            and (native := known[name].shape) is not None
+            and native != stated.shape
+            and not wrong_dims(native)
         }
-        for number, node in enumerate(held.node if others else ()):
+        for number, node in enumerate(stored.node if others else ()):
             for name in node.output:
                 if name in others and compared < _MOST_WARNINGS:
-                    ours, theirs = others[name], types[name]
+                    native, reported = others[name], types[name]
                     compared += 1
                     warnings.warn(
                         f"{who} that {name!r} of node {onnx_node_label(node, number)!r} has shape "
-                        f"{theirs.shape}, and from the inputs follows {ours}",
+                        f"{reported.shape}, and from the inputs follows {native}",
                         category=CrossflopsWarning,
                         stacklevel=2,
                     )
@@ -482,18 +482,20 @@ _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
 def merge_observed_control(
-    graph: Any, wanted: InferenceRequest, observation: Observation
+    graph: Any, requested: InferenceRequest, observation: Observation
 ) -> InferenceRequest:
     """What the caller says about loops and branches, and what the run showed of the others."""
     trips, branches = {}, {}
-    for around in levels(graph):
-        for node in around.graph.node:
+    for enclosing in levels(graph):
+        for node in enclosing.graph.node:
             first = node.output[0] if node.output else ""
             if first in observation.trips:
                 trips[node.name] = observation.trips[first]
             if first in observation.branches:
                 branches[node.name] = f"{RAN}{observation.branches[first]}"
-    return wanted._replace(trips=trips | wanted.trips, branches=branches | wanted.branches)
+    return requested._replace(
+        trips=trips | requested.trips, branches=branches | requested.branches
+    )
 
 
 def types(observation: Observation | None) -> Mapping[str, Type]:

@@ -35,35 +35,35 @@ class Unrolling(NamedTuple):
 
 def uneven_loops(
     graph: Any,
-    given: Mapping[str, int],
+    provided: Mapping[str, int],
     grows: set[str],
     outer: Level | None = None,
-    place: Place = (),
+    location: Place = (),
 ) -> dict[Place, int]:
     """The outermost loops whose runs differ in shape, with the number of runs, where it is known.
 
     The graph has been inferred; `grows` are the values that a loop carries with changing shape.
     """
-    around = graph_level(graph, outer)
+    enclosing = graph_level(graph, outer)
     loops: dict[Place, int] = {}
     for number, node in enumerate(graph.node):
-        here = (*place, number)
+        here = (*location, number)
         if is_control(node, "Loop") and body_of(node) is not None:
-            count = loop_trip_count(node, around, given)
-            if count and _differs(node, around, grows):
+            count = loop_trip_count(node, enclosing, provided)
+            if count and _differs(node, enclosing, grows):
                 loops[here] = count
                 continue
         for which, body in enumerate(node_subgraphs(node)):
-            loops |= uneven_loops(body, given, grows, around, (*here, which))
+            loops |= uneven_loops(body, provided, grows, enclosing, (*here, which))
     return loops
 
 
-def _differs(node: Any, around: Level, grows: set[str]) -> bool:
+def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
     """Whether the shapes in the body change from run to run, or follow from its number."""
     body = body_of(node)
     if any(loop_value_key(node, value) in grows for value in body.input[2:]):
         return True
-    before, first = _first_run(node, around)
+    before, first = _first_run(node, enclosing)
     types = graph_value_types(body)
     return any(
         inner.op_type in SIZED
@@ -73,12 +73,12 @@ def _differs(node: Any, around: Level, grows: set[str]) -> bool:
     )
 
 
-def _first_run(node: Any, around: Level) -> tuple[Level, Level]:
+def _first_run(node: Any, enclosing: Level) -> tuple[Level, Level]:
     """Return what is known in the body of a Loop in every run, and in its first one."""
     body = body_of(node)
-    before = graph_level(body, around)
+    before = graph_level(body, enclosing)
     bound = Level(body, before.shapes, dict(before.values))
-    first = [Value(0, (0,)), None, *(around.values.get(name) for name in node.input[2:])]
+    first = [Value(0, (0,)), None, *(enclosing.values.get(name) for name in node.input[2:])]
     for value, known in zip(body.input, first, strict=False):
         if known is not None:
             bound.values[value.name] = known
@@ -90,27 +90,27 @@ def choosing_loops(
     trips_given: Mapping[str, int],
     branches: Mapping[str, str],
     outer: Level | None = None,
-    place: Place = (),
+    location: Place = (),
 ) -> dict[Place, int]:
     """Return the outermost loops whose runs take branches by their number, with how many runs.
 
     A branch that the caller chose (`branches`) is taken in every run.
     """
-    around = graph_level(graph, outer)
+    enclosing = graph_level(graph, outer)
     loops: dict[Place, int] = {}
     for number, node in enumerate(graph.node):
-        here = (*place, number)
+        here = (*location, number)
         if (
             is_control(node, "Loop")
             and body_of(node) is not None
             and has_control_operator(body_of(node), "If")
         ):
-            count = loop_trip_count(node, around, trips_given)
-            if count and _chooses(*_first_run(node, around), branches):
+            count = loop_trip_count(node, enclosing, trips_given)
+            if count and _chooses(*_first_run(node, enclosing), branches):
                 loops[here] = count
                 continue
         for which, body in enumerate(node_subgraphs(node)):
-            loops |= choosing_loops(body, trips_given, branches, around, (*here, which))
+            loops |= choosing_loops(body, trips_given, branches, enclosing, (*here, which))
     return loops
 
 
@@ -134,7 +134,7 @@ def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
     return False
 
 
-def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling, sized: bool) -> bool:
+def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized: bool) -> bool:
     """Replace these loops by as many copies of their bodies as they run, in place.
 
     Whether any was replaced: a loop that would become more nodes than the limit allows is left
@@ -143,11 +143,11 @@ def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling, sized: bool)
     """
     room = LIMIT
     taken: dict[Place, int] = {}
-    for place, count in chosen.items():
-        node = _node_at_place(graph, place)
+    for index, count in chosen.items():
+        node = _node_at_place(graph, index)
         size = count * _count_nodes_inside(body_of(node))
         if size <= room:
-            taken[place] = count
+            taken[index] = count
             room -= size
         elif sized:
             warnings.warn(
@@ -156,16 +156,16 @@ def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling, sized: bool)
                 category=CrossflopsWarning,
                 stacklevel=2,
             )
-    _expand_loops(graph, taken, how)
+    _expand_loops(graph, taken, unrolling)
     return bool(taken)
 
 
-def _node_at_place(graph: Any, place: Place) -> Any:
-    node = graph.node[place[0]]
+def _node_at_place(graph: Any, location: Place) -> Any:
+    node = graph.node[location[0]]
     return (
         node
-        if len(place) == 1
-        else _node_at_place(list(node_subgraphs(node))[place[1]], place[2:])
+        if len(location) == 1
+        else _node_at_place(list(node_subgraphs(node))[location[1]], location[2:])
     )
 
 
@@ -173,17 +173,17 @@ def _count_nodes_inside(graph: Any) -> int:
     return sum(1 + sum(map(_count_nodes_inside, node_subgraphs(node))) for node in graph.node)
 
 
-def _expand_loops(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> None:
+def _expand_loops(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling) -> None:
     if not chosen:
         return
     nodes: list[Any] = []
     for number, node in enumerate(graph.node):
         if (number,) in chosen:
-            nodes += _unroll_loop_runs(node, chosen[number,], graph, how)
+            nodes += _unroll_loop_runs(node, chosen[number,], graph, unrolling)
             continue
         for which, body in enumerate(node_subgraphs(node)):
             begin = (number, which)
-            _expand_loops(body, {p[2:]: c for p, c in chosen.items() if p[:2] == begin}, how)
+            _expand_loops(body, {p[2:]: c for p, c in chosen.items() if p[:2] == begin}, unrolling)
         nodes.append(node)
     copies = [_copy_loop_node(node) for node in nodes]
     del graph.node[:]
@@ -194,7 +194,7 @@ def _copy_loop_node(node: Any) -> Any:
     return type(node).FromString(node.SerializeToString())
 
 
-def _unroll_loop_runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
+def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -> list[Any]:
     """The nodes of all runs, and those that hand out what the Loop gives back."""
     body = body_of(loop)
     shared = {tensor.name: f"{loop.name}/{tensor.name}" for tensor in body.initializer}
@@ -215,16 +215,16 @@ def _unroll_loop_runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list
                 raw_data=run.to_bytes(8, "little") if kind == _INT64 else b"\1",
             )
         names |= {value.name: name for value, name in zip(body.input[2:], carried, strict=False)}
-        nodes += _copy_loop_run(loop, body.node, run, names, how)
+        nodes += _copy_loop_run(loop, body.node, run, names, unrolling)
         results = [names.get(value.name, value.name) for value in body.output]
         carried = results[1 : 1 + len(carried)]
         for stack, name in zip(stacks, results[1 + len(carried) :], strict=True):
             stack.append(name)
-    return [*nodes, *_loop_result_nodes(loop, carried, stacks, graph, how.opset)]
+    return [*nodes, *_loop_result_nodes(loop, carried, stacks, graph, unrolling.opset)]
 
 
 def _copy_loop_run(
-    loop: Any, nodes: Iterable[Any], run: int, names: dict[str, str], how: Unrolling
+    loop: Any, nodes: Iterable[Any], run: int, names: dict[str, str], unrolling: Unrolling
 ) -> list[Any]:
     """The nodes of one run. `names`: what the values of the body are called; it grows."""
     folder = loop.name.rpartition("/")[0]
@@ -234,20 +234,20 @@ def _copy_loop_run(
         node = _copy_loop_node(origin)
         key = onnx_node_label(origin, number)
         node.name = (key if "/" in key or not folder else f"{folder}/{key}") + suffix
-        for question in how.asked:
+        for question in unrolling.asked:
             if origin.name in question:
                 question[node.name] = question[origin.name]
         _rename(node, names)
-        for place, name in enumerate(origin.output):
+        for index, name in enumerate(origin.output):
             if name:
-                names[name] = node.output[place] = f"{loop.name}[{run}]/{name}"
+                names[name] = node.output[index] = f"{loop.name}[{run}]/{name}"
         copies.append(node)
     return copies
 
 
 def _rename(node: Any, names: Mapping[str, str]) -> None:
-    for place, name in enumerate(node.input):
-        node.input[place] = names.get(name, name)
+    for index, name in enumerate(node.input):
+        node.input[index] = names.get(name, name)
     for body in node_subgraphs(node):
         inner = parent_value_names(body, names)
         for inner_node in body.node:

@@ -129,8 +129,8 @@ def _squeeze_value(values: list[Value]) -> Value:
 
 
 def _gather_value(values: list[Value]) -> Value:
-    data, places = values
-    return Value(places.rank, tuple(data.items[place] for place in places.whole), kind=data.kind)
+    data, indices = values
+    return Value(indices.rank, tuple(data.items[index] for index in indices.whole), kind=data.kind)
 
 
 def _concat_values(values: list[Value]) -> Value:
@@ -197,9 +197,9 @@ def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> V
     if not rest or rest[0].items != (0,):
         raise ValueError("that is no slice of rows")
     columns = data.columns
-    places = Value(1, tuple(range(len(data.items) // columns)))
-    taken = _slice_value([places, begin, end, *rest]).whole
-    rows = (data.items[place * columns : (place + 1) * columns] for place in taken)
+    indices = Value(1, tuple(range(len(data.items) // columns)))
+    taken = _slice_value([indices, begin, end, *rest]).whole
+    rows = (data.items[index * columns : (index + 1) * columns] for index in taken)
     return data._replace(items=tuple(item for row in rows for item in row))
 
 

@@ -128,7 +128,7 @@ class PyTorch(Frontend):
         """Raises MissingExtraError without what exports a model."""
         require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
 
-    def source(self, model: Any, given: Given, owned: bool) -> Source:
+    def source(self, model: Any, provided: Given, owned: bool) -> Source:
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
         from crossflops.frontends.pytorch.load.fakes import weights_kind
         from crossflops.frontends.pytorch.load.inputs import (
@@ -151,12 +151,12 @@ class PyTorch(Frontend):
             without_model_shards,
         )
 
-        if given.file is not None:
-            args, kwargs = tensors_from_npz(given.file)
-        elif given.are_made_up:
-            args, kwargs = make(model, given.specs, given.known)
+        if provided.file is not None:
+            args, kwargs = tensors_from_npz(provided.file)
+        elif provided.are_made_up:
+            args, kwargs = make(model, provided.specs, provided.known)
         else:
-            args, kwargs = to_call_arguments(given.values)
+            args, kwargs = to_call_arguments(provided.values)
         model = unwrap_data_parallel(model)
         if is_torch_keras_layer(model):
             args, kwargs = as_arguments(model, args, kwargs)
@@ -165,7 +165,7 @@ class PyTorch(Frontend):
         if is_sharded(model):
             model, args, kwargs = without_model_shards(model, args, kwargs)
         model = prepare_torch_model(model, args, kwargs, owned)
-        values = given.origin_of(given.values)
+        values = provided.origin_of(provided.values)
         kind = weights_kind(model, args, kwargs)
         return Source(
             model, args, kwargs, values=values, weights=kind, stored=weight_storage_bytes(model)

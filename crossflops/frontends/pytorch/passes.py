@@ -111,8 +111,8 @@ def _program_log_nodes(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
-        given = tuple(held.name for held in node.all_input_nodes)
-        yield node.name, LoggedNode(str(node.target), given, (str(node.meta.get("val")),))
+        provided = tuple(stored.name for stored in node.all_input_nodes)
+        yield node.name, LoggedNode(str(node.target), provided, (str(node.meta.get("val")),))
 
 
 def _with_torch_fields(state: Conversion, **fields: Any) -> Conversion:
@@ -297,8 +297,10 @@ def _add_windows(graph: Graph, state: Conversion) -> Graph:
 
 
 def _mark_hooked(graph: Graph, state: Conversion) -> Graph:
-    held = state.model.named_parameters(remove_duplicate=False)
-    return gradients.with_hook_marks(graph, {name for name, kept in held if kept._backward_hooks})
+    stored = state.model.named_parameters(remove_duplicate=False)
+    return gradients.with_hook_marks(
+        graph, {name for name, kept in stored if kept._backward_hooks}
+    )
 
 
 def _mark_turned(graph: Graph, state: Conversion) -> Graph:

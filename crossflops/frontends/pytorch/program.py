@@ -280,17 +280,17 @@ def _runs_by_setting(
     hooks = hooks_matter(model)
     for setting in sorted(observed, key=_turn):
         level = _setting_level(setting)
-        alike = setting if hooks else msgspec.structs.replace(setting, hooked=False)
+        similar = setting if hooks else msgspec.structs.replace(setting, hooked=False)
         if level == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
         if compiles and "torch._dynamo" in sys.modules:
             forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
         try:
-            if level in _DISPATCHED and alike.id in dispatched_runs:
-                run_calls, kernels = dispatched_runs[alike.id]
+            if level in _DISPATCHED and similar.id in dispatched_runs:
+                run_calls, kernels = dispatched_runs[similar.id]
                 run_calls = run_calls if level == "dispatch" else []
             else:
-                ask = setting.id not in asked and (level == "module" or alike.id not in known)
+                ask = setting.id not in asked and (level == "module" or similar.id not in known)
                 run_calls, kernels = _run_watching_values(model, args, kwargs, setting, ask)
         except ValuesNeededError:
             raise
@@ -304,12 +304,12 @@ def _runs_by_setting(
             )
         else:
             if level == "dispatch":
-                dispatched_runs[alike.id] = run_calls, kernels
+                dispatched_runs[similar.id] = run_calls, kernels
             if level not in ("module", *_DISPATCHED) and setting.id not in asked:
-                kernels = known.get(alike.id, kernels)
+                kernels = known.get(similar.id, kernels)
         if kernels is not None and level != "module":
             asked.add(setting.id)
-            known[alike.id] = kernels
+            known[similar.id] = kernels
         runs[setting] = run_calls, kernels
     return runs
 

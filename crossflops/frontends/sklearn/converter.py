@@ -82,8 +82,8 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
     before = original(parse, "_parse_sklearn", inventory.PARSERS)
     asked = {id(step) for step in _transformers(estimators)}
 
-    def parse_step(scope: Any, model: Any, *given: Any, **named: Any) -> Any:
-        outputs = before(scope, model, *given, **named)
+    def parse_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
+        outputs = before(scope, model, *provided, **named)
         if id(model) not in asked or len(outputs) == 1 or hasattr(model, "steps"):
             return outputs
         if not hasattr(model, "cluster_centers_"):
@@ -126,8 +126,10 @@ def _whole_numbers() -> Iterator[None]:
 
     make_node = original(_container, "make_node", inventory.NODES)
 
-    def make_whole_node(*given: Any, **attributes: Any) -> Any:
-        return make_node(*given, **{name: _as_whole(value) for name, value in attributes.items()})
+    def make_whole_node(*provided: Any, **attributes: Any) -> Any:
+        return make_node(
+            *provided, **{name: _as_whole(value) for name, value in attributes.items()}
+        )
 
     with patching_attribute(_container, "make_node", make_whole_node, inventory.NODES):
         yield
@@ -171,20 +173,20 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     A WhiteKernel between two sets of rows is 0, a ConstantKernel one number: skl2onnx makes their
     shape as a product of two vectors of zeros (operator_converters/_gp_kernels.py).
     """
-    places = [
+    indices = [
         importlib.import_module(f"skl2onnx.operator_converters.{name}")
         for name in ("_gp_kernels", "gaussian_process")
     ]
     kind = importlib.import_module("skl2onnx.algebra.onnx_operator").OnnxOperator
-    convert, add = places[0].convert_kernel, kind.add_to
+    convert, add = indices[0].convert_kernel, kind.add_to
     marked: dict[int, Any] = {}
 
     def convert_and_mark(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
         result = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
-            given = {id(operand) for operand in (rows, named.get("x_train"), *more)}
+            provided = {id(operand) for operand in (rows, named.get("x_train"), *more)}
             marked.update(
-                (id(operator), operator) for operator in _kernel_operators(result, given, kind)
+                (id(operator), operator) for operator in _kernel_operators(result, provided, kind)
             )
         return result
 
@@ -197,22 +199,22 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
 
     with (
         patching_attribute(
-            places[0], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_KERNELS
+            indices[0], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_KERNELS
         ),
         patching_attribute(
-            places[1], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_PROCESSES
+            indices[1], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_PROCESSES
         ),
         patching_attribute(kind, "add_to", add_and_record, inventory.OPERATORS),
     ):
         yield
 
 
-def _kernel_operators(root: Any, given: set[int], kind: type) -> Iterator[Any]:
+def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any]:
     """An operator of skl2onnx and those that it reads, without what the kernel was given."""
     todo = [root]
     while todo:
         value = todo.pop()
-        if isinstance(value, kind) and id(value) not in given:
+        if isinstance(value, kind) and id(value) not in provided:
             yield value
             todo += getattr(value, "inputs", None) or ()
 
@@ -424,7 +426,7 @@ def _estimator_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> dict[str, TensorSpec]:
     """The inputs by name; those by place are X, X1 ..."""
-    return {**{f"X{place or ''}": spec for place, spec in enumerate(args)}, **kwargs}
+    return {**{f"X{index or ''}": spec for index, spec in enumerate(args)}, **kwargs}
 
 
 def _type(spec: TensorSpec) -> Any:

@@ -41,9 +41,9 @@ def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
     for attribute in _NAMED:
         value = attributes.get(attribute, ())
         pairs = value.items() if isinstance(value, Mapping) else value
-        for name, held, *_ in pairs:
-            if _is_estimator(held):
-                yield str(name), held, True
+        for name, stored, *_ in pairs:
+            if _is_estimator(stored):
+                yield str(name), stored, True
     if hasattr(estimator, "get_support"):
         return  # a selection: what chose the features is asked no more
     for attribute, value in attributes.items():
@@ -62,12 +62,12 @@ def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
     if _is_estimator(value):
         yield name, value, False
         return
-    for place, item in enumerate(_attribute_items(value)):
+    for index, item in enumerate(_attribute_items(value)):
         if _is_estimator(item):
-            yield f"{name}.{place}", item, False
+            yield f"{name}.{index}", item, False
         elif type(item).__module__.startswith("sklearn.calibration"):  # with its calibrators
-            for attribute, held in vars(item).items():
-                yield from _estimators_in(f"{name}.{place}.{attribute}", held)
+            for attribute, stored in vars(item).items():
+                yield from _estimators_in(f"{name}.{index}.{attribute}", stored)
 
 
 def _attribute_items(value: Any) -> list[Any]:
@@ -133,8 +133,8 @@ def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterat
     tree = getattr(estimator, "tree_", None)
     if hasattr(tree, "children_left"):
         yield from _tree_parameters(tree, number)
-    for place, predictor in enumerate(_flatten_lists(getattr(estimator, "_predictors", ()))):
-        yield from _histogram_parameters(f"_predictors.{place}", predictor, number)
+    for index, predictor in enumerate(_flatten_lists(getattr(estimator, "_predictors", ()))):
+        yield from _histogram_parameters(f"_predictors.{index}", predictor, number)
 
 
 def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
@@ -146,9 +146,9 @@ def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Par
     elif isinstance(value, float) and name in _SCALARS and value:
         yield Parameter(name, (), number(value), "float64")
     elif isinstance(value, list | tuple) or kind == "O":
-        for place, item in enumerate(value if kind != "O" else value.ravel()):
+        for index, item in enumerate(value if kind != "O" else value.ravel()):
             if hasattr(item, "dtype"):
-                yield from _floats(f"{name}.{place}", item, number)
+                yield from _floats(f"{name}.{index}", item, number)
 
 
 def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
@@ -175,8 +175,8 @@ def _histogram_parameters(
 ) -> Iterator[Parameter]:
     """As `_tree_parameters`, of a tree of HistGradientBoosting: sklearn's TreePredictor."""
     leaves = int(tree.nodes["is_leaf"].sum())
-    held = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
-    for field, length in held.items():
+    stored = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
+    for field, length in stored.items():
         dtype = tree.nodes.dtype[field].name
         yield Parameter(f"{name}.{field}", (length,), number((tree, field)), dtype)
 
@@ -187,9 +187,9 @@ def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _place_in_module(node: Node, owners: Mapping[str, str], around: str) -> Node:
+def _place_in_module(node: Node, owners: Mapping[str, str], enclosing: str) -> Node:
     """The node in its module; what is in a body is in that of the node around it."""
-    path = owners.get(node.key, around)
+    path = owners.get(node.key, enclosing)
     bodies = tuple(
         msgspec.structs.replace(
             body, nodes=tuple(_place_in_module(node, {}, path) for node in body.nodes)
@@ -244,24 +244,24 @@ def _upwards(path: str) -> list[str]:
 def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
     """The parameters by module, each array once. `inside` names them: "estimators.0.coef_"."""
     numbers: dict[Any, int] = {}
-    held: list[Any] = []  # what has a number must not be freed, or its id would be another's
+    stored: list[Any] = []  # what has a number must not be freed, or its id would be another's
 
     def number(value: Any) -> int:
-        held.append(value)
+        stored.append(value)
         key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
         return numbers.setdefault(key, len(numbers))
 
     by_path: dict[str, list[Parameter]] = {}
     taken: set[int] = set()
     for part in inside:
-        home = part.path
-        while home not in kept:
-            home = home.rpartition(".")[0]
-        prefix = part.path.removeprefix(home).lstrip(".")
+        owner = part.path
+        while owner not in kept:
+            owner = owner.rpartition(".")[0]
+        prefix = part.path.removeprefix(owner).lstrip(".")
         for parameter in estimator_parameters(part.estimator, number):
             if parameter.storage in taken:
                 continue
             taken.add(parameter.storage)
             name = f"{prefix}.{parameter.name}".lstrip(".")
-            by_path.setdefault(home, []).append(msgspec.structs.replace(parameter, name=name))
+            by_path.setdefault(owner, []).append(msgspec.structs.replace(parameter, name=name))
     return by_path

@@ -36,9 +36,9 @@ def _check_estimator_inputs(
     hint = f"give --input {shape[0]}x{shape[1]}, or more rows"
     if not args and not kwargs:
         raise InputError("the model needs the shape of its input", hint)
-    given = [*args, *kwargs.values()]
-    if len(given) == 1 and wide is not None:
-        dims = given[0].shape or ()
+    provided = [*args, *kwargs.values()]
+    if len(provided) == 1 and wide is not None:
+        dims = provided[0].shape or ()
         if len(dims) != 2 or dims[1] != wide:
             shown = "x".join(map(str, dims)) or "scalar"
             raise InputError(f"the model was fitted on {wide} features, not on {shown}", hint)

@@ -24,11 +24,11 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
     module: Any = importlib.import_module("skl2onnx.operator_converters.calibrated_classifier_cv")
 
     def interpolate_isotonic(
-        scope: Any, container: Any, model: Any, scores: str, place: int, dtype: Any, kind: Any
+        scope: Any, container: Any, model: Any, scores: str, index: int, dtype: Any, kind: Any
     ) -> str:
         written = _Writer(scope, container, module.TensorProto, dtype)
         first = len(container.nodes)
-        calibrator = model.calibrators[place]
+        calibrator = model.calibrators[index]
         result, last = written.interpolate_scores(
             written.clip_scores(scores, calibrator), calibrator
         )
@@ -92,8 +92,8 @@ class _Writer:
 
     def _store_numbers(self, numbers: Any, shape: list[int]) -> str:
         name: str = self._scope.get_unique_variable_name("calibration")
-        held = np.ravel(numbers).tolist()
-        self._container.add_initializer(name, self._kind, shape, held)
+        stored = np.ravel(numbers).tolist()
+        self._container.add_initializer(name, self._kind, shape, stored)
         return name
 
     def _add(self, operator: str, *operands: str, **attributes: Any) -> str:

@@ -33,19 +33,19 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     data, graph, _ = estimator_program(model, source.args, source.kwargs, setting)
     tensors = {spec.name: spec for spec in graph.outputs}
     specs = [tensors.get(output.name) for output in parse_model_proto(data).graph.output]
-    named = {**{str(place): spec for place, spec in enumerate(source.args)}, **source.kwargs}
+    named = {**{str(index): spec for index, spec in enumerate(source.args)}, **source.kwargs}
     if any(spec.dtype == "string" for spec in named.values()):
         raise InputError("a file that takes text is not run", _SKIP)
     values = _estimator_input_values(source, list(named.values()))
 
-    def run(estimator: Any, given: list[Any]) -> list[Any]:
-        rows = _method_argument(source.kwargs, given)
+    def run(estimator: Any, provided: list[Any]) -> list[Any]:
+        rows = _method_argument(source.kwargs, provided)
         with filter_warnings("ignore"):
             return [_method_output(estimator, rows, spec) for spec in specs]
 
     def run_rounded(generator: Any) -> list[Any]:
-        given = [round_otherwise(value, generator) for value in values]
-        return run(_with_rounded_arrays(model, generator), given)
+        provided = [round_otherwise(value, generator) for value in values]
+        return run(_with_rounded_arrays(model, generator), provided)
 
     try:
         outputs = run(model, values)
@@ -63,12 +63,12 @@ def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any
     if source.arrays is None:
         return [make_random_array(spec.shape or (), np.dtype(spec.dtype)) for spec in specs]
     args, kwargs = source.arrays
-    given = [*args, *kwargs.values()]
-    if len(given) == 1 and hasattr(given[0], "columns"):
-        given = [given[0][name] for name in given[0].columns]
+    provided = [*args, *kwargs.values()]
+    if len(provided) == 1 and hasattr(provided[0], "columns"):
+        provided = [provided[0][name] for name in provided[0].columns]
     return [
         np.asarray(value, spec.dtype).reshape(spec.shape)
-        for value, spec in zip(given, specs, strict=True)
+        for value, spec in zip(provided, specs, strict=True)
     ]
 
 
@@ -92,9 +92,9 @@ def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
     """Return what the method gives that an output of the file stands for. Raises InputError."""
     if spec is None:
         raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
-    method, place = _method(model, spec.name)
+    method, index = _method(model, spec.name)
     result = getattr(model, method)(rows) if method else None
-    result = result[place] if isinstance(result, tuple) else result
+    result = result[index] if isinstance(result, tuple) else result
     if result is None or isinstance(result, list):
         raise InputError(
             f"no method of {type(model).__name__} gives what {spec.name!r} of its file is", _SKIP
@@ -147,9 +147,9 @@ def _with_rounded_arrays(model: Any, generator: Any) -> Any:
     """A copy whose arrays are rounded as a file stores them, to float32."""
     other = copy.deepcopy(model)
     for part in estimator_parts(other):
-        held = vars(part.estimator)
-        for name, value in list(held.items()):
+        stored = vars(part.estimator)
+        for name, value in list(stored.items()):
             if isinstance(value, np.ndarray) and value.dtype.kind in _FLOATS:
                 narrow = np.asarray(value, np.float32)
-                held[name] = round_otherwise(narrow, generator).astype(value.dtype)
+                stored[name] = round_otherwise(narrow, generator).astype(value.dtype)
     return other

@@ -147,9 +147,9 @@ class TensorFlow(OnShapes):
 
     def _shape(self, value: Any, name: str | None = None) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._shape(held, str(key)) for key, held in value.items()}
-        if isinstance(value, list | tuple) and all(hasattr(held, "shape") for held in value):
-            return [self._shape(held) for held in value]
+            return {key: self._shape(stored, str(key)) for key, stored in value.items()}
+        if isinstance(value, list | tuple) and all(hasattr(stored, "shape") for stored in value):
+            return [self._shape(stored) for stored in value]
         try:
             spec = self.shape_of(value, name)
         except (AttributeError, TypeError, ValueError) as error:

@@ -36,10 +36,10 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
     function = value.func if isinstance(value, partial) else value
     if "tensorflow" not in sys.modules or not isinstance(function, FunctionType):
         return False
-    given = {_package(held) for held in _leaf_values(inputs)}
-    if given & (_PACKAGES | _OTHERS):
-        return bool(given & _PACKAGES)
-    named = {_package(held) for held in _function_references(function, set())}
+    provided = {_package(stored) for stored in _leaf_values(inputs)}
+    if provided & (_PACKAGES | _OTHERS):
+        return bool(provided & _PACKAGES)
+    named = {_package(stored) for stored in _function_references(function, set())}
     return bool(named & _PACKAGES) and not named & _OTHERS
 
 
@@ -57,24 +57,24 @@ def _function_references(function: FunctionType, known: set[FunctionType]) -> It
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
     names = set(_code_names(function.__code__)) & function.__globals__.keys()
     read = [*cells, *(function.__globals__[name] for name in names)]
-    for held in (*read, *function.__annotations__.values()):
-        own = isinstance(held, FunctionType) and held.__globals__ is function.__globals__
-        if own and held not in known:
-            yield from _function_references(held, known)
-        yield from _leaf_values(held)
+    for stored in (*read, *function.__annotations__.values()):
+        own = isinstance(stored, FunctionType) and stored.__globals__ is function.__globals__
+        if own and stored not in known:
+            yield from _function_references(stored, known)
+        yield from _leaf_values(stored)
 
 
 def _code_names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
-    for held in code.co_consts:
-        if isinstance(held, CodeType):
-            yield from _code_names(held)
+    for stored in code.co_consts:
+        if isinstance(stored, CodeType):
+            yield from _code_names(stored)
 
 
 def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
     if depth and isinstance(value, Mapping | list | tuple):
-        for held in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaf_values(held, depth - 1)
+        for stored in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaf_values(stored, depth - 1)
     else:
         yield value
 
@@ -83,8 +83,8 @@ def _package(value: Any) -> str:
     """The package that a module, a class or a function is from, or the type of a value."""
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0]
-    home = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
-    return str(home.__module__).partition(".")[0]
+    owner = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
+    return str(owner.__module__).partition(".")[0]
 
 
 def _is_loaded(value: object) -> bool:

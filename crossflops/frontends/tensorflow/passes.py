@@ -127,19 +127,19 @@ def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
 
 def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
     functions = (
-        (f"{held.signature.name}/", held.node_def) for held in definition.library.function
+        (f"{stored.signature.name}/", stored.node_def) for stored in definition.library.function
     )
-    for around, nodes in (("", definition.node), *functions):
+    for enclosing, nodes in (("", definition.node), *functions):
         for node in nodes:
-            attributes = (f"{name} {brief_value(held)}" for name, held in node.attr.items())
+            attributes = (f"{name} {brief_value(stored)}" for name, stored in node.attr.items())
             logged = LoggedNode(node.op, tuple(node.input), (), (), tuple(sorted(attributes)))
-            yield f"{around}{node.name}", logged
+            yield f"{enclosing}{node.name}", logged
 
 
-def _nodes_of_writing(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNode]]:
+def _nodes_of_writing(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
     for node in graph.get_nodes():
         yield (
-            f"{around}{node.name}",
+            f"{enclosing}{node.name}",
             LoggedNode(
                 op=node.type,
                 inputs=tuple(node.input),
@@ -150,7 +150,7 @@ def _nodes_of_writing(graph: Any, around: str = "") -> Iterator[tuple[str, Logge
             ),
         )
         for body in (node.get_body_graphs() or {}).values():
-            yield from _nodes_of_writing(body, f"{around}{node.name}/")
+            yield from _nodes_of_writing(body, f"{enclosing}{node.name}/")
 
 
 def _replace_tensorflow_fields(state: TensorFlowConversion, **fields: Any) -> TensorFlowConversion:
@@ -202,9 +202,9 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 
 def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
-    whole = freeze(state.traced.function, lowered=False, weighted=state.weighted)
+    full = freeze(state.traced.function, lowered=False, weighted=state.weighted)
     return _replace_tensorflow_fields(
-        state, whole=whole, definition=whole.graph.as_graph_def(add_shapes=True)
+        state, whole=full, definition=full.graph.as_graph_def(add_shapes=True)
     )
 
 
@@ -254,8 +254,8 @@ def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
 def _import(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
-    wanted = (state.weighted, state.noted, state.left, state.results)
-    with converter.importing_definition(state.inlined, *wanted) as graph:
+    requested = (state.weighted, state.noted, state.left, state.results)
+    with converter.importing_definition(state.inlined, *requested) as graph:
         made = run(_replace_tensorflow_fields(state, imported=graph))
     return _replace_tensorflow_fields(made, imported=None, writing=None)
 
@@ -301,8 +301,8 @@ def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _hand_on_own_results(state: TensorFlowConversion) -> TensorFlowConversion:
-    given = converter.hand_on_results(state.model.graph, state.results)
-    return _replace_tensorflow_fields(state, given=given)
+    provided = converter.hand_on_results(state.model.graph, state.results)
+    return _replace_tensorflow_fields(state, given=provided)
 
 
 def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:

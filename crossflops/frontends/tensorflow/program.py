@@ -94,16 +94,16 @@ def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
     import tensorflow as tf
 
     require_numbers(traced.function.graph.variables)
-    made, given = TO_BYTES.run(TensorFlowConversion(traced=traced, weighted=True)), {}
+    made, provided = TO_BYTES.run(TensorFlowConversion(traced=traced, weighted=True)), {}
     if source.arrays is not None:
         values = tf.nest.flatten(function_arguments(source.model, *source.arrays, training=False))
         names = [tensor.name for tensor in traced.function.inputs]
-        given = {
+        provided = {
             name: np.asarray(value)
             for name, value in zip(names, values, strict=False)
             if not isinstance(value, tf.TensorSpec)
         }
-    return with_values(made.data, DOMAIN, made.whole, traced.function, given)
+    return with_values(made.data, DOMAIN, made.whole, traced.function, provided)
 
 
 @quiet()
@@ -116,7 +116,9 @@ def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
     function = seen.traced.function
     require_numbers(function.graph.variables)
-    require_room(sum(held.dtype.size * prod(held.shape) for held in function_variables(function)))
+    require_room(
+        sum(stored.dtype.size * prod(stored.shape) for stored in function_variables(function))
+    )
     made = TO_FILE.run(
         TensorFlowConversion(
             traced=seen.traced,
@@ -177,12 +179,12 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
     if hasattr(model, "_flatten_layers"):
         return KerasLayers(model, traced_model.scopes)
     layers = NamedLayers([op.name for op in operations(frozen)], _tensorflow_model_name(model))
-    held = function_variables(traced_model.function)
-    names = distinct(variable.name.partition(":")[0] for variable in held)
-    layers.weights = {id(variable): name for name, variable in zip(names, held, strict=True)}
+    stored = function_variables(traced_model.function)
+    names = distinct(variable.name.partition(":")[0] for variable in stored)
+    layers.weights = {id(variable): name for name, variable in zip(names, stored, strict=True)}
     own = tuple(
         Parameter(name, tuple(variable.shape), number, variable.dtype.name, variable.trainable)
-        for number, (name, variable) in enumerate(zip(names, held, strict=True))
+        for number, (name, variable) in enumerate(zip(names, stored, strict=True))
     )
     layers.rows = (msgspec.structs.replace(layers.rows[0], params=own), *layers.rows[1:])
     return layers

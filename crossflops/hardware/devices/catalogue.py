@@ -60,12 +60,12 @@ def device_name_words(name: str) -> Words:
 def spellings(name: str, vendor: str) -> Iterator[Words]:
     """The name with and without the vendor, and the brand, in front of it."""
     maker, brand = vendor.casefold(), _BRANDS.get(vendor, "")
-    bare = device_name_words(name)
-    while len(bare) > 1 and bare[0] in (maker, brand):
-        bare = bare[1:]
-    yield from (bare, (maker, *bare)) if maker else (bare,)
+    plain = device_name_words(name)
+    while len(plain) > 1 and plain[0] in (maker, brand):
+        plain = plain[1:]
+    yield from (plain, (maker, *plain)) if maker else (plain,)
     if brand:
-        yield from ((brand, *bare), (maker, brand, *bare))
+        yield from ((brand, *plain), (maker, brand, *plain))
 
 
 def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
@@ -75,12 +75,12 @@ def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
     (('a100', 'sxm'), 80000000000.0)
     """
     sizes = [
-        (place, size) for place, word in enumerate(spelled) if (size := _SIZE.fullmatch(word))
+        (index, size) for index, word in enumerate(spelled) if (size := _SIZE.fullmatch(word))
     ]
     if len(sizes) != 1 or len(spelled) < 2:
         return None
-    place, size = sizes[0]
-    return (*spelled[:place], *spelled[place + 1 :]), int(size[1]) * 1e9
+    index, size = sizes[0]
+    return (*spelled[:index], *spelled[index + 1 :]), int(size[1]) * 1e9
 
 
 def device_labels(device: Device) -> tuple[str, ...]:
@@ -90,11 +90,11 @@ def device_labels(device: Device) -> tuple[str, ...]:
 
 def contains(device: Device, text: str) -> bool:
     """Whether a name of the device contains the text, or what else it is begins a word with it."""
-    wanted = " ".join(device_name_words(text))
+    requested = " ".join(device_name_words(text))
     traits = (device.vendor, device.kind, device.architecture)
     return any(
-        wanted in " ".join(device_name_words(label)) for label in device_labels(device)
-    ) or any(f" {wanted}" in " ".join(("", *device_name_words(trait))) for trait in traits)
+        requested in " ".join(device_name_words(label)) for label in device_labels(device)
+    ) or any(f" {requested}" in " ".join(("", *device_name_words(trait))) for trait in traits)
 
 
 # From the figures of a package to those of one framework device, and back.
@@ -365,8 +365,8 @@ def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
     """The devices of that name; one alone where it is its own, whichever others bear it."""
     by_name = (*_devices_by_name().get(spelled, ()), *_additions_with_name(spelled, additions))
     shared = _devices_by_family().get(spelled, ())
-    if not by_name and not shared and (apart := _split_joined_words(spelled, additions)):
-        return _bearing(apart, additions)
+    if not by_name and not shared and (separate := _split_joined_words(spelled, additions)):
+        return _bearing(separate, additions)
     if len(by_name) != 1:
         return by_name or shared
     return (
@@ -479,8 +479,8 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
     Raises InputError for a file that cannot be understood, and for names that are taken.
     """
     added: list[Device] = []
-    place, table = find_config_table(_TABLE, folder)
-    for source, tables in ((place, table), *_read_device_file(file)):
+    index, table = find_config_table(_TABLE, folder)
+    for source, tables in ((index, table), *_read_device_file(file)):
         for key, row in tables.items():
             device = _device(key, row, str(source))
             _refuse_taken(device, tuple(added), str(source))

@@ -80,16 +80,16 @@ def _plain_machine_name(name: str) -> str:
 def _machine_by_name(name: str) -> NamedMachine | None:
     """Return the machine of that name; of a name that begins several, what they have in common."""
     known, plain = _machines(), _plain_machine_name(name)
-    for wanted in (plain, f"standard {plain}"):
-        if wanted in known:
-            return known[wanted]
+    for requested in (plain, f"standard {plain}"):
+        if requested in known:
+            return known[requested]
     if " " not in plain:  # a4 is no name of a4-highgpu-8g
         return None
-    alike = [row for other, row in known.items() if other.startswith(f"{plain} ")]
-    counts = {row.chips for row in alike}
+    similar = [row for other, row in known.items() if other.startswith(f"{plain} ")]
+    counts = {row.chips for row in similar}
     if len(counts) != 1:
         return None
-    devices = dict.fromkeys(device for row in alike for device in row.devices)
+    devices = dict.fromkeys(device for row in similar for device in row.devices)
     return NamedMachine(name, counts.pop(), tuple(devices))
 
 

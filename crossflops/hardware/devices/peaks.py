@@ -128,22 +128,22 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def denominators(
-    wanted: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+    requested: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
     """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
-    given = dict(map(parse_peak_tflops, wanted.peak_tflops))
-    bandwidth = None if wanted.bandwidth is None else wanted.bandwidth * 1e9
-    if wanted.device is None:
-        if not given and bandwidth is None:
+    provided = dict(map(parse_peak_tflops, requested.peak_tflops))
+    bandwidth = None if requested.bandwidth is None else requested.bandwidth * 1e9
+    if requested.device is None:
+        if not provided and bandwidth is None:
             return Denominators(against=(None,))
-        peaks = Peaks(given=given, bandwidth=bandwidth)
+        peaks = Peaks(given=provided, bandwidth=bandwidth)
         _need(peaks, needed)
         return Denominators(against=(peaks,))
     try:
-        devices: tuple[Device, ...] = (find_device(wanted.device, known),)
+        devices: tuple[Device, ...] = (find_device(requested.device, known),)
         trouble: UnknownNameError | None = None
     except AmbiguousDeviceError as error:
         devices, trouble = error.candidates, error
@@ -156,7 +156,7 @@ def denominators(
             f"add --precision P: {', '.join(every)}, or graph, as the model is stored",
         )
     meant = tuple(
-        Peaks(device=device, given=given, bandwidth=bandwidth or device.bandwidth)
+        Peaks(device=device, given=provided, bandwidth=bandwidth or device.bandwidth)
         for device in devices
     )
     if trouble is None:

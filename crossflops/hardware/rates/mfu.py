@@ -121,17 +121,17 @@ def pace(
     A unit is an example, or a token where the work is that of one; `tokens` are those of an
     example, or None. Raises InputError for times that contradict each other.
     """
-    given = [name for name in WAYS if getattr(speed, name) is not None]
-    if len(given) > 1:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+    provided = [name for name in WAYS if getattr(speed, name) is not None]
+    if len(provided) > 1:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in provided)
         raise InputError(f"{flags} contradict each other", "leave one out")
-    if not given:
+    if not provided:
         _refuse_parts(speed)
         return None
-    batch, units = speed.batch or 1, _units(tokens, by_token, "tokens_per_second" not in given)
+    batch, units = speed.batch or 1, _units(tokens, by_token, "tokens_per_second" not in provided)
     micro = training.accumulate if training.train else 1
     examples = batch * units * world.dp * micro
-    if given[0] in RATES:
+    if provided[0] in RATES:
         _refuse_parts(speed)
         per_second = _units_per_second(speed, units, tokens, by_token) * (
             world.devices if speed.per_device else 1

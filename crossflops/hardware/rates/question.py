@@ -203,11 +203,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """From the fields of all groups. Raises InputError for one that no group has."""
         groups = {}
         for group in msgspec.structs.fields(cls):
-            given = {
+            provided = {
                 name: fields.pop(name) for name in group_field_names(group.type) if name in fields
             }
             groups[group.name] = group.type(
-                **{key: _tidy(key, value) for key, value in given.items()}
+                **{key: _tidy(key, value) for key, value in provided.items()}
             )
         if fields:
             known = sorted(

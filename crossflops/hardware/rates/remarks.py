@@ -97,10 +97,10 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
     if numerator.printed is None:
         return
     total, unit = _group_digits(numerator.printed), numerator.per_mac
-    how = f"counts {unit} per MAC: its total of {total} is divided by that"
+    config = f"counts {unit} per MAC: its total of {total} is divided by that"
     if unit == 1:
-        how = f"counts 1 per MAC: all of its {total} are taken as MACs"
-    yield f"{numerator.label} {how}"
+        config = f"counts 1 per MAC: all of its {total} are taken as MACs"
+    yield f"{numerator.label} {config}"
     if Fraction(numerator.printed) / unit % 1:
         yield f"{numerator.label}: rounded to whole MACs"
 
@@ -142,7 +142,7 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
     active = report.totals.active_params
     if not isinstance(active, int) or active == report.params:
         return ()
-    held = (
+    stored = (
         f"{_group_digits(active)} of {_group_digits(report.params)} "
         "parameters are active; memory holds all"
         " of them"
@@ -150,9 +150,9 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
     if unchosen := report.totals.unchosen_macs:
         return (
             f"this model runs all experts on each token: {_group_digits(unchosen)} of "
-            f"{_group_digits(report.macs)} MACs are with experts that it did not choose; {held}",
+            f"{_group_digits(report.macs)} MACs are with experts that it did not choose; {stored}",
         )
-    return (f"the MACs are those of the experts that are chosen: {held}",)
+    return (f"the MACs are those of the experts that are chosen: {stored}",)
 
 
 def _missing_count_notes(report: Report) -> tuple[str, ...]:

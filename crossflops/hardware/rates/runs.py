@@ -199,8 +199,8 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
     """
     (_, first), *rest = read_csv_lines(path, _HINT)
     heads = [head.strip().casefold().replace(" ", "_") for head in first]
-    module = next((place for place, head in enumerate(heads) if head in _PATHS), None)
-    clock = next((place for place, head in enumerate(heads) if head in _TIMES), None)
+    module = next((index for index, head in enumerate(heads) if head in _PATHS), None)
+    clock = next((index for index, head in enumerate(heads) if head in _TIMES), None)
     if module is None or clock is None:
         raise InputError(f"{path} has no column of modules, or none of times", _HINT)
     count = heads.index("macs") if "macs" in heads else None

@@ -51,16 +51,16 @@ def check_run_length(
     run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool
 ) -> None:
     """Raises InputError for what contradicts itself or needs what is not given."""
-    given = [name for name in _FLAGS if getattr(run_length, name) is not None]
-    flags = [f"--{name.replace('_', '-')}" for name in given]
-    if len(given) > 1:
+    provided = [name for name in _FLAGS if getattr(run_length, name) is not None]
+    flags = [f"--{name.replace('_', '-')}" for name in provided]
+    if len(provided) > 1:
         raise InputError(f"{' and '.join(flags)} contradict each other", "leave one out")
-    if not given:
+    if not provided:
         if run_length.mfu is not None or run_length.optimizer:
             flag = "--optimizer" if run_length.optimizer else "--mfu"
             raise InputError(f"{flag} is about a whole run", "add --run-tokens N, such as 15T")
         return
-    quantity(getattr(run_length, given[0]))
+    quantity(getattr(run_length, provided[0]))
     if not train:
         raise InputError(f"{flags[0]} is about training", "add --train")
     if run_length.run_steps is not None and not batch:

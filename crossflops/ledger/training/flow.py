@@ -61,8 +61,8 @@ class GradientFlow:
         self._weights, self.functions, self.cuts = weights, functions, cuts
         self.inputs: Values = {spec.name: weights.model_input_state(spec) for spec in graph.inputs}
         self.constants = weights.constants(graph)  # results of nodes that are trained
-        given = {name for name, value in self.inputs.items() if value.trained}
-        self._parameters = given | self.constants
+        provided = {name for name, value in self.inputs.items() if value.trained}
+        self._parameters = provided | self.constants
         starts = {name: GradientState(True, varying) for name, varying in graph.starts.items()}
         self.inputs |= starts
         self.updated: dict[str, TensorSpec] = {}  # stored tensors that get a gradient
@@ -148,11 +148,11 @@ class GradientFlow:
         return known if inside else known._replace(trained=True)
 
     def operand_state(
-        self, node: Node, place: int, spec: TensorSpec, values: Values
+        self, node: Node, index: int, spec: TensorSpec, values: Values
     ) -> GradientState:
         """Return what is known of an input of a node, in whichever run of a loop it stands."""
         known = self.value_state(spec, node, values)
-        return join_states(known, self._alike.get((node.key, place), FIXED))
+        return join_states(known, self._alike.get((node.key, index), FIXED))
 
     def operands_with_gradient(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """Return the inputs that have a gradient through this node, with their places."""
@@ -161,30 +161,30 @@ class GradientFlow:
             return []
         if known := self.functions.function_with_own_backward(node):
             return list(self.operands_of_function(known, node, values))
-        inputs = (node.training.past.get(place, spec) for place, spec in enumerate(node.inputs))
+        inputs = (node.training.past.get(index, spec) for index, spec in enumerate(node.inputs))
         return [
-            (place, spec)
-            for place, spec in enumerate(inputs)
+            (index, spec)
+            for index, spec in enumerate(inputs)
             if spec is not None
-            and place not in severed
-            and self.operand_state(node, place, spec, values).trained
+            and index not in severed
+            and self.operand_state(node, index, spec, values).trained
         ]
 
     def operands_of_function(
-        self, held: GraphFunction, node: Node, values: Values
+        self, stored: GraphFunction, node: Node, values: Values
     ) -> Iterator[tuple[int, TensorSpec]]:
         """Yield the operands to which a custom function hands gradients, at its last node."""
-        if held.own is None or not held.own.ran or node.key != held.function.home:
+        if stored.own is None or not stored.own.ran or node.key != stored.function.home:
             return
-        for place in sorted(held.own.graded):
-            for spec in held.function.operands.get(place, ()):
+        for index in sorted(stored.own.graded):
+            for spec in stored.function.operands.get(index, ()):
                 if is_differentiable_tensor(spec) and self.value_state(spec, node, values).trained:
-                    yield place, spec
+                    yield index, spec
 
-    def is_graded(self, held: GraphFunction, node: Node, values: Values) -> bool:
+    def is_graded(self, stored: GraphFunction, node: Node, values: Values) -> bool:
         """Whether a custom function is given something with a gradient."""
         return not self.is_ungiven(node) and any(
-            self.value_state(spec, node, values).trained for spec in held.operands
+            self.value_state(spec, node, values).trained for spec in stored.operands
         )
 
     def is_ungiven(self, node: Node) -> bool:
@@ -193,19 +193,21 @@ class GradientFlow:
 
     def _join_runs(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
         """Note for all runs of a loop what has a gradient in one. Return whether that is new."""
-        news = False
+        events = False
         for runs in copies:
             graded = {
-                place for node in runs for place, _ in self.operands_with_gradient(node, values)
+                index for node in runs for index, _ in self.operands_with_gradient(node, values)
             }
-            for place in graded:
-                given = [(node, node.inputs[place]) for node in runs]
-                states = [self.operand_state(n, place, spec, values) for n, spec in given if spec]
+            for index in graded:
+                provided = [(node, node.inputs[index]) for node in runs]
+                states = [
+                    self.operand_state(n, index, spec, values) for n, spec in provided if spec
+                ]
                 joined = reduce(join_states, states, FIXED)
                 if any(state != joined for state in states):
-                    self._alike |= {(node.key, place): joined for node in runs}
-                    news = True
-        return news
+                    self._alike |= {(node.key, index): joined for node in runs}
+                    events = True
+        return events
 
     def _enter_checkpoint(self, part: CheckpointPart, values: Values) -> None:
         """Note of a reentrant checkpoint where nothing with a gradient goes into it."""
@@ -241,14 +243,16 @@ class GradientFlow:
         trained = node.training.starts or (
             bool(self.operands_with_gradient(node, values)) and not stops
         )
-        if held := self.functions.function_with_own_backward(node):
-            trained = self.is_graded(held, node, values)
-            if held.own and held.own.as_needed:  # nothing asks for what it hands on to nobody
+        if stored := self.functions.function_with_own_backward(node):
+            trained = self.is_graded(stored, node, values)
+            if stored.own and stored.own.as_needed:  # nothing asks for what it hands on to nobody
                 trained = bool(self.operands_with_gradient(node, values))
-        given = [self.value_state(spec, node, values) for spec in node.inputs if spec is not None]
-        if node.op.type == "Concat" and len(given) == 2 and node.outputs[0]:
-            self.joined[node.outputs[0].name] = [value.trained for value in given]
-        varying = any(value.varying for value in given) or (not node.constant and not given)
+        provided = [
+            self.value_state(spec, node, values) for spec in node.inputs if spec is not None
+        ]
+        if node.op.type == "Concat" and len(provided) == 2 and node.outputs[0]:
+            self.joined[node.outputs[0].name] = [value.trained for value in provided]
+        varying = any(value.varying for value in provided) or (not node.constant and not provided)
         results = [GradientState(trained, varying)] * len(node.outputs)
         if node.bodies:
             results = self._results_of_bodies(node, values, varying)
@@ -270,8 +274,8 @@ class GradientFlow:
         for body in node.bodies:
             for inner in self.body_runs(node, body, values):
                 ends = body.outputs[values_before_states(node)[1] :]
-                for place, spec in enumerate(ends[: len(results)]):
-                    results[place] = join_states(results[place], inner.get(spec.name, FIXED))
+                for index, spec in enumerate(ends[: len(results)]):
+                    results[index] = join_states(results[index], inner.get(spec.name, FIXED))
         return results
 
     def body_runs(self, node: Node, body: Graph, values: Values) -> list[Values]:
@@ -281,37 +285,39 @@ class GradientFlow:
         first, results = values_before_states(node)
         states = [spec.name for spec in body.inputs][first : first + loop_state_count(node, body)]
         ends = [spec.name for spec in body.outputs][results:]
-        given = self._body_input_states(node, body, values)
-        runs = [self._run_body(values, node, body, given)]
+        provided = self._body_input_states(node, body, values)
+        runs = [self._run_body(values, node, body, provided)]
         if self.loops_alike:
             return [
-                self._lasting_run(node, body, values, given, dict(zip(states, ends, strict=False)))
+                self._lasting_run(
+                    node, body, values, provided, dict(zip(states, ends, strict=False))
+                )
             ]
         while states:
             handed = {
                 name: runs[-1].get(end, FIXED) for name, end in zip(states, ends, strict=False)
             }
-            if all(given.get(name) == value for name, value in handed.items()):
+            if all(provided.get(name) == value for name, value in handed.items()):
                 break
-            given = {**given, **handed}
-            if any(all(run.get(n) == v for n, v in given.items()) for run in runs):
+            provided = {**provided, **handed}
+            if any(all(run.get(n) == v for n, v in provided.items()) for run in runs):
                 break  # states that change places: the runs before have seen all of it
-            runs.append(self._run_body(values, node, body, given))
+            runs.append(self._run_body(values, node, body, provided))
         return runs
 
     def _lasting_run(
-        self, node: Node, body: Graph, values: Values, given: Values, states: dict[str, str]
+        self, node: Node, body: Graph, values: Values, provided: Values, states: dict[str, str]
     ) -> Values:
         """Return the values of a body where what has a gradient in one run has it in each."""
         while True:
-            run = self._run_body(values, node, body, given)
+            run = self._run_body(values, node, body, provided)
             joined = {
-                name: join_states(given.get(name, FIXED), run.get(end, FIXED))
+                name: join_states(provided.get(name, FIXED), run.get(end, FIXED))
                 for name, end in states.items()
             }
-            if all(given.get(name, FIXED) == value for name, value in joined.items()):
+            if all(provided.get(name, FIXED) == value for name, value in joined.items()):
                 return run
-            given = {**given, **joined}
+            provided = {**provided, **joined}
 
     def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
         """Return the inputs of a body, as the node gives them to its first run."""
@@ -321,9 +327,9 @@ class GradientFlow:
             for name, spec in pairs
         }
 
-    def _run_body(self, around: Values, node: Node, body: Graph, given: Values) -> Values:
+    def _run_body(self, ancestors: Values, node: Node, body: Graph, provided: Values) -> Values:
         """Return the values of a body when it has run on these."""
-        inner = {**around, **given}
+        inner = {**ancestors, **provided}
         for below in body.nodes:
             self._pass_node(below, inner)
         return inner

@@ -36,10 +36,10 @@ class GraphFunctions:
         self._unfollowed = f" ({reason})" if reason else ""
         self._inside: dict[str, GraphFunction] = {}  # by the keys of its nodes
         self._beside: dict[str, list[GraphFunction]] = defaultdict(list)
-        for held in functions:
-            self._inside |= dict.fromkeys(held.function.nodes, held)
-            if not held.function.nodes:
-                self._beside[held.function.home].append(held)
+        for stored in functions:
+            self._inside |= dict.fromkeys(stored.function.nodes, stored)
+            if not stored.function.nodes:
+                self._beside[stored.function.home].append(stored)
 
     def enclosing_function(self, node: Node) -> GraphFunction | None:
         """Return the function in which a node stands, whatever is known of it."""
@@ -47,16 +47,16 @@ class GraphFunctions:
 
     def function_with_own_backward(self, node: Node) -> GraphFunction | None:
         """Return the function in which a node stands whose own backward pass is known."""
-        held = self.enclosing_function(node)
-        return held if held and held.own else None
+        stored = self.enclosing_function(node)
+        return stored if stored and stored.own else None
 
     def without_nodes(self, node: Node) -> Iterable[GraphFunction]:
         """Return the functions whose forward pass became no node, and whose home is this one."""
         return self._beside.get(node.key, ())
 
-    def reason_for_derivation(self, held: GraphFunction) -> str:
+    def reason_for_derivation(self, stored: GraphFunction) -> str:
         """Return why the backward pass of a function is counted as that of its forward pass."""
-        return _DERIVED.format(held.function.kind) + self._unfollowed
+        return _DERIVED.format(stored.function.kind) + self._unfollowed
 
     def unit(self, node: Node) -> str:
         """Return the name of what keeps tensors together: a call, or a custom function."""

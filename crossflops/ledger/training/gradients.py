@@ -20,7 +20,7 @@ def node_gradient(
     flow: GradientFlow,
     node: Node,
     known: OperatorRule,
-    places: frozenset[int],
+    indices: frozenset[int],
     forward: Cost,
     live: set[str] | None,
 ) -> Gradient:
@@ -36,40 +36,40 @@ def node_gradient(
     """
     assert callable(known.backward)
     node = _with_live_results(node, known, live)
-    if (whole := node.training.derived_as) is not None:
-        return _gradient_of_part(node, whole, places, forward)
+    if (full := node.training.derived_as) is not None:
+        return _gradient_of_part(node, full, indices, forward)
     if flow.loops_alike and node.op.type in _RECURRENT:
-        places |= {_FIRST_STATE}  # handed back as the states after it
-    directions = _directions(flow, node, places)
+        indices |= {_FIRST_STATE}  # handed back as the states after it
+    directions = _directions(flow, node, indices)
     if len(directions) == 1:
-        return known.backward(node, places, forward)
+        return known.backward(node, indices, forward)
     operands: dict[int, Cost] = defaultdict(lambda: ZERO)
     inner = ZERO
     for own in filter(None, directions):
         both = known.backward(node, own, forward)
         inner += _half(both.inner)
-        for place, cost in both.operands.items():
-            operands[place] += _half(cost)
+        for index, cost in both.operands.items():
+            operands[index] += _half(cost)
     return Gradient(operands, inner=inner)
 
 
-def _directions(flow: GradientFlow, node: Node, places: frozenset[int]) -> list[frozenset[int]]:
+def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list[frozenset[int]]:
     """Return which of these have a gradient in each direction of a recurrent layer, or in all.
 
     A converter joins the weights of two directions, of which one may be frozen.
     """
     if node.op.type not in _RECURRENT:
-        return [places]
+        return [indices]
     joined = {
-        place: flow.joined[spec.name]
-        for place, spec in enumerate(node.inputs)
+        index: flow.joined[spec.name]
+        for index, spec in enumerate(node.inputs)
         if spec is not None and spec.name in flow.joined
     }
     ways = [
-        frozenset(place for place in places if place not in joined or joined[place][way])
+        frozenset(index for index in indices if index not in joined or joined[index][way])
         for way in (0, 1)
     ]
-    return ways if ways[0] != ways[1] else [places]
+    return ways if ways[0] != ways[1] else [indices]
 
 
 def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | None) -> Node:
@@ -83,20 +83,20 @@ def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | No
     return replace(node, outputs=outputs)
 
 
-def _gradient_of_part(node: Node, whole: Node, places: frozenset[int], forward: Cost) -> Gradient:
+def _gradient_of_part(node: Node, full: Node, indices: frozenset[int], forward: Cost) -> Gradient:
     """Return the gradients of a node's operands, as of the operation that the node is part of."""
-    known = find_operator_rule(whole.op)
+    known = find_operator_rule(full.op)
     assert known is not None
     assert callable(known.backward)
     names = [spec.name if spec is not None else "" for spec in node.inputs]
     operands = {
-        place: place if names[place : place + 1] == [spec.name] else names.index(spec.name)
-        for place, spec in enumerate(whole.inputs)
+        index: index if names[index : index + 1] == [spec.name] else names.index(spec.name)
+        for index, spec in enumerate(full.inputs)
         if spec is not None and spec.name in names
     }
-    wanted = frozenset(place for place, ours in operands.items() if ours in places)
-    gradient = known.backward(whole, wanted, forward) if wanted else Gradient({})
-    work = {operands[place]: cost for place, cost in gradient.operands.items()}
+    requested = frozenset(index for index, native in operands.items() if native in indices)
+    gradient = known.backward(full, requested, forward) if requested else Gradient({})
+    work = {operands[index]: cost for index, cost in gradient.operands.items()}
     return replace(gradient, operands=work)
 
 

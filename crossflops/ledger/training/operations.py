@@ -24,7 +24,7 @@ def operations_behind_node(
     if operations is None:
         return (node,)
     made = {spec.name for part in together for spec in part.outputs if spec is not None}
-    given = {
+    provided = {
         spec.name: spec
         for part in together
         for spec in part.inputs
@@ -33,18 +33,20 @@ def operations_behind_node(
 
     def with_operands(operation: Node) -> Node:
         inputs, unsure = list(operation.inputs), False
-        for place, spec in enumerate(inputs):
+        for index, spec in enumerate(inputs):
             if spec is None or not is_differentiable_tensor(spec):
                 continue
             # complex numbers have an axis of two parts
             shapes = spec.shape, (*(spec.shape or ()), 2)
-            alike = [held for held in given.values() if held.shape in shapes]
-            alike = alike or list(given.values())
-            graded = [held for held in alike if flow.value_state(held, node, values).trained]
+            similar = [stored for stored in provided.values() if stored.shape in shapes]
+            similar = similar or list(provided.values())
+            graded = [
+                stored for stored in similar if flow.value_state(stored, node, values).trained
+            ]
             # the converter's own constants have none
             unsure |= 0 < len(graded) < sum(_is_alike(spec, other) for other in inputs)
-            chosen = (graded or alike)[place % len(graded or alike)] if alike else spec
-            inputs[place] = replace(spec, name=chosen.name, role=chosen.role)
+            chosen = (graded or similar)[index % len(graded or similar)] if similar else spec
+            inputs[index] = replace(spec, name=chosen.name, role=chosen.role)
         return replace(
             operation,
             inputs=tuple(inputs),

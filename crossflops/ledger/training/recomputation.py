@@ -71,7 +71,7 @@ class _CheckpointSearch:
 
     def _places(self, node: Node) -> frozenset[int]:
         return frozenset(
-            place for place, _ in self._flow.operands_with_gradient(node, self._values)
+            index for index, _ in self._flow.operands_with_gradient(node, self._values)
         )
 
     def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
@@ -114,10 +114,10 @@ class _CheckpointSearch:
         known = find_operator_rule(node.op)
         try:
             forward = known.formula(node) if known else ZERO
-            places = self._places(node)
-            if known is None or isinstance(known.backward, str) or not places:
+            indices = self._places(node)
+            if known is None or isinstance(known.backward, str) or not indices:
                 return forward, 0
-            gradient = known.backward(node, places, forward)
+            gradient = known.backward(node, indices, forward)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
             return ZERO, 0  # which is named where the node is counted
         return forward, sum(gradient.operands.values(), gradient.inner).macs

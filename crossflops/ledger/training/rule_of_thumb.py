@@ -53,12 +53,12 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     derived = (exact.derived or exact).by_key
     by_cause: dict[str, dict[str, int]] = {}
     for key, step in exact.by_key.items():
-        flat, whole, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))
+        flat, full, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))
         again = trained.checkpointed.macs
         causes = {
             "backward.first-layer": flat.backward.macs - 2 * flat.forward.macs,
-            "backward.cut": whole.backward.macs - flat.backward.macs,
-            "backward.frozen": trained.backward.macs - whole.backward.macs,
+            "backward.cut": full.backward.macs - flat.backward.macs,
+            "backward.frozen": trained.backward.macs - full.backward.macs,
             "backward.attention-recomputed": trained.recomputed.macs - again,
             "backward.checkpoint": again,
             "backward.custom-function": step.macs - trained.macs,

@@ -47,8 +47,8 @@ class TrainedWeights:
         """Whether this input of the node is a stored tensor that is trained."""
         if spec.role != "parameter" or not is_differentiable_tensor(spec):
             return False
-        place = next((at for at, given in enumerate(node.inputs) if given is spec), 0)
-        if place >= _SETTINGS.get(node.op.type, place + 1):
+        index = next((at for at, provided in enumerate(node.inputs) if provided is spec), 0)
+        if index >= _SETTINGS.get(node.op.type, index + 1):
             return False
         parameter = self._by_name.get(spec.name)
         unknown = parameter is None and bool(self._by_name)
@@ -62,13 +62,13 @@ class TrainedWeights:
         if not self._of_calls and not number:
             names |= {node.path, node.key}
         # what a function reads beside the parameters that it takes is a constant of its own
-        given = not self._of_calls if parameter is None else parameter.trainable
-        return self._is_trained(names, trainable=given and not number)
+        provided = not self._of_calls if parameter is None else parameter.trainable
+        return self._is_trained(names, trainable=provided and not number)
 
     def trains_any(self) -> bool:
         """Whether a parameter of the model is trained, wherever it is used."""
-        held = self._by_name.values()
-        return any(self._is_trained(self._names[row.storage], row.trainable) for row in held)
+        stored = self._by_name.values()
+        return any(self._is_trained(self._names[row.storage], row.trainable) for row in stored)
 
     def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
         named = self._matching(self._trainable, names)
@@ -87,7 +87,7 @@ class TrainedWeights:
             for s in n.outputs
             if s
         }
-        if self._of_calls or not {held.name for held in self._by_name.values()} <= made.keys():
+        if self._of_calls or not {stored.name for stored in self._by_name.values()} <= made.keys():
             return set()
         weights = {name: node for name, node in made.items() if name in self._by_name}
         return {

@@ -67,8 +67,8 @@ def count_training_step(
     missing_places = graph.severed if cuts else ()
     ends = {
         spec.name
-        for place, spec in enumerate(graph.outputs)
-        if is_differentiable_tensor(spec) and place not in missing_places
+        for index, spec in enumerate(graph.outputs)
+        if is_differentiable_tensor(spec) and index not in missing_places
     }
     work, _ = counter.count_level("", graph, dict(flow.inputs), ends, set(ends))
     unknown, updated = tuple(counter.unknown.values()), tuple(flow.updated.values())
@@ -150,41 +150,41 @@ class _StepCounter:
             for meant in operations_behind_node(self._flow, node, together, values):
                 step = self._count_operation(prefix, meant, values, reached, used)
                 yield prefix + node.key, step
-        for held in self._flow.functions.without_nodes(node):
-            step = self._count_function_backward(prefix, held, node, values, used)
+        for stored in self._flow.functions.without_nodes(node):
+            step = self._count_function_backward(prefix, stored, node, values, used)
             yield prefix + node.key, step
 
     def _count_function_backward(
-        self, prefix: str, held: GraphFunction, node: Node, values: Values, used: set[str]
+        self, prefix: str, stored: GraphFunction, node: Node, values: Values, used: set[str]
     ) -> TrainingStep:
         """Return what the own backward pass of a custom function runs.
 
         It is for weights where it serves nothing but gradients of what no input decides.
         """
-        key, own = prefix + node.key, held.own
-        graded, given = self._flow.is_graded(held, node, values), held.function.operands
-        handed = list(self._flow.operands_of_function(held, node, values))
+        key, own = prefix + node.key, stored.own
+        graded, provided = self._flow.is_graded(stored, node, values), stored.function.operands
+        handed = list(self._flow.operands_of_function(stored, node, values))
         if own is None:
             if graded:
                 self.unknown[key] = Unknown(
-                    key, node, self._flow.functions.reason_for_derivation(held)
+                    key, node, self._flow.functions.reason_for_derivation(stored)
                 )
             return NO_STEP
         if own.reason:
             self.unknown[key] = Unknown(key, node, own.reason)
-        elif not held.function.nodes and own.ran and graded and not handed:
+        elif not stored.function.nodes and own.ran and graded and not handed:
             self.unknown[key] = Unknown(key, node, _CUT)
 
-        def varies(place: int) -> bool:
-            operands = given.get(place, ())
-            if place != DIRECTLY and not operands:
+        def varies(index: int) -> bool:
+            operands = provided.get(index, ())
+            if index != DIRECTLY and not operands:
                 return True
             states = (self._flow.value_state(spec, node, values) for spec in operands)
             return any(state.varying for state in states)
 
-        step, wanted = NO_STEP, {place for place, _ in handed}
+        step, requested = NO_STEP, {index for index, _ in handed}
         for work in own.work:
-            if own.as_needed and work.places.isdisjoint(wanted):
+            if own.as_needed and work.places.isdisjoint(requested):
                 continue
             if work.again:
                 part = TrainingStep(recomputed=work.cost)
@@ -193,11 +193,11 @@ class _StepCounter:
             else:
                 part = TrainingStep(weights=work.cost)
             step = step + part
-        for place, spec in handed if held.function.nodes else ():
+        for index, spec in handed if stored.function.nodes else ():
             if spec.name in used:
                 added = Cost(adds=spec.numel)
                 step = step + (
-                    TrainingStep(inputs=added) if varies(place) else TrainingStep(weights=added)
+                    TrainingStep(inputs=added) if varies(index) else TrainingStep(weights=added)
                 )
             used.add(spec.name)
         return step
@@ -233,7 +233,7 @@ class _StepCounter:
         """Return the work of a local function, which other nodes may share."""
         (inner,) = self._flow.body_runs(node, body, values)
         pairs = zip(body.outputs, node.outputs, strict=False)
-        ends = {ours.name for ours, its in pairs if its is not None and its.name in reached}
+        ends = {native.name for native, its in pairs if its is not None and its.name in reached}
         names = [spec.name for spec in body.inputs]
         key = (id(body), tuple(inner.get(name) for name in names), frozenset(ends))
         if key not in self._functions:
@@ -262,7 +262,9 @@ class _StepCounter:
         inputs = [spec.name for spec in body.inputs][first : first + carried]
         outputs = [spec.name for spec in body.outputs][results:]
         pairs = zip(outputs, node.outputs, strict=False)
-        ends = frozenset(ours for ours, its in pairs if its is not None and its.name in reached)
+        ends = frozenset(
+            native for native, its in pairs if its is not None and its.name in reached
+        )
         if self._flow.loops_alike:
             if ends:  # a loop that does not reach the loss has no gradients at all
                 handed = outputs[:carried]
@@ -301,39 +303,41 @@ class _StepCounter:
         """
         key = prefix + node.key
         known = find_operator_rule(node.op)
-        wanted = self._flow.operands_with_gradient(node, values) if live is not None else []
-        if wanted and self._flow.cuts and UNSURE in node.training.severed:
+        requested = self._flow.operands_with_gradient(node, values) if live is not None else []
+        if requested and self._flow.cuts and UNSURE in node.training.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         reason = node.training.own_backward
         lost = reason == WEIGHT_MISSING and self._weights.trains_any()
         lost |= reason in (START_MISSING, TURNED)
-        if (wanted or lost) and reason:
+        if (requested or lost) and reason:
             self.unknown[key] = Unknown(key, node, reason)
-        if wanted and (held := self._flow.functions.enclosing_function(node)):
+        if requested and (stored := self._flow.functions.enclosing_function(node)):
             self.unknown[key] = Unknown(
-                key, node, self._flow.functions.reason_for_derivation(held)
+                key, node, self._flow.functions.reason_for_derivation(stored)
             )
         if known is None:
             return (
-                self._name_unknown(key, node, missing_rule_reason(node.op)) if wanted else NO_STEP
+                self._name_unknown(key, node, missing_rule_reason(node.op))
+                if requested
+                else NO_STEP
             )
         try:
             forward = known.formula(node)
-            gradient = self._gradient(key, node, known, wanted, live, forward)
+            gradient = self._gradient(key, node, known, requested, live, forward)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-            return self._name_unknown(key, node, str(error)) if wanted else NO_STEP
+            return self._name_unknown(key, node, str(error)) if requested else NO_STEP
         if gradient.doubt:
             self.unknown[key] = Unknown(key, node, gradient.doubt)
         step = TrainingStep(forward=forward, inputs=gradient.inner, recomputed=gradient.recomputed)
-        for place, spec in wanted:
-            if place not in gradient.operands:
+        for index, spec in requested:
+            if index not in gradient.operands:
                 continue
-            work = gradient.operands[place]
+            work = gradient.operands[index]
             if spec.name in used:  # a further use: its gradient is added to that of the others
                 work = work + Cost(adds=spec.numel)
             used.add(spec.name)
-            varies = self._flow.operand_state(node, place, spec, values).varying
+            varies = self._flow.operand_state(node, index, spec, values).varying
             part = TrainingStep(inputs=work) if varies else TrainingStep(weights=work)
             step = step + part
         return step
@@ -343,18 +347,18 @@ class _StepCounter:
         key: str,
         node: Node,
         known: OperatorRule,
-        wanted: Sequence[tuple[int, TensorSpec]],
+        requested: Sequence[tuple[int, TensorSpec]],
         live: set[str] | None,
         forward: Cost,
     ) -> Gradient:
         """Return the gradients of the operands that are wanted, none where there is no formula."""
-        if not wanted:
+        if not requested:
             return Gradient({})
         if isinstance(known.backward, str):
             self._name_unknown(key, node, f"{node.op}: {known.backward}")
             return Gradient({})
-        places = frozenset(place for place, _ in wanted)
-        return node_gradient(self._flow, node, known, places, forward, live)
+        indices = frozenset(index for index, _ in requested)
+        return node_gradient(self._flow, node, known, indices, forward, live)
 
     def _name_unknown(self, key: str, node: Node, reason: str) -> TrainingStep:
         self.unknown[key] = Unknown(key, node, reason)

@@ -110,25 +110,25 @@ def _has_optional_input(node: Node, index: int) -> bool:
     return index >= 0 and has_input(node, index)
 
 
-def _score_addend_count(node: Node, places: Places) -> int:
+def _score_addend_count(node: Node, locations: Places) -> int:
     """A mask of any form is added once, an attention bias once more."""
-    masked = _has_optional_input(node, places.mask) or integer(node, "unidirectional", 0) != 0
-    return masked + _has_optional_input(node, places.attention_bias)
+    masked = _has_optional_input(node, locations.mask) or integer(node, "unidirectional", 0) != 0
+    return masked + _has_optional_input(node, locations.attention_bias)
 
 
-def _is_buffer_shared(node: Node, places: Places) -> bool:
+def _is_buffer_shared(node: Node, locations: Places) -> bool:
     """Whether past and present are one buffer, whose length is the most that there can be."""
     return integer(node, "past_present_share_buffer", 0) != 0 or _has_optional_input(
-        node, places.past_length
+        node, locations.past_length
     )
 
 
-def _total_key_count(node: Node, places: Places, new: int) -> int:
+def _total_key_count(node: Node, locations: Places, new: int) -> int:
     """Number of keys: the new ones and those of the past, or the length of a shared buffer."""
-    if not _has_optional_input(node, places.past):
+    if not _has_optional_input(node, locations.past):
         return new
-    past = spec_shape(input_spec(node, places.past), at_least=4)[-2]
-    return past if _is_buffer_shared(node, places) else past + new
+    past = spec_shape(input_spec(node, locations.past), at_least=4)[-2]
+    return past if _is_buffer_shared(node, locations) else past + new
 
 
 def projection_sizes(node: Node) -> tuple[int, int, int]:
@@ -145,61 +145,61 @@ def projection_sizes(node: Node) -> tuple[int, int, int]:
     return width // 3, width // 3, width // 3
 
 
-def _self(node: Node, places: Places) -> tuple[Scores, int]:
+def _self(node: Node, locations: Places) -> tuple[Scores, int]:
     """The scores of a self-attention on input [B, S, in], and the elements of Q, K and V."""
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     widths, heads = projection_sizes(node), positive(node, "num_heads")
     depths = [head_size(width, heads, node) for width in widths]
-    total = _total_key_count(node, places, length)
+    total = _total_key_count(node, locations, length)
     scores = dense_scores(batch * heads * length, total, depths[0], depths[2])
     return scores, batch * length * sum(widths)
 
 
-def _optional_key_count(node: Node, places: Places) -> int | None:
+def _optional_key_count(node: Node, locations: Places) -> int | None:
     """T, the number of keys, those of the past among them; None where it is not known."""
     key = node.inputs[1] if len(node.inputs) > 1 else None
-    dims = dims_of(node, 0) if key is None or places is _SELF else key.shape
-    past = dims_of(node, places.past)
+    dims = dims_of(node, 0) if key is None or locations is _SELF else key.shape
+    past = dims_of(node, locations.past)
     if dims is None or (
-        _has_optional_input(node, places.past)
-        and (past is None or _is_buffer_shared(node, places))
+        _has_optional_input(node, locations.past)
+        and (past is None or _is_buffer_shared(node, locations))
     ):
         return None
     return (dims[2] if len(dims) == 4 else dims[1]) + (past[-2] if past else 0)
 
 
-def _masks(places: Places) -> Constraint:
+def _masks(locations: Places) -> Constraint:
     """A mask of places, [B], [3B+2]; or of keys, [B, L], [B, T], [B, S, T]; of weights, a square.
 
     Attention alone also takes [2B], the ends and the beginnings, and [B, 1], which says nothing.
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
-        query, total = dims_of(node, 0), _optional_key_count(node, places)
+        query, total = dims_of(node, 0), _optional_key_count(node, locations)
         if query is None or total is None:
             return None
-        batch, past = query[0], dims_of(node, places.past)
+        batch, past = query[0], dims_of(node, locations.past)
         new = total - (past[-2] if past else 0)
         masks = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
-        return [*masks, (2 * batch,), (batch, 1)] if places is _SELF else [*masks, (batch, new)]
+        return [*masks, (2 * batch,), (batch, 1)] if locations is _SELF else [*masks, (batch, new)]
 
-    checked = shape_constraint(places.mask, fitting, "the mask")
+    checked = shape_constraint(locations.mask, fitting, "the mask")
 
     def constraint(node: Node) -> str:
-        mask = dims_of(node, places.mask)
-        square = mask is not None and len(mask) == 4 and places is _SELF
+        mask = dims_of(node, locations.mask)
+        square = mask is not None and len(mask) == 4 and locations is _SELF
         return "" if square else checked(node)
 
     return constraint
 
 
-def _score_bias_constraint(places: Places) -> Constraint:
+def _score_bias_constraint(locations: Places) -> Constraint:
     """attention_bias [1|B, 1|N, S, T]."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
         query, total, heads = (
             dims_of(node, 0),
-            _optional_key_count(node, places),
+            _optional_key_count(node, locations),
             positive(node, "num_heads"),
         )
         if query is None or total is None:
@@ -207,7 +207,7 @@ def _score_bias_constraint(places: Places) -> Constraint:
         leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
         return [(*first, query[1], total) for first in leading]
 
-    return shape_constraint(places.attention_bias, fitting, "attention_bias")
+    return shape_constraint(locations.attention_bias, fitting, "attention_bias")
 
 
 def _heads_divide(node: Node) -> str:
@@ -268,13 +268,13 @@ _CORE = (
 _PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds; {_CORE}"
 
 
-def past_buffer_exactness(places: Places) -> Callable[[Node], Exactness]:
+def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
     """A bound where past and present are one buffer: how much of it is filled is data."""
 
     def judge(node: Node) -> Exactness:
         return (
             "bound"
-            if _has_optional_input(node, places.past) and _is_buffer_shared(node, places)
+            if _has_optional_input(node, locations.past) and _is_buffer_shared(node, locations)
             else "exact"
         )
 
@@ -294,23 +294,23 @@ def past_buffer_exactness(places: Places) -> Callable[[Node], Exactness]:
     doubt=past_buffer_exactness(_SELF),
     requires=_SELF_OPERANDS,
 )
-def contrib_attention_cost(node: Node, places: Places = _SELF) -> Cost:
+def contrib_attention_cost(node: Node, locations: Places = _SELF) -> Cost:
     """Attention: Q, K, V = input * weights + bias, then softmax(Q * K^T * scale + mask) * V.
 
     MACs = B*S*in*(Hq + Hk + Hv) + B*N*S*T*(D + Dv), T = past + S, N heads. bias n(QKV) adds; scale
     S muls; a mask (or unidirectional) S adds, attention_bias S adds; do_rotary n(Q)/2 + n(K)/2
     pairs. A causal mask saves nothing (dense). input [B, S, in], weights [in, Hq + Hk + Hv].
     """
-    scores, projected = _self(node, places)
+    scores, projected = _self(node, locations)
     macs = projected * spec_shape(input_spec(node, 0), rank=3)[2]
-    biased = projected if _has_optional_input(node, places.bias) else 0
+    biased = projected if _has_optional_input(node, locations.bias) else 0
     first, second, _ = projection_sizes(node)
     tokens = projected // (sum(projection_sizes(node)) or 1)
     turned = rotary_embedding_cost(node, tokens * (first + second))
     return (
         Cost(macs=macs, adds=biased)
         + turned
-        + attention_score_cost(scores, _score_addend_count(node, places))
+        + attention_score_cost(scores, _score_addend_count(node, locations))
     )
 
 
@@ -336,7 +336,7 @@ def qattention(node: Node) -> Cost:
     return contrib_attention_cost(node, _QUANTIZED) + Cost(adds=shifted, muls=projected)
 
 
-def heads_of(node: Node, places: Places = _MULTI_HEAD) -> tuple[Scores, int]:
+def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
     """The scores of an attention on projected operands, and how many elements these have.
 
     query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or
@@ -344,29 +344,29 @@ def heads_of(node: Node, places: Places = _MULTI_HEAD) -> tuple[Scores, int]:
     """
     query, heads = spec_shape(input_spec(node, 0), at_least=3), positive(node, "num_heads")
     if len(query) == 5:
-        total = _total_key_count(node, places, query[1])
+        total = _total_key_count(node, locations, query[1])
         return dense_scores(query[0] * heads * query[1], total, query[4], query[4]), prod(query)
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     if not has_input(node, 1):
-        return _joint_qkv_scores(node, places, heads)
+        return _joint_qkv_scores(node, locations, heads)
     depth = head_size(width, heads, node)
     key = spec_shape(input_spec(node, 1), at_least=3)
     if len(key) == 5:
-        total, value_depth, more = _total_key_count(node, places, key[1]), key[4], prod(key)
+        total, value_depth, more = _total_key_count(node, locations, key[1]), key[4], prod(key)
     elif len(key) == 4:
         total, value_depth, more = key[2], spec_shape(input_spec(node, 2), rank=4)[3], 0
     else:
         value = spec_shape(input_spec(node, 2), rank=3)
         value_depth = head_size(value[2], heads, node)
-        total, more = _total_key_count(node, places, key[1]), prod(key) + prod(value)
+        total, more = _total_key_count(node, locations, key[1]), prod(key) + prod(value)
     return dense_scores(batch * heads * length, total, depth, value_depth), prod(query) + more
 
 
-def _joint_qkv_scores(node: Node, places: Places, heads: int) -> tuple[Scores, int]:
+def _joint_qkv_scores(node: Node, locations: Places, heads: int) -> tuple[Scores, int]:
     """Q, K and V side by side in query [B, S, 3 * H]."""
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     depth = head_size(width, 3 * heads, node)
-    total = _total_key_count(node, places, length)
+    total = _total_key_count(node, locations, length)
     return dense_scores(batch * heads * length, total, depth, depth), batch * length * width
 
 
@@ -420,11 +420,11 @@ def _qkv_bias_constraint(node: Node) -> str:
     )
 
 
-def _cache_heads_constraint(places: Places) -> Constraint:
+def _cache_heads_constraint(locations: Places) -> Constraint:
     """past_key and past_value [B, N, P, D]: the heads of the query."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
-        query, past = dims_of(node, 0), dims_of(node, places.past)
+        query, past = dims_of(node, 0), dims_of(node, locations.past)
         if query is None or past is None or len(query) != 3:
             return None
         heads = positive(node, "num_heads")
@@ -433,8 +433,8 @@ def _cache_heads_constraint(places: Places) -> Constraint:
         return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
 
     return joint(
-        shape_constraint(places.past, fitting, "past_key"),
-        shape_constraint(places.past + 1, fitting, "past_value"),
+        shape_constraint(locations.past, fitting, "past_key"),
+        shape_constraint(locations.past + 1, fitting, "past_value"),
     )
 
 
@@ -465,16 +465,16 @@ _OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
         _cache_heads_constraint(_MULTI_HEAD),
     ),
 )
-def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
+def multi_head(node: Node, locations: Places = _MULTI_HEAD) -> Cost:
     """MultiHeadAttention: softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V + bV).
 
     MACs = B*N*S*T*(D + Dv), T = past + L: the projections are other nodes, their bias is here,
     n(Q) + n(K) + n(V) adds. scale S muls; a mask (or unidirectional) S adds, attention_bias S
     adds; softmax. See `heads_of` for the operands.
     """
-    scores, elements = heads_of(node, places)
-    biased = ADD * elements if _has_optional_input(node, places.bias) else ZERO
-    return biased + attention_score_cost(scores, _score_addend_count(node, places))
+    scores, elements = heads_of(node, locations)
+    biased = ADD * elements if _has_optional_input(node, locations.bias) else ZERO
+    return biased + attention_score_cost(scores, _score_addend_count(node, locations))
 
 
 def _one_width(node: Node) -> str:

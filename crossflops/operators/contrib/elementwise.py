@@ -88,14 +88,14 @@ operator(
 
 def _window_unfold_constraint(node: Node) -> str:
     """Windows of `size` along an axis that is at least as long."""
-    dims, place, extent = operand_shape(node, 0), integer(node, "dim", -1), integer(node, "size")
-    if wrong := axis_range_problem(node, place):
+    dims, index, extent = operand_shape(node, 0), integer(node, "dim", -1), integer(node, "size")
+    if wrong := axis_range_problem(node, index):
         return wrong
-    if 0 < extent <= dims[place]:
+    if 0 < extent <= dims[index]:
         return ""
     return (
-        f"{operand_label(node, 0)} has {dims[place]} at "
-        f"axis {place}, and attribute 'size' is {extent}"
+        f"{operand_label(node, 0)} has {dims[index]} at "
+        f"axis {index}, and attribute 'size' is {extent}"
     )
 
 

@@ -26,11 +26,11 @@ _STRAIGHT = first_operand_backward(lambda node: Cost(muls=input_element_count(no
 _NAMES = {"BIPOLAR": "int1", "BINARY": "int1", "TERNARY": "int2"}
 
 
-def _input_bits_precision(place: int) -> Callable[[Node], str]:
+def _input_bits_precision(index: int) -> Callable[[Node], str]:
     """As many bits as that input says, where it is a constant whole number."""
 
     def stores(node: Node) -> str:
-        bits = node.values.get(place, ())
+        bits = node.values.get(index, ())
         return f"int{bits[0]}" if len(bits) == 1 and bits[0] > 0 else ""
 
     return stores
@@ -39,8 +39,8 @@ def _input_bits_precision(place: int) -> Callable[[Node], str]:
 def _target_dtype_precision(node: Node) -> str:
     """The type that `out_dtype` names: UINT4, INT2, BIPOLAR; "" for a float."""
     name = string_attribute(node, "out_dtype", "FLOAT32").upper()
-    whole = re.fullmatch(r"U?INT(\d+)", name)
-    return f"int{whole[1]}" if whole else _NAMES.get(name, "")
+    full = re.fullmatch(r"U?INT(\d+)", name)
+    return f"int{full[1]}" if full else _NAMES.get(name, "")
 
 
 for domain in (QONNX, FINN, BREVITAS):

@@ -185,9 +185,9 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
     return (*dims[:-2], dims[-1], dims[-2]) if integer(node, f"trans{name}", 0) else dims
 
 
-def _alpha_matmul_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _alpha_matmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once."""
-    work = each_operand(0, 1)(node, wanted, forward).operands
+    work = each_operand(0, 1)(node, requested, forward).operands
     return Gradient(work, inner=Cost(muls=forward.muls))
 
 

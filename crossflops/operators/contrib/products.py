@@ -48,16 +48,16 @@ from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operator
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
-def _product_column_constraint(*places: int) -> Constraint:
+def _product_column_constraint(*digits: int) -> Constraint:
     """A scale or a zero point of B, transposed or not: one number, or N."""
 
     def constraint(node: Node) -> str:
         dims = gemm_output_shape(node, second=3)
-        for place in places:
-            scale = dims_of(node, place)
+        for index in digits:
+            scale = dims_of(node, index)
             if dims is not None and scale is not None and scale not in ((), (1,), dims[1:]):
                 return (
-                    f"{operand_label(node, place)} needs to be one number, or one for each column"
+                    f"{operand_label(node, index)} needs to be one number, or one for each column"
                 )
         return ""
 
@@ -376,12 +376,12 @@ class Experts(NamedTuple):
 
 def expert_sizes(node: Node) -> Experts:
     """The sizes of a MoE (or QMoE, whose weights are packed along their last dimension)."""
-    places = _PACKED if node.op.type == "QMoE" else _PLAIN
+    indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    count, rows, _ = spec_shape(input_spec(node, places.weights[0]), rank=3)
+    count, rows, _ = spec_shape(input_spec(node, indices.weights[0]), rank=3)
     fused = _is_fused(node)
     if is_first_layout(node):
-        inner = spec_shape(input_spec(node, places.weights[1]), rank=3)[1]
+        inner = spec_shape(input_spec(node, indices.weights[1]), rank=3)[1]
         first = 2 * inner if fused else inner
     else:
         first, inner = rows, rows // 2 if fused else rows
@@ -392,7 +392,7 @@ def expert_sizes(node: Node) -> Experts:
         hidden=dims[-1],
         first=first,
         inner=inner,
-        third=has_input(node, places.weights[2]),
+        third=has_input(node, indices.weights[2]),
     )
 
 
@@ -406,12 +406,12 @@ def is_first_layout(node: Node) -> bool:
     Today they are fc1 [E, F, H] and fc2 [E, H, I]. onnxruntime tells them apart by fc2, and where
     H = I by a fused fc1, which is not square (`moe_helper.h`).
     """
-    places = _PACKED if node.op.type == "QMoE" else _PLAIN
+    indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     hidden = spec_shape(input_spec(node, 0), at_least=2)[-1]
-    _, rows, columns = spec_shape(input_spec(node, places.weights[1]), rank=3)
+    _, rows, columns = spec_shape(input_spec(node, indices.weights[1]), rank=3)
     if rows != hidden:
         return True
-    first = spec_shape(input_spec(node, places.weights[0]), rank=3)
+    first = spec_shape(input_spec(node, indices.weights[0]), rank=3)
     return (
         _is_fused(node) and columns * _weights_per_element(node) == hidden and first[1] == hidden
     )
@@ -435,9 +435,9 @@ def _active(sizes: Experts) -> int:
 
 def _expert_bias_count(node: Node, sizes: Experts) -> int:
     """Biases of one expert."""
-    places = _PACKED if node.op.type == "QMoE" else _PLAIN
+    indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     widths = (sizes.first, sizes.hidden, sizes.inner)
-    return sum(w for w, i in zip(widths, places.biases, strict=True) if has_input(node, i))
+    return sum(w for w, i in zip(widths, indices.biases, strict=True) if has_input(node, i))
 
 
 def _expert_layers_constraint(node: Node) -> str:

@@ -269,8 +269,8 @@ def _block_gather_constraint(node: Node) -> str:
         return f"{operand_label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
     packed = 8 // positive(node, "bits", 4) if spec.dtype == "uint8" else 1
     unpacked = [*spec.shape[:-1], spec.shape[-1] * packed]
-    place = integer(node, "quantize_axis", 1)
-    unpacked[place] = -(-unpacked[place] // positive(node, "block_size", 128))
+    index = integer(node, "quantize_axis", 1)
+    unpacked[index] = -(-unpacked[index] // positive(node, "block_size", 128))
     zeros = (*unpacked[:-1], -(-unpacked[-1] // packed))
     return joint(
         shape_constraint(2, lambda _: [tuple(unpacked)], "scales"),

@@ -222,16 +222,16 @@ def _causal(node: Node) -> str:
     past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
     """
     dims, weight, dilation = dims_of(node, 0), dims_of(node, 1), positive(node, "dilation", 1)
-    places = integer(node, "ndim", 1)
+    indices = integer(node, "ndim", 1)
     for index, shape_ in ((0, dims), (1, weight)):
-        if shape_ is not None and len(shape_) != places + 2:
-            return f"{operand_label(node, index)} has rank {len(shape_)}, and needs {places + 2}"
+        if shape_ is not None and len(shape_) != indices + 2:
+            return f"{operand_label(node, index)} has rank {len(shape_)}, and needs {indices + 2}"
     if dims is None or weight is None:
         return ""
     channels = dims[-1] if integer(node, "channels_last", 0) else dims[1]
     if weight[:2] != (channels, 1):
         return f"{operand_label(node, 1, 'weight')} needs one window for {channels} channels"
-    if places != 1:
+    if indices != 1:
         return ""
     window = integer(node, "state_window", 0)
     state = (dims[0], channels, (weight[2] - 1) * dilation)

@@ -24,38 +24,38 @@ from crossflops.rebuild.tensorflow.given import (
 
 def input_function_rule(function: Callable[..., Any]) -> Rule:
     """The rule of an operator that is a function of its inputs alone."""
-    return lambda given: function(*given.inputs)
+    return lambda provided: function(*provided.inputs)
 
 
 def _chain(function: Callable[[Any, Any], Any]) -> Rule:
-    return lambda given: functools.reduce(function, given.inputs)
+    return lambda provided: functools.reduce(function, provided.inputs)
 
 
-def _mean(given: NodeInputs) -> Result:
-    total = functools.reduce(tf.add, given.inputs)
-    return total / constant_in_dtype(len(given.inputs), total)
+def _mean(inputs: NodeInputs) -> Result:
+    total = functools.reduce(tf.add, inputs.inputs)
+    return total / constant_in_dtype(len(inputs.inputs), total)
 
 
 def _divide(a: Any, b: Any) -> Any:
     return tf.truncatediv(a, b) if a.dtype.is_integer else tf.divide(a, b)
 
 
-def _modulo(given: NodeInputs) -> Result:
-    how = tf.truncatemod if given.get("fmod", 0) else tf.math.floormod
-    return how(*given.inputs)
+def _modulo(inputs: NodeInputs) -> Result:
+    config = tf.truncatemod if inputs.get("fmod", 0) else tf.math.floormod
+    return config(*inputs.inputs)
 
 
 def _compute_power(x: Any, y: Any) -> Any:
     return tf.pow(x, tf.cast(y, x.dtype))
 
 
-def _clip(given: NodeInputs) -> Result:
+def _clip(inputs: NodeInputs) -> Result:
     """Between two bounds, inputs or (before opset 11) attributes; of 0 and 6 it is ReLU6."""
-    x = given.inputs[0]
-    low, high = given.input(1), given.input(2)
-    if given.since < 11:
+    x = inputs.inputs[0]
+    low, high = inputs.input(1), inputs.input(2)
+    if inputs.since < 11:
         low, high = (
-            constant_in_dtype(given.attributes[name], x) if name in given.attributes else None
+            constant_in_dtype(inputs.attributes[name], x) if name in inputs.attributes else None
             for name in ("min", "max")
         )
     ends: list[Any] = [
@@ -68,30 +68,30 @@ def _clip(given: NodeInputs) -> Result:
     return x if high is None else tf.minimum(x, tf.reshape(high, []))
 
 
-def _compute_cast(given: NodeInputs) -> Result:
-    name = ELEMENT_TYPES.get(given.get("to", 1), "")
+def _compute_cast(inputs: NodeInputs) -> Result:
+    name = ELEMENT_TYPES.get(inputs.get("to", 1), "")
     try:
-        wanted = tf.as_dtype(name)
+        requested = tf.as_dtype(name)
     except TypeError as error:
         raise UnfitError(f"to the type {name}") from error
-    if wanted == tf.string or given.inputs[0].dtype == tf.string:
+    if requested == tf.string or inputs.inputs[0].dtype == tf.string:
         raise UnfitError("of texts")
-    return tf.cast(given.inputs[0], wanted)
+    return tf.cast(inputs.inputs[0], requested)
 
 
-def _leaky(given: NodeInputs) -> Result:
-    return tf.nn.leaky_relu(given.inputs[0], given.get("alpha", 0.01))
+def _leaky(inputs: NodeInputs) -> Result:
+    return tf.nn.leaky_relu(inputs.inputs[0], inputs.get("alpha", 0.01))
 
 
-def _prelu(given: NodeInputs) -> Result:
+def _prelu(inputs: NodeInputs) -> Result:
     """As keras.layers.PReLU."""
-    x, slope = given.inputs
+    x, slope = inputs.inputs
     return tf.nn.relu(x) - slope * tf.nn.relu(-x)
 
 
-def _elu(given: NodeInputs) -> Result:
+def _elu(inputs: NodeInputs) -> Result:
     """alpha (exp x - 1) where x is below 0."""
-    x, alpha = given.inputs[0], given.get("alpha", 1.0)
+    x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
     y = tf.nn.elu(x)
     return (
         y
@@ -100,9 +100,9 @@ def _elu(given: NodeInputs) -> Result:
     )
 
 
-def _selu(given: NodeInputs) -> Result:
-    x = given.inputs[0]
-    alpha, gamma = given.get("alpha", 1.67326319), given.get("gamma", 1.05070102)
+def _selu(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
+    alpha, gamma = inputs.get("alpha", 1.67326319), inputs.get("gamma", 1.05070102)
     if (round(alpha, 4), round(gamma, 4)) == (1.6733, 1.0507):
         return tf.nn.selu(x)
     return constant_in_dtype(gamma, x) * tf.where(
@@ -110,56 +110,56 @@ def _selu(given: NodeInputs) -> Result:
     )
 
 
-def _celu(given: NodeInputs) -> Result:
-    x, alpha = given.inputs[0], constant_in_dtype(given.get("alpha", 1.0), given.inputs[0])
+def _celu(inputs: NodeInputs) -> Result:
+    x, alpha = inputs.inputs[0], constant_in_dtype(inputs.get("alpha", 1.0), inputs.inputs[0])
     return tf.nn.relu(x) + tf.minimum(constant_in_dtype(0, x), alpha * tf.math.expm1(x / alpha))
 
 
-def _hard_sigmoid(given: NodeInputs) -> Result:
-    x = given.inputs[0]
-    line = constant_in_dtype(given.get("alpha", 0.2), x) * x + constant_in_dtype(
-        given.get("beta", 0.5), x
+def _hard_sigmoid(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
+    line = constant_in_dtype(inputs.get("alpha", 0.2), x) * x + constant_in_dtype(
+        inputs.get("beta", 0.5), x
     )
     return tf.clip_by_value(line, constant_in_dtype(0, x), constant_in_dtype(1, x))
 
 
-def _hard_swish(given: NodeInputs) -> Result:
+def _hard_swish(inputs: NodeInputs) -> Result:
     """x ReLU6(x + 3) / 6, as keras.activations.hard_swish."""
-    x = given.inputs[0]
+    x = inputs.inputs[0]
     return x * (tf.nn.relu6(x + constant_in_dtype(3, x)) * constant_in_dtype(1 / 6, x))
 
 
-def _compute_gelu(given: NodeInputs) -> Result:
-    return tf.nn.gelu(given.inputs[0], approximate=given.get("approximate", "none") == "tanh")
+def _compute_gelu(inputs: NodeInputs) -> Result:
+    return tf.nn.gelu(inputs.inputs[0], approximate=inputs.get("approximate", "none") == "tanh")
 
 
-def _swish(given: NodeInputs) -> Result:
-    x, alpha = given.inputs[0], given.get("alpha", 1.0)
+def _swish(inputs: NodeInputs) -> Result:
+    x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
     return tf.nn.silu(x, alpha)
 
 
-def _mish(given: NodeInputs) -> Result:
-    x = given.inputs[0]
+def _mish(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
     return x * tf.tanh(tf.nn.softplus(x))
 
 
-def _compute_thresholding_relu(given: NodeInputs) -> Result:
-    x = given.inputs[0]
-    return tf.where(x > constant_in_dtype(given.get("alpha", 1.0), x), x, constant_in_dtype(0, x))
+def _compute_thresholding_relu(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
+    return tf.where(x > constant_in_dtype(inputs.get("alpha", 1.0), x), x, constant_in_dtype(0, x))
 
 
-def _shrink(given: NodeInputs) -> Result:
-    x, bias = given.inputs[0], constant_in_dtype(given.get("bias", 0.0), given.inputs[0])
-    edge, nothing = constant_in_dtype(given.get("lambd", 0.5), x), constant_in_dtype(0, x)
+def _shrink(inputs: NodeInputs) -> Result:
+    x, bias = inputs.inputs[0], constant_in_dtype(inputs.get("bias", 0.0), inputs.inputs[0])
+    edge, nothing = constant_in_dtype(inputs.get("lambd", 0.5), x), constant_in_dtype(0, x)
     return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
 
 
-def _is_infinite(given: NodeInputs) -> Result:
-    x = given.inputs[0]
+def _is_infinite(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
     ends = [
         x == constant_in_dtype(sign * math.inf, x)
         for name, sign in (("detect_negative", -1), ("detect_positive", 1))
-        if given.get(name, 1)
+        if inputs.get(name, 1)
     ]
     return functools.reduce(tf.logical_or, ends, tf.zeros(definite_shape(x), tf.bool))
 
@@ -167,20 +167,20 @@ def _is_infinite(given: NodeInputs) -> Result:
 def _softmax_rule(function: Callable[..., Any]) -> Rule:
     """Along one axis; before opset 13 over all from that axis on."""
 
-    def rule(given: NodeInputs) -> Result:
-        x = given.inputs[0]
-        if given.since >= 13:
-            return function(x, axis=given.get("axis", -1))
+    def rule(inputs: NodeInputs) -> Result:
+        x = inputs.inputs[0]
+        if inputs.since >= 13:
+            return function(x, axis=inputs.get("axis", -1))
         sizes = definite_shape(x)
-        axis = given.get("axis", 1) % len(sizes)
+        axis = inputs.get("axis", 1) % len(sizes)
         return tf.reshape(function(tf.reshape(x, [math.prod(sizes[:axis]), -1])), sizes)
 
     return rule
 
 
-def _shift(given: NodeInputs) -> Result:
-    left = given.get("direction", "LEFT") == "LEFT"
-    return (tf.bitwise.left_shift if left else tf.bitwise.right_shift)(*given.inputs)
+def _shift(inputs: NodeInputs) -> Result:
+    left = inputs.get("direction", "LEFT") == "LEFT"
+    return (tf.bitwise.left_shift if left else tf.bitwise.right_shift)(*inputs.inputs)
 
 
 _ELEMENTWISE_RULES: dict[str, Rule] = {
@@ -220,14 +220,14 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
 def _reduction_rule(function: Callable[..., Any]) -> Rule:
     """Over axes from an input or an attribute; over all, or over none, where there are none."""
 
-    def rule(given: NodeInputs) -> Result:
-        x = given.inputs[0]
-        axes = given.numbers(1, "axes")
+    def rule(inputs: NodeInputs) -> Result:
+        x = inputs.inputs[0]
+        axes = inputs.numbers(1, "axes")
         if not axes:
-            if given.get("noop_with_empty_axes", 0):
+            if inputs.get("noop_with_empty_axes", 0):
                 return tf.identity(x)
             axes = list(range(tensor_rank(x)))
-        return function(x, axes, keepdims=bool(given.get("keepdims", 1)))
+        return function(x, axes, keepdims=bool(inputs.get("keepdims", 1)))
 
     return rule
 
@@ -258,117 +258,119 @@ def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
 def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
     """The place of the first extreme; of the last one, counted from the other end."""
 
-    def rule(given: NodeInputs) -> Result:
-        x, axis = given.inputs[0], given.get("axis", 0)
-        if given.get("select_last_index", 0):
+    def rule(inputs: NodeInputs) -> Result:
+        x, axis = inputs.inputs[0], inputs.get("axis", 0)
+        if inputs.get("select_last_index", 0):
             y = constant_in_dtype(definite_shape(x)[axis] - 1, tf.zeros((), tf.int64))
             y = y - function(tf.reverse(x, [axis % tensor_rank(x)]), axis, tf.int64)
         else:
             y = function(x, axis, tf.int64)
-        return tf.expand_dims(y, axis) if given.get("keepdims", 1) else y
+        return tf.expand_dims(y, axis) if inputs.get("keepdims", 1) else y
 
     return rule
 
 
-def _compute_batch_norm(given: NodeInputs) -> Result:
+def _compute_batch_norm(inputs: NodeInputs) -> Result:
     """As keras.layers.BatchNormalization; in training by the moments of the batch."""
-    x, scale, bias, mean, variance = given.inputs
+    x, scale, bias, mean, variance = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
-    if not given.get("training_mode", 0):
+    if not inputs.get("training_mode", 0):
         mean, variance = tf.reshape(mean, wide), tf.reshape(variance, wide)
         return _normalize_with_scale(
-            x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given
+            x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), inputs
         )
     axes = [0, *range(2, tensor_rank(x))]
     variance_mean, spread = tf.nn.moments(x, axes, keepdims=True)
     y = _normalize_with_scale(
-        x, variance_mean, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), given
+        x, variance_mean, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), inputs
     )
-    old = constant_in_dtype(given.get("momentum", 0.9), mean)
-    news = (
+    old = constant_in_dtype(inputs.get("momentum", 0.9), mean)
+    events = (
         before * old + tf.reshape(now, [-1]) * (constant_in_dtype(1, old) - old)
         for before, now in ((mean, variance_mean), (variance, spread))
     )
-    return [y, *news][: given.outputs]
+    return [y, *events][: inputs.outputs]
 
 
 def _normalize_with_scale(
-    x: Any, mean: Any, variance: Any, bias: Any, scale: Any, given: NodeInputs
+    x: Any, mean: Any, variance: Any, bias: Any, scale: Any, inputs: NodeInputs
 ) -> Any:
-    return tf.nn.batch_normalization(x, mean, variance, bias, scale, given.get("epsilon", 1e-5))
+    return tf.nn.batch_normalization(x, mean, variance, bias, scale, inputs.get("epsilon", 1e-5))
 
 
-def _compute_layer_norm(given: NodeInputs) -> Result:
+def _compute_layer_norm(inputs: NodeInputs) -> Result:
     """As keras.layers.LayerNormalization."""
-    x = given.inputs[0]
-    axes = list(range(given.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
+    x = inputs.inputs[0]
+    axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
-    y = _normalize_with_scale(x, mean, variance, given.input(2), given.inputs[1], given)
-    if given.outputs == 1:
+    y = _normalize_with_scale(x, mean, variance, inputs.input(2), inputs.inputs[1], inputs)
+    if inputs.outputs == 1:
         return y
-    inverse = tf.math.rsqrt(variance + constant_in_dtype(given.get("epsilon", 1e-5), x))
-    return [y, mean, inverse][: given.outputs]
+    inverse = tf.math.rsqrt(variance + constant_in_dtype(inputs.get("epsilon", 1e-5), x))
+    return [y, mean, inverse][: inputs.outputs]
 
 
-def _compute_group_norm(given: NodeInputs) -> Result:
+def _compute_group_norm(inputs: NodeInputs) -> Result:
     """As keras.layers.GroupNormalization: the groups apart, then a scale for each channel.
 
     Before opset 21 there is a scale for each group.
     """
-    x, scale, bias = given.inputs
-    sizes, groups = definite_shape(x), given.get("num_groups", 1)
-    apart = tf.reshape(x, [sizes[0], groups, sizes[1] // groups, *sizes[2:]])
-    if given.since < 21:
+    x, scale, bias = inputs.inputs
+    sizes, groups = definite_shape(x), inputs.get("num_groups", 1)
+    separate = tf.reshape(x, [sizes[0], groups, sizes[1] // groups, *sizes[2:]])
+    if inputs.since < 21:
         scale, bias = (tf.repeat(operand, sizes[1] // groups) for operand in (scale, bias))
     wide = [1, groups, sizes[1] // groups, *(1,) * (len(sizes) - 2)]
-    mean, variance = tf.nn.moments(apart, list(range(2, len(sizes) + 1)), keepdims=True)
+    mean, variance = tf.nn.moments(separate, list(range(2, len(sizes) + 1)), keepdims=True)
     scale, bias = tf.reshape(scale, wide), tf.reshape(bias, wide)
-    return tf.reshape(_normalize_with_scale(apart, mean, variance, bias, scale, given), sizes)
+    return tf.reshape(_normalize_with_scale(separate, mean, variance, bias, scale, inputs), sizes)
 
 
-def _instance(given: NodeInputs) -> Result:
-    x, scale, bias = given.inputs
+def _instance(inputs: NodeInputs) -> Result:
+    x, scale, bias = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
     mean, variance = tf.nn.moments(x, list(range(2, tensor_rank(x))), keepdims=True)
     return _normalize_with_scale(
-        x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given
+        x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), inputs
     )
 
 
-def _compute_rms_norm(given: NodeInputs) -> Result:
+def _compute_rms_norm(inputs: NodeInputs) -> Result:
     """As keras.layers.RMSNormalization."""
-    x, scale = given.inputs
-    axes = list(range(given.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
+    x, scale = inputs.inputs
+    axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     square = tf.reduce_mean(tf.square(x), axes, keepdims=True)
-    return x * tf.math.rsqrt(square + constant_in_dtype(given.get("epsilon", 1e-5), x)) * scale
+    return x * tf.math.rsqrt(square + constant_in_dtype(inputs.get("epsilon", 1e-5), x)) * scale
 
 
-def _unit(given: NodeInputs) -> Result:
+def _unit(inputs: NodeInputs) -> Result:
     """x / |x| along an axis; 0 where that is 0."""
-    x, axis = given.inputs[0], given.get("axis", -1)
-    size = (_euclidean_norm if given.get("p", 2) == 2 else _absolute_sum)(x, [axis], keepdims=True)
+    x, axis = inputs.inputs[0], inputs.get("axis", -1)
+    size = (_euclidean_norm if inputs.get("p", 2) == 2 else _absolute_sum)(
+        x, [axis], keepdims=True
+    )
     return tf.math.divide_no_nan(x, size)
 
 
-def _responses(given: NodeInputs) -> Result:
+def _responses(inputs: NodeInputs) -> Result:
     """Local response normalization over `size` channels; TensorFlow has it for an odd size."""
-    x, size = given.inputs[0], given.get("size", 1)
+    x, size = inputs.inputs[0], inputs.get("size", 1)
     if size % 2 == 0 or tensor_rank(x) != 4:
         raise UnfitError(f"over {size} channels")
-    alpha, beta = given.get("alpha", 1e-4), given.get("beta", 0.75)
-    bias = given.get("bias", 1.0)
+    alpha, beta = inputs.get("alpha", 1e-4), inputs.get("beta", 0.75)
+    bias = inputs.get("bias", 1.0)
     y = tf.nn.local_response_normalization(channels_last(x), size // 2, bias, alpha / size, beta)
     return channels_first(y)
 
 
-def _cumulative(given: NodeInputs) -> Result:
-    axis, flags = given.number(1, 0), ("exclusive", "reverse")
-    return tf.cumsum(given.inputs[0], axis, *(bool(given.get(flag, 0)) for flag in flags))
+def _cumulative(inputs: NodeInputs) -> Result:
+    axis, flags = inputs.number(1, 0), ("exclusive", "reverse")
+    return tf.cumsum(inputs.inputs[0], axis, *(bool(inputs.get(flag, 0)) for flag in flags))
 
 
-def _compute_mean_variance_norm(given: NodeInputs) -> Result:
+def _compute_mean_variance_norm(inputs: NodeInputs) -> Result:
     """(x - mean) / sqrt(variance + 1e-9)."""
-    x, axes = given.inputs[0], list(given.get("axes", (0, 2, 3)))
+    x, axes = inputs.inputs[0], list(inputs.get("axes", (0, 2, 3)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + constant_in_dtype(1e-9, x))
 

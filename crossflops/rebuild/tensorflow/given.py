@@ -36,33 +36,33 @@ class NodeInputs:
         self.outputs = outputs
         self.since = since
 
-    def input(self, place: int) -> Any:
+    def input(self, index: int) -> Any:
         """The tensor, None where it is left out."""
-        return self.inputs[place] if place < len(self.inputs) else None
+        return self.inputs[index] if index < len(self.inputs) else None
 
     def get(self, name: str, default: Any) -> Any:
         """An attribute."""
         return self.attributes.get(name, default)
 
-    def value(self, place: int) -> Any:
+    def value(self, index: int) -> Any:
         """An input as an array, None where it is left out. Raises UnfitError if not known."""
-        if self.input(place) is None:
+        if self.input(index) is None:
             return None
-        known = self.known[place]
+        known = self.known[index]
         if known is None:
-            raise UnfitError(f"whose input {place} depends on data")
+            raise UnfitError(f"whose input {index} depends on data")
         return np.asarray(known)
 
-    def numbers(self, place: int, name: str = "") -> list[int] | None:
+    def numbers(self, index: int, name: str = "") -> list[int] | None:
         """Integers from an input or, as in older versions, from an attribute."""
-        value = self.value(place)
+        value = self.value(index)
         if value is None:
             value = self.attributes.get(name)
         return None if value is None else [int(number) for number in np.ravel(value)]
 
-    def number(self, place: int, default: Any) -> Any:
+    def number(self, index: int, default: Any) -> Any:
         """A single number from an input."""
-        value = self.value(place)
+        value = self.value(index)
         return default if value is None else np.ravel(value)[0].item()
 
 

@@ -177,11 +177,11 @@ class _Run:
         if node.op_type in _CONTRACTIONS or self._spreads(node):
             return None
         with tf.init_scope():
-            given = [
+            provided = [
                 self.tensor(name) if sizes else tf.constant(self._known[name]) if name else None
                 for name in node.input
             ]
-            results = RULES[node.op_type](self._node_inputs(node, given))
+            results = RULES[node.op_type](self._node_inputs(node, provided))
             arrays = [
                 tensor.numpy() for tensor in (results if isinstance(results, list) else [results])
             ]
@@ -330,16 +330,16 @@ def from_ir_model(model: Any) -> Any:
     """A model of onnx_ir without its weights, which are said to lie elsewhere meanwhile."""
     import onnx_ir as ir
 
-    held = {name: value.const_value for name, value in model.graph.initializers.items()}
+    stored = {name: value.const_value for name, value in model.graph.initializers.items()}
     try:
-        for name, tensor in held.items():
+        for name, tensor in stored.items():
             if tensor is not None and tensor.nbytes > 1024:
                 model.graph.initializers[name].const_value = ir.ExternalTensor(
                     "weights", 0, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
                 )
         proto = ir.serde.serialize_model(model)
     finally:
-        for name, tensor in held.items():
+        for name, tensor in stored.items():
             model.graph.initializers[name].const_value = tensor
     return from_onnx_bytes(proto.SerializeToString())
 
@@ -351,25 +351,25 @@ Shape = tuple[int, ...]
 
 def product_node(node: Node, call: Call, key: str) -> Node:
     """One of the products that a node was written in."""
-    given = {spec.name: spec.shape or () for spec in call.inputs}
+    provided = {spec.name: spec.shape or () for spec in call.inputs}
     out, attributes = call.outputs[0].shape or (), dict[str, Attribute]()
     shapes: tuple[Shape, ...]
     if call.target.startswith(("Conv", "Depthwise")):
         back = "Backprop" in call.target
         name = "ConvTranspose" if back else "Conv"
-        data = _channels_first(given["out_backprop" if back else "input"])
-        weights = given["filter"]
+        data = _channels_first(provided["out_backprop" if back else "input"])
+        weights = provided["filter"]
         shapes = (data, _onnx_weight_shape(weights, call.target))
         out = _channels_first(out)
         attributes = {"group": 1 if back else data[1] // shapes[1][1]}
     elif call.target == "Einsum":
-        name, shapes = "Einsum", tuple(given.values())
+        name, shapes = "Einsum", tuple(provided.values())
         attributes = {"equation": str(call.settings["equation"])}
     else:
         name, flags = "MatMul", (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))
         shapes = tuple(
             (*shape[:-2], shape[-1], shape[-2]) if any(map(call.settings.get, names)) else shape
-            for shape, names in zip(given.values(), flags, strict=True)
+            for shape, names in zip(provided.values(), flags, strict=True)
         )
     dtype = call.outputs[0].dtype
     return msgspec.structs.replace(
@@ -457,11 +457,11 @@ def onnx_module_program(
         for call in _link_product_node(node, calls.get(node.key, []), seen.layers, made)
     )
     graph = with_graph_identity(msgspec.structs.replace(graph, nodes=nodes), model.name)
-    held: dict[str, list[str]] = {}
+    stored: dict[str, list[str]] = {}
     for node in nodes:
-        held.setdefault(node.call, []).append(node.key)
+        stored.setdefault(node.call, []).append(node.key)
     every = tuple(
-        msgspec.structs.replace(call, nodes=tuple(held.get(call.key, ())))
+        msgspec.structs.replace(call, nodes=tuple(stored.get(call.key, ())))
         for call in (*seen.trace.calls, *made)
     )
     return data, graph, msgspec.structs.replace(seen.trace, calls=every)

@@ -21,9 +21,9 @@ from crossflops.rebuild.tensorflow.given import (
 )
 
 
-def _compute_matmul(given: NodeInputs) -> Result:
+def _compute_matmul(inputs: NodeInputs) -> Result:
     """As numpy.matmul: a vector is a row on the left, a column on the right."""
-    a, b = given.inputs
+    a, b = inputs.inputs
     left, right = tensor_rank(a) == 1, tensor_rank(b) == 1
     y = tf.matmul(a[None] if left else a, b[:, None] if right else b)
     if right:
@@ -31,14 +31,14 @@ def _compute_matmul(given: NodeInputs) -> Result:
     return tf.squeeze(y, [-1 if right else -2]) if left else y
 
 
-def _compute_gemm(given: NodeInputs) -> Result:
+def _compute_gemm(inputs: NodeInputs) -> Result:
     """alpha A B + beta C; C of one row is a bias."""
-    a, b = given.inputs[:2]
-    c = given.input(2)
+    a, b = inputs.inputs[:2]
+    c = inputs.input(2)
     y = tf.matmul(
-        a, b, transpose_a=bool(given.get("transA", 0)), transpose_b=bool(given.get("transB", 0))
+        a, b, transpose_a=bool(inputs.get("transA", 0)), transpose_b=bool(inputs.get("transB", 0))
     )
-    alpha, beta = given.get("alpha", 1.0), given.get("beta", 1.0)
+    alpha, beta = inputs.get("alpha", 1.0), inputs.get("beta", 1.0)
     if alpha != 1:
         y *= constant_in_dtype(alpha, y)
     if c is None or beta == 0:
@@ -48,42 +48,42 @@ def _compute_gemm(given: NodeInputs) -> Result:
     return tf.nn.bias_add(y, c) if definite_shape(c) == definite_shape(y)[-1:] else y + c
 
 
-def _compute_einsum(given: NodeInputs) -> Result:
-    return tf.einsum(given.get("equation", "").replace(" ", ""), *given.inputs)
+def _compute_einsum(inputs: NodeInputs) -> Result:
+    return tf.einsum(inputs.get("equation", "").replace(" ", ""), *inputs.inputs)
 
 
-def _compute_attention(given: NodeInputs) -> Result:
+def _compute_attention(inputs: NodeInputs) -> Result:
     """softmax(scale Q K' + mask) V, with heads apart. Keys and values of few heads are repeated.
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
     """
-    windows = (given.get(f"{side}_window_size", -1) for side in ("left", "right"))
-    if given.input(6) is not None or max(windows) >= 0:
+    windows = (inputs.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    if inputs.input(6) is not None or max(windows) >= 0:
         raise UnfitError("with a window, or with numbers of keys that are no padding")
-    q, flat = given.inputs[0], tensor_rank(given.inputs[0]) == 3
-    queries, heads = given.get("q_num_heads", 0), given.get("kv_num_heads", 0)
-    k, v = given.inputs[1:3]
+    q, flat = inputs.inputs[0], tensor_rank(inputs.inputs[0]) == 3
+    queries, heads = inputs.get("q_num_heads", 0), inputs.get("kv_num_heads", 0)
+    k, v = inputs.inputs[1:3]
     if flat:
         q, k, v = _split_heads(q, queries), _split_heads(k, heads), _split_heads(v, heads)
-    if given.input(4) is not None:
-        k, v = tf.concat([given.input(4), k], 2), tf.concat([given.input(5), v], 2)
+    if inputs.input(4) is not None:
+        k, v = tf.concat([inputs.input(4), k], 2), tf.concat([inputs.input(5), v], 2)
     present = [k, v]
     times = definite_shape(q)[1] // definite_shape(k)[1]
     if times > 1:
         k, v = tf.repeat(k, times, axis=1), tf.repeat(v, times, axis=1)
-    scale = given.get("scale", 0) or 1 / math.sqrt(definite_shape(q)[-1])
+    scale = inputs.get("scale", 0) or 1 / math.sqrt(definite_shape(q)[-1])
     product = capped = tf.matmul(q, k, transpose_b=True) * constant_in_dtype(scale, q)
-    cap = given.get("softcap", 0.0)
+    cap = inputs.get("softcap", 0.0)
     if cap:
         capped = constant_in_dtype(cap, q) * tf.tanh(product / constant_in_dtype(cap, q))
-    masked = _mask_scores(given, capped)
+    masked = _mask_scores(inputs, capped)
     weights = tf.nn.softmax(masked)
     y = tf.matmul(weights, v)
     if flat:
         y = tf.transpose(y, [0, 2, 1, 3])
         y = tf.reshape(y, [*definite_shape(y)[:2], -1])
     results = (product, capped, masked, weights)
-    return [y, *present, results[given.get("qk_matmul_output_mode", 0)]][: given.outputs]
+    return [y, *present, results[inputs.get("qk_matmul_output_mode", 0)]][: inputs.outputs]
 
 
 def _split_heads(x: Any, heads: int) -> Any:
@@ -91,15 +91,15 @@ def _split_heads(x: Any, heads: int) -> Any:
     return tf.transpose(tf.reshape(x, [batch, tokens, heads, width // heads]), [0, 2, 1, 3])
 
 
-def _mask_scores(given: NodeInputs, scores: Any) -> Any:
+def _mask_scores(inputs: NodeInputs, scores: Any) -> Any:
     """Scores of minus infinity where a key is not to be looked at.
 
     A causal query i looks at keys up to i, and at all of the past.
     """
-    lowest, mask = constant_in_dtype(-math.inf, scores), given.input(3)
+    lowest, mask = constant_in_dtype(-math.inf, scores), inputs.input(3)
     queries, keys = definite_shape(scores)[-2:]
-    if given.get("is_causal", 0):
-        past = definite_shape(given.input(4))[2] if given.input(4) is not None else 0
+    if inputs.get("is_causal", 0):
+        past = definite_shape(inputs.input(4))[2] if inputs.input(4) is not None else 0
         allowed = np.arange(keys)[None] <= np.arange(queries)[:, None] + past
         scores = tf.where(tf.constant(allowed), scores, lowest)
     if mask is None:
@@ -126,40 +126,42 @@ _PRODUCTS_RULES: dict[str, Rule] = {
 Pads = list[tuple[int, int]]
 
 
-def pads(given: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
+def pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
     """(before, after) for every axis of an image, from `pads` or `auto_pad`."""
-    axes, how = len(kernel), given.get("auto_pad", "NOTSET")
-    if how in ("NOTSET", ""):
-        flat = given.get("pads", (0,) * 2 * axes)
+    axes, config = len(kernel), inputs.get("auto_pad", "NOTSET")
+    if config in ("NOTSET", ""):
+        flat = inputs.get("pads", (0,) * 2 * axes)
         return list(zip(flat[:axes], flat[axes:], strict=True))
     amounts: Pads = []
     for size, extent, stride, step in zip(
         sizes,
         kernel,
-        axis_steps(given, "strides", axes),
-        axis_steps(given, "dilations", axes),
+        axis_steps(inputs, "strides", axes),
+        axis_steps(inputs, "dilations", axes),
         strict=True,
     ):
         reach = (extent - 1) * step + 1
-        total = max(0, (-(-size // stride) - 1) * stride + reach - size) if how != "VALID" else 0
+        total = (
+            max(0, (-(-size // stride) - 1) * stride + reach - size) if config != "VALID" else 0
+        )
         less, more = total // 2, total - total // 2
-        amounts.append((less, more) if how != "SAME_LOWER" else (more, less))
+        amounts.append((less, more) if config != "SAME_LOWER" else (more, less))
     return amounts
 
 
-def axis_steps(given: NodeInputs, name: str, axes: int) -> list[int]:
+def axis_steps(inputs: NodeInputs, name: str, axes: int) -> list[int]:
     """Strides or dilations: an attribute with a number for every axis, 1 where it is left out."""
-    return list(given.get(name, ()) or (1,) * axes)
+    return list(inputs.get(name, ()) or (1,) * axes)
 
 
-def _compute_convolution(given: NodeInputs) -> Result:
+def _compute_convolution(inputs: NodeInputs) -> Result:
     """Y = X * W + B: Conv2D, DepthwiseConv2dNative for a group for each channel, or Conv3D."""
-    x, weights = given.inputs[:2]
+    x, weights = inputs.inputs[:2]
     axes = tensor_rank(x) - 2
     image, kernel = definite_shape(x)[2:], definite_shape(weights)[2:]
-    padding = pads(given, image, kernel)
-    strides, dilations = axis_steps(given, "strides", axes), axis_steps(given, "dilations", axes)
-    group = given.get("group", 1)
+    padding = pads(inputs, image, kernel)
+    strides, dilations = axis_steps(inputs, "strides", axes), axis_steps(inputs, "dilations", axes)
+    group = inputs.get("group", 1)
     if axes == 1:  # as tf.nn.conv1d: an image of one row
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         padding, strides, dilations = [(0, 0), *padding], [1, *strides], [1, *dilations]
@@ -168,7 +170,7 @@ def _compute_convolution(given: NodeInputs) -> Result:
         y = _convolve_space(x, weights, padding, strides, dilations, group)
     else:
         y = _convolve_plane(x, weights, padding, strides, dilations, group)
-    y = _add_channel_bias(y, given.input(2))
+    y = _add_channel_bias(y, inputs.input(2))
     return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
 
 
@@ -227,14 +229,14 @@ def _join_groups(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else tf.concat(parts, -1)
 
 
-def _compute_conv_transpose(given: NodeInputs) -> Result:
+def _compute_conv_transpose(inputs: NodeInputs) -> Result:
     """The transposed convolution: Conv2DBackpropInput or Conv3DBackpropInputV2 for each group."""
-    x, weights = given.inputs[:2]
-    axes, group = tensor_rank(x) - 2, given.get("group", 1)
-    strides, kernel = axis_steps(given, "strides", axes), definite_shape(weights)[2:]
-    if any(step > 1 for step in axis_steps(given, "dilations", axes)):
+    x, weights = inputs.inputs[:2]
+    axes, group = tensor_rank(x) - 2, inputs.get("group", 1)
+    strides, kernel = axis_steps(inputs, "strides", axes), definite_shape(weights)[2:]
+    if any(step > 1 for step in axis_steps(inputs, "dilations", axes)):
         raise UnfitError("with dilations, which TensorFlow has no kernel for")
-    sizes, padding = _transpose_sizes_and_cut(given, definite_shape(x)[2:], kernel, strides)
+    sizes, padding = _transpose_sizes_and_cut(inputs, definite_shape(x)[2:], kernel, strides)
     if axes == 1:
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         sizes, padding, strides = [1, *sizes], [(0, 0), *padding], [1, *strides]
@@ -252,29 +254,29 @@ def _compute_conv_transpose(given: NodeInputs) -> Result:
             y = tf.nn.conv3d_transpose(part, last, extents, [1, *strides, 1], "VALID")
             y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
         slices.append(y)
-    y = _add_channel_bias(_join_groups(slices), given.input(2))
+    y = _add_channel_bias(_join_groups(slices), inputs.input(2))
     return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
 
 
 def _transpose_sizes_and_cut(
-    given: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
+    inputs: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
 ) -> tuple[list[int], Pads]:
     """The sizes of the result, and what is cut off on either side of each axis.
 
     stride (size - 1) + output_padding + kernel - cut; with `output_shape` the cut follows.
     """
-    more = given.get("output_padding", ()) or (0,) * len(image)
+    more = inputs.get("output_padding", ()) or (0,) * len(image)
     full = [s * (n - 1) + m + k for s, n, m, k in zip(strides, image, more, kernel, strict=True)]
-    how, extents = given.get("auto_pad", "NOTSET"), given.get("output_shape", ())
-    if not extents and how in ("NOTSET", "", "VALID"):
-        cut = pads(given, image, kernel)
+    config, extents = inputs.get("auto_pad", "NOTSET"), inputs.get("output_shape", ())
+    if not extents and config in ("NOTSET", "", "VALID"):
+        cut = pads(inputs, image, kernel)
         return [size - sum(pair) for size, pair in zip(full, cut, strict=True)], cut
     sizes = list(extents)[-len(image) :] or [n * s for n, s in zip(image, strides, strict=True)]
     cut = []
-    for size, wanted in zip(full, sizes, strict=True):
-        total = max(0, size - wanted)
+    for size, requested in zip(full, sizes, strict=True):
+        total = max(0, size - requested)
         half = total // 2
-        cut.append((half, total - half) if how == "SAME_UPPER" else (total - half, half))
+        cut.append((half, total - half) if config == "SAME_UPPER" else (total - half, half))
     return sizes, cut
 
 
@@ -287,25 +289,25 @@ _CONVOLUTIONS_RULES: dict[str, Rule] = {
 # Pools, with channels last.
 
 
-def _maximum(given: NodeInputs) -> Result:
+def _maximum(inputs: NodeInputs) -> Result:
     """The largest of every window; what pads is smaller than anything."""
-    if given.outputs > 1:
+    if inputs.outputs > 1:
         raise UnfitError("with indices")
-    x = given.inputs[0]
+    x = inputs.inputs[0]
     lowest = x.dtype.min if not x.dtype.is_floating else -np.inf
-    return _pool_windows(given, lowest, tf.nn.max_pool)
+    return _pool_windows(inputs, lowest, tf.nn.max_pool)
 
 
-def _compute_average_pool(given: NodeInputs) -> Result:
+def _compute_average_pool(inputs: NodeInputs) -> Result:
     """The mean of every window; times window / elements where what pads is not to be counted."""
-    x = given.inputs[0]
-    kernel, image = list(given.get("kernel_shape", ())), definite_shape(x)[2:]
-    padding = _ceil_mode_pads(given, image, kernel)
-    y = _pool_windows(given, 0, tf.nn.avg_pool)
-    given_pads = pads(given, image, kernel)
-    inside = given_pads if given.get("count_include_pad", 0) else [(0, 0)] * len(image)
+    x = inputs.inputs[0]
+    kernel, image = list(inputs.get("kernel_shape", ())), definite_shape(x)[2:]
+    padding = _ceil_mode_pads(inputs, image, kernel)
+    y = _pool_windows(inputs, 0, tf.nn.avg_pool)
+    given_pads = pads(inputs, image, kernel)
+    inside = given_pads if inputs.get("count_include_pad", 0) else [(0, 0)] * len(image)
     counts = _window_element_counts(
-        image, kernel, axis_steps(given, "strides", len(kernel)), padding, inside
+        image, kernel, axis_steps(inputs, "strides", len(kernel)), padding, inside
     )
     if (counts == prod(kernel)).all():
         return y
@@ -327,32 +329,32 @@ def _window_element_counts(
     return counts
 
 
-def _ceil_mode_pads(given: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
+def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
     """The pads and, with `ceil_mode`, what the last windows reach beyond them.
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
     """
     padding: Pads = []
-    strides = axis_steps(given, "strides", len(kernel))
+    strides = axis_steps(inputs, "strides", len(kernel))
     for size, extent, stride, (before, after) in zip(
-        image, kernel, strides, pads(given, image, kernel), strict=True
+        image, kernel, strides, pads(inputs, image, kernel), strict=True
     ):
         windows = (size + before + after - extent) // stride + 1
-        if given.get("ceil_mode", 0):
+        if inputs.get("ceil_mode", 0):
             windows = -(-(size + before + after - extent) // stride) + 1
             windows -= (windows - 1) * stride >= size + before
         padding.append((before, max(after, (windows - 1) * stride + extent - size - before)))
     return padding
 
 
-def _pool_windows(given: NodeInputs, filler: Any, pool: Any) -> Any:
-    x = given.inputs[0]
-    kernel = list(given.get("kernel_shape", ()))
+def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
+    x = inputs.inputs[0]
+    kernel = list(inputs.get("kernel_shape", ()))
     axes = tensor_rank(x) - 2
-    if any(step > 1 for step in axis_steps(given, "dilations", axes)):
+    if any(step > 1 for step in axis_steps(inputs, "dilations", axes)):
         raise UnfitError("with dilations")
-    strides = axis_steps(given, "strides", axes)
-    padding = _ceil_mode_pads(given, definite_shape(x)[2:], kernel)
+    strides = axis_steps(inputs, "strides", axes)
+    padding = _ceil_mode_pads(inputs, definite_shape(x)[2:], kernel)
     x = channels_last(x)
     if any(map(any, padding)):
         x = tf.pad(
@@ -367,8 +369,8 @@ def _pool_windows(given: NodeInputs, filler: Any, pool: Any) -> Any:
 
 
 def _over_all(reduce: Any) -> Rule:
-    def rule(given: NodeInputs) -> Result:
-        x = given.inputs[0]
+    def rule(inputs: NodeInputs) -> Result:
+        x = inputs.inputs[0]
         return reduce(x, list(range(2, tensor_rank(x))), keepdims=True)
 
     return rule

@@ -19,73 +19,73 @@ from crossflops.rebuild.tensorflow.given import (
 )
 
 
-def _compute_reshape(given: NodeInputs) -> Result:
+def _compute_reshape(inputs: NodeInputs) -> Result:
     """0 keeps a size unless `allowzero`, -1 takes what is left."""
-    x, sizes = given.inputs[0], given.numbers(1, "shape") or []
-    keeps = not given.get("allowzero", 0)
+    x, sizes = inputs.inputs[0], inputs.numbers(1, "shape") or []
+    keeps = not inputs.get("allowzero", 0)
     kept = [
         definite_shape(x)[at] if size == 0 and keeps else size for at, size in enumerate(sizes)
     ]
     return tf.reshape(x, kept)
 
 
-def _flatten(given: NodeInputs) -> Result:
-    x, axis = given.inputs[0], given.get("axis", 1)
+def _flatten(inputs: NodeInputs) -> Result:
+    x, axis = inputs.inputs[0], inputs.get("axis", 1)
     sizes = definite_shape(x)
     axis = axis if axis >= 0 else axis + len(sizes)
     return tf.reshape(x, [prod(sizes[:axis]), prod(sizes[axis:])])
 
 
-def _squeeze(given: NodeInputs) -> Result:
-    axes = given.numbers(1, "axes")
-    x = given.inputs[0]
+def _squeeze(inputs: NodeInputs) -> Result:
+    axes = inputs.numbers(1, "axes")
+    x = inputs.inputs[0]
     if axes is None:
         axes = [at for at, size in enumerate(definite_shape(x)) if size == 1]
     return tf.squeeze(x, axes) if axes else tf.identity(x)
 
 
-def _unsqueeze(given: NodeInputs) -> Result:
-    x, axes = given.inputs[0], given.numbers(1, "axes") or []
+def _unsqueeze(inputs: NodeInputs) -> Result:
+    x, axes = inputs.inputs[0], inputs.numbers(1, "axes") or []
     full = tensor_rank(x) + len(axes)
     for axis in sorted(axis % full for axis in axes):
         x = tf.expand_dims(x, axis)
     return x
 
 
-def _transpose(given: NodeInputs) -> Result:
-    x = given.inputs[0]
-    return tf.transpose(x, given.get("perm", ()) or list(range(tensor_rank(x)))[::-1])
+def _transpose(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
+    return tf.transpose(x, inputs.get("perm", ()) or list(range(tensor_rank(x)))[::-1])
 
 
-def _compute_expand(given: NodeInputs) -> Result:
-    x, sizes = given.inputs[0], given.numbers(1) or []
+def _compute_expand(inputs: NodeInputs) -> Result:
+    x, sizes = inputs.inputs[0], inputs.numbers(1) or []
     return tf.broadcast_to(x, np.broadcast_shapes(tuple(definite_shape(x)), tuple(sizes)))
 
 
-def _compute_tile(given: NodeInputs) -> Result:
-    return tf.tile(given.inputs[0], given.numbers(1) or [])
+def _compute_tile(inputs: NodeInputs) -> Result:
+    return tf.tile(inputs.inputs[0], inputs.numbers(1) or [])
 
 
-def _concat(given: NodeInputs) -> Result:
-    return tf.concat(given.inputs, given.get("axis", 1))
+def _concat(inputs: NodeInputs) -> Result:
+    return tf.concat(inputs.inputs, inputs.get("axis", 1))
 
 
-def _compute_split(given: NodeInputs) -> Result:
+def _compute_split(inputs: NodeInputs) -> Result:
     """Of given sizes, else of equal ones, of which the last may be smaller."""
-    x, axis = given.inputs[0], given.get("axis", 0)
-    sizes = given.numbers(1, "split")
+    x, axis = inputs.inputs[0], inputs.get("axis", 0)
+    sizes = inputs.numbers(1, "split")
     if sizes is None:
-        size, parts = definite_shape(x)[axis], given.outputs
+        size, parts = definite_shape(x)[axis], inputs.outputs
         size_of_part = -(-size // parts)
         sizes = [size_of_part] * (parts - 1) + [size - size_of_part * (parts - 1)]
     return tf.split(x, sizes, axis)
 
 
-def _slice(given: NodeInputs) -> Result:
-    x = given.inputs[0]
-    starts, ends = given.numbers(1, "starts") or [], given.numbers(2, "ends") or []
-    axes = given.numbers(3, "axes")
-    strides = given.numbers(4) or [1] * len(starts)
+def _slice(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
+    starts, ends = inputs.numbers(1, "starts") or [], inputs.numbers(2, "ends") or []
+    axes = inputs.numbers(3, "axes")
+    strides = inputs.numbers(4) or [1] * len(starts)
     cuts = [slice(None)] * tensor_rank(x)
     for axis, begin, end, step in zip(
         axes or range(len(starts)), starts, ends, strides, strict=True
@@ -96,10 +96,10 @@ def _slice(given: NodeInputs) -> Result:
     return x[tuple(cuts)]
 
 
-def _compute_pad(given: NodeInputs) -> Result:
-    x, mode = given.inputs[0], given.get("mode", "constant")
-    flat = given.numbers(1, "pads") or []
-    axes = given.numbers(3) or list(range(tensor_rank(x)))
+def _compute_pad(inputs: NodeInputs) -> Result:
+    x, mode = inputs.inputs[0], inputs.get("mode", "constant")
+    flat = inputs.numbers(1, "pads") or []
+    axes = inputs.numbers(3) or list(range(tensor_rank(x)))
     both = [(0, 0)] * tensor_rank(x)
     for at, axis in enumerate(axes):
         both[axis] = (flat[at], flat[at + len(axes)])
@@ -108,87 +108,91 @@ def _compute_pad(given: NodeInputs) -> Result:
         x = x[tuple(slice(max(0, -a), size - max(0, -b)) for size, (a, b) in ends)]
         both = [(max(0, a), max(0, b)) for a, b in both]
     if mode == "constant":
-        value = given.input(2)
+        value = inputs.input(2)
         filler = (
-            constant_in_dtype(given.get("value", 0), x) if value is None else tf.reshape(value, [])
+            constant_in_dtype(inputs.get("value", 0), x)
+            if value is None
+            else tf.reshape(value, [])
         )
         return tf.pad(x, both, constant_values=filler)
     if mode == "reflect":
         return tf.pad(x, both, "REFLECT")
     for axis, (before, after) in enumerate(both):  # an edge that goes on, or the other end
-        places = np.arange(-before, definite_shape(x)[axis] + after)
+        indices = np.arange(-before, definite_shape(x)[axis] + after)
         size = definite_shape(x)[axis]
-        places = places % size if mode == "wrap" else np.clip(places, 0, size - 1)
-        x = tf.gather(x, places, axis=axis) if before or after else x
+        indices = indices % size if mode == "wrap" else np.clip(indices, 0, size - 1)
+        x = tf.gather(x, indices, axis=axis) if before or after else x
     return x
 
 
-def _compute_constant_of_shape(given: NodeInputs) -> Result:
+def _compute_constant_of_shape(inputs: NodeInputs) -> Result:
     """A constant of a shape; zeros of float32 where no value is given."""
-    value = given.attributes.get("value", np.zeros(1, np.float32))
-    return tf.fill(given.numbers(0) or [], tf.constant(np.ravel(value)[0]))
+    value = inputs.attributes.get("value", np.zeros(1, np.float32))
+    return tf.fill(inputs.numbers(0) or [], tf.constant(np.ravel(value)[0]))
 
 
-def _compute_shape(given: NodeInputs) -> Result:
-    sizes = definite_shape(given.inputs[0])
-    return tf.constant(sizes[given.get("start", 0) : given.get("end", None)], tf.int64)
+def _compute_shape(inputs: NodeInputs) -> Result:
+    sizes = definite_shape(inputs.inputs[0])
+    return tf.constant(sizes[inputs.get("start", 0) : inputs.get("end", None)], tf.int64)
 
 
-def _compute_size(given: NodeInputs) -> Result:
-    return tf.constant(prod(definite_shape(given.inputs[0])), tf.int64)
+def _compute_size(inputs: NodeInputs) -> Result:
+    return tf.constant(prod(definite_shape(inputs.inputs[0])), tf.int64)
 
 
-def _range(given: NodeInputs) -> Result:
-    return tf.range(*(given.number(at, 0) for at in range(3)), dtype=given.inputs[0].dtype)
+def _range(inputs: NodeInputs) -> Result:
+    return tf.range(*(inputs.number(at, 0) for at in range(3)), dtype=inputs.inputs[0].dtype)
 
 
-def _eye(given: NodeInputs) -> Result:
-    x = given.inputs[0]
+def _eye(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
     rows, columns = definite_shape(x)
-    dtype = tf.as_dtype(ELEMENT_TYPES[given.get("dtype", 0)]) if given.get("dtype", 0) else x.dtype
-    return tf.constant(np.eye(rows, columns, k=given.get("k", 0)), dtype)
+    dtype = (
+        tf.as_dtype(ELEMENT_TYPES[inputs.get("dtype", 0)]) if inputs.get("dtype", 0) else x.dtype
+    )
+    return tf.constant(np.eye(rows, columns, k=inputs.get("k", 0)), dtype)
 
 
-def _triangle(given: NodeInputs) -> Result:
+def _triangle(inputs: NodeInputs) -> Result:
     """What is on one side of a diagonal stays."""
-    x, k = given.inputs[0], given.number(1, 0)
+    x, k = inputs.inputs[0], inputs.number(1, 0)
     rows, columns = definite_shape(x)[-2:]
     ones = np.ones((rows, columns), bool)
-    kept = np.triu(ones, k) if given.get("upper", 1) else np.tril(ones, k)
+    kept = np.triu(ones, k) if inputs.get("upper", 1) else np.tril(ones, k)
     return tf.where(tf.constant(kept), x, tf.zeros((), x.dtype))
 
 
-def _to_space(given: NodeInputs) -> Result:
+def _to_space(inputs: NodeInputs) -> Result:
     """Channels to blocks; in the order CRD rows of a block are within a channel."""
-    x, block = given.inputs[0], given.get("blocksize", 1)
+    x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
     less = c // block**2
-    if given.get("mode", "DCR") == "DCR":
+    if inputs.get("mode", "DCR") == "DCR":
         x = tf.transpose(tf.reshape(x, [n, block, block, less, h, w]), [0, 3, 4, 1, 5, 2])
     else:
         x = tf.transpose(tf.reshape(x, [n, less, block, block, h, w]), [0, 1, 4, 2, 5, 3])
     return tf.reshape(x, [n, less, h * block, w * block])
 
 
-def _to_depth(given: NodeInputs) -> Result:
-    x, block = given.inputs[0], given.get("blocksize", 1)
+def _to_depth(inputs: NodeInputs) -> Result:
+    x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
     x = tf.reshape(x, [n, c, h // block, block, w // block, block])
-    order = [3, 5, 1] if given.get("mode", "DCR") == "DCR" else [1, 3, 5]
+    order = [3, 5, 1] if inputs.get("mode", "DCR") == "DCR" else [1, 3, 5]
     x = tf.transpose(x, [0, *order, 2, 4])
     return tf.reshape(x, [n, c * block**2, h // block, w // block])
 
 
-def _compute_identity(given: NodeInputs) -> Result:
-    return tf.identity(given.inputs[0])
+def _compute_identity(inputs: NodeInputs) -> Result:
+    return tf.identity(inputs.inputs[0])
 
 
-def _compute_dropout(given: NodeInputs) -> Result:
+def _compute_dropout(inputs: NodeInputs) -> Result:
     """Nothing is dropped outside training."""
-    if given.input(2) is not None and given.number(2, False):
+    if inputs.input(2) is not None and inputs.number(2, False):
         raise UnfitError("in training")
-    x = given.inputs[0]
-    return [tf.identity(x), tf.ones(definite_shape(x), tf.bool)][: given.outputs]
+    x = inputs.inputs[0]
+    return [tf.identity(x), tf.ones(definite_shape(x), tf.bool)][: inputs.outputs]
 
 
 _SHAPES_RULES: dict[str, Rule] = {
@@ -219,98 +223,100 @@ _SHAPES_RULES: dict[str, Rule] = {
 # What reads and writes elements by their places, and resizes.
 
 
-def _positive(places: Any, known: Any, size: int) -> Any:
+def _positive(indices: Any, known: Any, size: int) -> Any:
     """Places of which those that are known count from the beginning: TensorFlow has no others."""
     if known is None:
-        return places
-    return tf.constant(np.where(known < 0, known + size, known), places.dtype)
+        return indices
+    return tf.constant(np.where(known < 0, known + size, known), indices.dtype)
 
 
-def _gather(given: NodeInputs) -> Result:
-    x, axis = given.inputs[0], given.get("axis", 0)
+def _gather(inputs: NodeInputs) -> Result:
+    x, axis = inputs.inputs[0], inputs.get("axis", 0)
     return tf.gather(
-        x, _positive(given.inputs[1], given.known[1], definite_shape(x)[axis]), axis=axis
+        x, _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis]), axis=axis
     )
 
 
-def _coordinates(places: Any, axis: int) -> Any:
-    """The full index of each element of `places`, which stand for those along one axis."""
-    sizes = definite_shape(places)
+def _coordinates(indices: Any, axis: int) -> Any:
+    """The full index of each element of `indices`, which stand for those along one axis."""
+    sizes = definite_shape(indices)
     grid = list(np.indices(sizes))
-    parts = [tf.constant(axis, places.dtype) for axis in grid]
-    parts[axis] = places
+    parts = [tf.constant(axis, indices.dtype) for axis in grid]
+    parts[axis] = indices
     return tf.stack(parts, -1)
 
 
-def _gather_elements(given: NodeInputs) -> Result:
-    x = given.inputs[0]
-    axis = given.get("axis", 0) % tensor_rank(x)
-    places = _positive(given.inputs[1], given.known[1], definite_shape(x)[axis])
-    return tf.gather_nd(x, _coordinates(places, axis))
+def _gather_elements(inputs: NodeInputs) -> Result:
+    x = inputs.inputs[0]
+    axis = inputs.get("axis", 0) % tensor_rank(x)
+    indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
+    return tf.gather_nd(x, _coordinates(indices, axis))
 
 
-def _gather_nd(given: NodeInputs) -> Result:
-    return tf.gather_nd(*given.inputs, batch_dims=given.get("batch_dims", 0))
+def _gather_nd(inputs: NodeInputs) -> Result:
+    return tf.gather_nd(*inputs.inputs, batch_dims=inputs.get("batch_dims", 0))
 
 
-def _scatter_updates(x: Any, places: Any, updates: Any, how: str) -> Any:
+def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
     writers = {
         "none": tf.tensor_scatter_nd_update,
         "add": tf.tensor_scatter_nd_add,
         "max": tf.tensor_scatter_nd_max,
         "min": tf.tensor_scatter_nd_min,
     }
-    if how not in writers:
-        raise UnfitError(f"that reduces by {how}")
-    return writers[how](x, places, updates)
+    if mode not in writers:
+        raise UnfitError(f"that reduces by {mode}")
+    return writers[mode](x, indices, updates)
 
 
-def _scatter_nd(given: NodeInputs) -> Result:
-    x, places, updates = given.inputs
-    return _scatter_updates(x, places, updates, given.get("reduction", "none"))
+def _scatter_nd(inputs: NodeInputs) -> Result:
+    x, indices, updates = inputs.inputs
+    return _scatter_updates(x, indices, updates, inputs.get("reduction", "none"))
 
 
-def _scatter_elements(given: NodeInputs) -> Result:
-    x, _, updates = given.inputs
-    axis = given.get("axis", 0) % tensor_rank(x)
-    places = _positive(given.inputs[1], given.known[1], definite_shape(x)[axis])
-    return _scatter_updates(x, _coordinates(places, axis), updates, given.get("reduction", "none"))
+def _scatter_elements(inputs: NodeInputs) -> Result:
+    x, _, updates = inputs.inputs
+    axis = inputs.get("axis", 0) % tensor_rank(x)
+    indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
+    return _scatter_updates(
+        x, _coordinates(indices, axis), updates, inputs.get("reduction", "none")
+    )
 
 
-def _one_hot(given: NodeInputs) -> Result:
-    off_on, depth = given.inputs[2], int(given.number(1, 0))
-    places = tf.cast(_positive(given.inputs[0], given.known[0], depth), tf.int64)
-    axis = given.get("axis", -1) % (tensor_rank(places) + 1)
-    axis = -1 if axis == tensor_rank(places) else axis
-    return tf.one_hot(places, depth, off_on[1], off_on[0], axis, off_on.dtype)
+def _one_hot(inputs: NodeInputs) -> Result:
+    off_on, depth = inputs.inputs[2], int(inputs.number(1, 0))
+    indices = tf.cast(_positive(inputs.inputs[0], inputs.known[0], depth), tf.int64)
+    axis = inputs.get("axis", -1) % (tensor_rank(indices) + 1)
+    axis = -1 if axis == tensor_rank(indices) else axis
+    return tf.one_hot(indices, depth, off_on[1], off_on[0], axis, off_on.dtype)
 
 
-def _compute_top_k(given: NodeInputs) -> Result:
+def _compute_top_k(inputs: NodeInputs) -> Result:
     """The k largest or smallest along an axis, in order."""
-    x, k = given.inputs[0], given.number(1, given.get("k", 1))
-    axis = given.get("axis", -1) % tensor_rank(x)
+    x, k = inputs.inputs[0], inputs.number(1, inputs.get("k", 1))
+    axis = inputs.get("axis", -1) % tensor_rank(x)
     order = [*(at for at in range(tensor_rank(x)) if at != axis), axis]
     back = list(np.argsort(order))
     moved = tf.transpose(x, order)
-    largest = given.get("largest", 1)
-    values, places = tf.math.top_k(moved if largest else -moved, k)
+    largest = inputs.get("largest", 1)
+    values, indices = tf.math.top_k(moved if largest else -moved, k)
     values = values if largest else -values
-    return [tf.transpose(values, back), tf.cast(tf.transpose(places, back), tf.int64)]
+    return [tf.transpose(values, back), tf.cast(tf.transpose(indices, back), tf.int64)]
 
 
-def _compute_resize(given: NodeInputs) -> Result:
+def _compute_resize(inputs: NodeInputs) -> Result:
     """Nearest by the places that are known, linear by TensorFlow's own or from its taps."""
-    x, mode = given.inputs[0], given.get("mode", "nearest")
-    sizes, scales = _output_sizes_and_scales(given, definite_shape(x))
+    x, mode = inputs.inputs[0], inputs.get("mode", "nearest")
+    sizes, scales = _output_sizes_and_scales(inputs, definite_shape(x))
     axes = [
         at
         for at, (old, new) in enumerate(zip(definite_shape(x), sizes, strict=True))
         if old != new
     ]
-    if given.get("antialias", 0) and any(sizes[at] < definite_shape(x)[at] for at in axes):
+    if inputs.get("antialias", 0) and any(sizes[at] < definite_shape(x)[at] for at in axes):
         raise UnfitError("with antialias")
-    moving = given.get("coordinate_transformation_mode", "half_pixel")
-    moving = "asymmetric" if given.since < 11 else moving
+    moving = inputs.get("coordinate_transformation_mode", "half_pixel")
+    moving = "asymmetric" if inputs.since < 11 else moving
     if moving == "tf_crop_and_resize" or mode == "cubic":
         raise UnfitError(f"of the kind {mode}, {moving}")
     where = {
@@ -322,30 +328,30 @@ def _compute_resize(given: NodeInputs) -> Result:
         return bilinear
     for axis, source in where.items():
         if mode == "nearest":
-            places = _nearest_index(
-                source, given.get("nearest_mode", "round_prefer_floor"), given.since
+            indices = _nearest_index(
+                source, inputs.get("nearest_mode", "round_prefer_floor"), inputs.since
             )
             x = tf.gather(
-                x, np.clip(places, 0, definite_shape(x)[axis] - 1).astype(int), axis=axis
+                x, np.clip(indices, 0, definite_shape(x)[axis] - 1).astype(int), axis=axis
             )
         else:
             x = _interpolate_axis(x, source, axis)
     return x
 
 
-def _output_sizes_and_scales(given: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
+def _output_sizes_and_scales(inputs: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
     """Sizes after, and scales, of every axis."""
-    if given.since < 11:
-        scales = [float(axis) for axis in np.ravel(given.value(1))]
+    if inputs.since < 11:
+        scales = [float(axis) for axis in np.ravel(inputs.value(1))]
         return [math.floor(n * s) for n, s in zip(old, scales, strict=True)], scales
-    axes = [axis % len(old) for axis in given.get("axes", ())] or list(range(len(old)))
+    axes = [axis % len(old) for axis in inputs.get("axes", ())] or list(range(len(old)))
     sizes, scales = list(old), [1.0] * len(old)
-    wanted, factors = given.value(3), given.value(2)
-    if given.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+    requested, factors = inputs.value(3), inputs.value(2)
+    if inputs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise UnfitError("that keeps the aspect ratio")
     for at, axis in enumerate(axes):
-        if wanted is not None and wanted.size:
-            sizes[axis] = int(wanted[at])
+        if requested is not None and requested.size:
+            sizes[axis] = int(requested[at])
             scales[axis] = sizes[axis] / old[axis]
         else:
             scales[axis] = float(factors[at])
@@ -408,13 +414,17 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
     return first + (second - first) * share
 
 
-def _compute_upsample(given: NodeInputs) -> Result:
+def _compute_upsample(inputs: NodeInputs) -> Result:
     """The operator before Resize: scales are input 1, or an attribute, and places are floored."""
-    scales = given.value(1) if given.since >= 9 else given.get("scales", ())
-    given = NodeInputs(
-        (given.inputs[0], tf.constant(scales)), (None, np.asarray(scales)), given.attributes, 1, 10
+    scales = inputs.value(1) if inputs.since >= 9 else inputs.get("scales", ())
+    inputs = NodeInputs(
+        (inputs.inputs[0], tf.constant(scales)),
+        (None, np.asarray(scales)),
+        inputs.attributes,
+        1,
+        10,
     )
-    return _compute_resize(given)
+    return _compute_resize(inputs)
 
 
 _GATHERS_RULES: dict[str, Rule] = {

@@ -172,10 +172,10 @@ def svg(canvas: Canvas, alone: bool = False) -> str:
 def _svg_shape(shape: Shape, alone: bool) -> str:
     match shape:
         case Box():
-            place = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
+            location = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
             size = f'width="{_px(shape.width)}" height="{_px(shape.height)}"'
             return (
-                f"<rect {place} {size} "
+                f"<rect {location} {size} "
                 f"{_svg_fill(shape.ink, alone)}{_svg_tooltip(shape.tip, 'rect')}"
             )
         case DrawnLine():
@@ -189,14 +189,14 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
         case Words():
             anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
             weight = ' font-weight="600"' if shape.bold else ""
-            place = f'x="{_px(shape.x)}" y="{_px(shape.y)}" font-size="{_px(shape.size)}"'
+            location = f'x="{_px(shape.x)}" y="{_px(shape.y)}" font-size="{_px(shape.size)}"'
             text = escape(inert(shape.text))
-            return f"<text {place} {_svg_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
+            return f"<text {location} {_svg_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
         case Dot():
-            place = f'cx="{_px(shape.x)}" cy="{_px(shape.y)}" r="{_px(shape.radius)}"'
+            location = f'cx="{_px(shape.x)}" cy="{_px(shape.y)}" r="{_px(shape.radius)}"'
             ink = _stroke(shape.ink, alone) if shape.hollow else _svg_fill(shape.ink, alone)
             clear = ' fill-opacity="0" stroke-width="1.5"' if shape.hollow else ""
-            return f"<circle {place} {ink}{clear}{_svg_tooltip(shape.tip, 'circle')}"
+            return f"<circle {location} {ink}{clear}{_svg_tooltip(shape.tip, 'circle')}"
 
 
 def _svg_tooltip(tip: str, tag: str) -> str:

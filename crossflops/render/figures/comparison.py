@@ -53,24 +53,26 @@ class Walk(NamedTuple):
     residual: Amount
 
 
-def walk(noun: Reconciliation | Contrast | Alignment) -> Walk:
+def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
     """Return what a waterfall shows of a noun: of two models their MACs."""
-    match noun:
+    match content:
         case Reconciliation():
-            steps = tuple(Step(row.cause, row.amount) for row in noun.explanations)
-            return Walk("native MACs", noun.tool, steps, noun.residual)
+            steps = tuple(Step(row.cause, row.amount) for row in content.explanations)
+            return Walk("native MACs", content.tool, steps, content.residual)
         case Contrast():
-            steps = tuple(Step(row.cause, row.amount) for row in noun.differences)
-            model = (Step("(other model)", noun.model),) if isinstance(noun.model, int) else ()
-            return Walk(noun.first, noun.second, (*model, *steps), noun.residual)
+            steps = tuple(Step(row.cause, row.amount) for row in content.differences)
+            model = (
+                (Step("(other model)", content.model),) if isinstance(content.model, int) else ()
+            )
+            return Walk(content.first, content.second, (*model, *steps), content.residual)
         case Alignment():
-            steps = tuple(Step(row.cause, row.macs) for row in noun.causes)
-            return Walk("first model", "second model", steps, noun.residual.macs)
+            steps = tuple(Step(row.cause, row.macs) for row in content.causes)
+            return Walk("first model", "second model", steps, content.residual.macs)
 
 
-def waterfall(noun: Reconciliation | Contrast | Alignment) -> Canvas | None:
+def waterfall(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
     """The picture of a walk; None where no step of it has a finite amount other than zero."""
-    path = walk(noun)
+    path = walk(content)
     steps = [step for step in path.steps if step.amount]
     if path.residual:
         steps.append(Step("residual", path.residual))
@@ -78,14 +80,14 @@ def waterfall(noun: Reconciliation | Contrast | Alignment) -> Canvas | None:
         return None
     lengths = _lengths([step.amount for step in steps])
     broken = [length != float(step.amount) for length, step in zip(lengths, steps, strict=True)]
-    places = [0.0]
+    indices = [0.0]
     for length in lengths:
-        places.append(places[-1] + length)
+        indices.append(indices[-1] + length)
     height = _TOP + _ROW * (len(steps) + 1) + (0 if any(broken) else _FOOT)
-    scale = _Scale(min(places), max(places))
+    scale = _Scale(min(indices), max(indices))
     shapes = [
         *_waterfall_grid(scale, height, any(broken)),
-        *_waterfall_rows(steps, places, broken, scale, path),
+        *_waterfall_rows(steps, indices, broken, scale, path),
     ]
     total = sum(step.amount for step in steps)
     label = f"From {path.first} to {path.last}: {amount_with_sign(total)} in {len(steps)} steps"
@@ -109,8 +111,8 @@ def _lengths(amounts: Sequence[Amount]) -> list[float]:
     >>> _lengths([5, -3]), _lengths([10_000, 5, -5])
     ([5.0, -3.0], [6.0, 5.0, -5.0])
     """
-    largest = max(range(len(amounts)), key=lambda place: abs(amounts[place]))
-    others = sum(abs(amount) for place, amount in enumerate(amounts) if place != largest)
+    largest = max(range(len(amounts)), key=lambda location: abs(amounts[location]))
+    others = sum(abs(amount) for location, amount in enumerate(amounts) if location != largest)
     lengths = [float(amount) for amount in amounts]
     if len(amounts) > 2 and abs(amounts[largest]) > _DWARFS * others:
         lengths[largest] = others * _BROKEN * (1 if amounts[largest] > 0 else -1)
@@ -133,7 +135,7 @@ def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
 
 
 def _waterfall_rows(
-    steps: Sequence[Step], places: list[float], broken: list[bool], scale: _Scale, path: Walk
+    steps: Sequence[Step], indices: list[float], broken: list[bool], scale: _Scale, path: Walk
 ) -> list[Shape]:
     shapes: list[Shape] = [
         Words(x=0, y=_TOP - 10, text=fit_text_to_width(path.first, _LEFT), ink="soft"),
@@ -141,13 +143,13 @@ def _waterfall_rows(
     ]
     for number, step in enumerate(steps):
         y = _TOP + _ROW * number
-        ends = sorted((scale.x_position(places[number]), scale.x_position(places[number + 1])))
+        ends = sorted((scale.x_position(indices[number]), scale.x_position(indices[number + 1])))
         ink: Ink = "bad" if step.name == "residual" else "more" if step.amount > 0 else "less"
         box = Box(
             x=ends[0], y=y + (_ROW - _BAR) / 2, width=max(ends[1] - ends[0], 1.5), height=_BAR,
             ink=ink, tip=f"{step.name}: {amount_with_sign(step.amount)}",
         )  # fmt: skip
-        foot = scale.x_position(places[number + 1])
+        foot = scale.x_position(indices[number + 1])
         name = fit_text_to_width(step.name, _LEFT - 12)
         shapes += [
             DrawnLine(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),

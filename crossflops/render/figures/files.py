@@ -66,8 +66,8 @@ def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
         axes.set_xlim(0, canvas.width)
         axes.set_ylim(canvas.height, 0)
         axes.axis("off")
-        for place, shape in enumerate(canvas.shapes):
-            _paint(axes, shape, place)
+        for location, shape in enumerate(canvas.shapes):
+            _paint(axes, shape, location)
         figure.savefig(out, format="png", dpi=_DPI, metadata={"Software": None})
     return out.getvalue()
 
@@ -79,7 +79,7 @@ def _matplotlib_missing_error() -> MissingExtraError:
     )
 
 
-def _paint(axes: "Axes", shape: Shape, place: int) -> None:
+def _paint(axes: "Axes", shape: Shape, location: int) -> None:
     """One shape, in front of those before it."""
     from matplotlib.patches import Circle, Rectangle
 
@@ -88,21 +88,21 @@ def _paint(axes: "Axes", shape: Shape, place: int) -> None:
         case Box():
             corner = (shape.x, shape.y)
             axes.add_patch(
-                Rectangle(corner, shape.width, shape.height, color=colour, lw=0, zorder=place)
+                Rectangle(corner, shape.width, shape.height, color=colour, lw=0, zorder=location)
             )
         case DrawnLine():
             axes.plot(
-                [shape.x1, shape.x2], [shape.y1, shape.y2], color=colour, zorder=place,
+                [shape.x1, shape.x2], [shape.y1, shape.y2], color=colour, zorder=location,
                 linewidth=shape.width * _POINT, linestyle="--" if shape.dashed else "-",
             )  # fmt: skip
         case Words():
             axes.text(
                 shape.x, shape.y, shape.text, color=colour, fontsize=shape.size * _POINT,
-                ha=_ANCHORS[shape.anchor], va="baseline", zorder=place,
+                ha=_ANCHORS[shape.anchor], va="baseline", zorder=location,
                 fontweight="bold" if shape.bold else "normal",
             )  # fmt: skip
         case Dot():
             axes.add_patch(
                 Circle((shape.x, shape.y), shape.radius, fill=not shape.hollow, color=colour,
-                       zorder=place)
+                       zorder=location)
             )  # fmt: skip

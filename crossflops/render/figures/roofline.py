@@ -265,9 +265,9 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
     if step.intensity and step.attainable:
         most = short_amount(step.attainable, "FLOP/s")
         tip = f"the whole: {step.intensity:.4g} FLOP/byte"
-        whole = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
+        full = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
                     hollow=True, tip=tip)  # fmt: skip
-        shapes.append(whole)
+        shapes.append(full)
         entries.append(_Entry(f"whole, at most {most}", ink="ink", hollow=True))
     if roof.achieved is not None and step.intensity and step.work:
         rate = step.work / roof.achieved.seconds

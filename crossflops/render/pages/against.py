@@ -115,7 +115,7 @@ def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
     """The shifts of layers whose paths differ in numbers alone together, the largest first."""
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
-        paths = tuple(pattern(_place_label(place)) for place in (row.first, row.second))
+        paths = tuple(pattern(_place_label(location)) for location in (row.first, row.second))
         for shift in row.shifts:
             kinds.setdefault((*paths, shift.cause, shift.note), []).append((row, shift))
 
@@ -147,10 +147,10 @@ def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
     )
 
 
-def _place_label(place: Place | None) -> str:
-    if place is None:
+def _place_label(location: Place | None) -> str:
+    if location is None:
         return ALONE
-    return place.path or (place.nodes[0] if place.nodes else place.what)
+    return location.path or (location.nodes[0] if location.nodes else location.what)
 
 
 def _shift_reason(shift: Shift) -> str:
@@ -172,12 +172,12 @@ def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
     )
     lines = tuple(
         Row.from_cells(
-            *(_layer_pair_cells(row) if not place else ("", "", "", "")),
+            *(_layer_pair_cells(row) if not location else ("", "", "", "")),
             _shift_reason(shift),
             *_shift_amounts(shift),
         )
         for row in rows
-        for place, shift in enumerate(row.shifts)
+        for location, shift in enumerate(row.shifts)
     )
     return Table(columns=columns, rows=lines, detail=True)
 

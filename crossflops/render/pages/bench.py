@@ -29,43 +29,46 @@ class Benched(msgspec.Struct, frozen=True):
     top: int = TOP
 
 
-def bench_page(noun: Bench, top: int = TOP) -> Page:
+def bench_page(content: Bench, top: int = TOP) -> Page:
     """The curve, the profile where there is one, what is wrong, doubtful and assumed."""
-    blocks: list[Block] = [_bench_title(noun), _curve(noun)]
-    if noun.goal and noun.measurement is not None:
-        blocks.append(Text(f"batch {noun.batch}: {noun.goal}", " > "))
-    if noun.largest is not None:
-        blocks.append(Text(f"the largest batch that fits is {noun.largest}", " > "))
-    if noun.step is not None:
-        blocks += _bench_step_blocks(noun, noun.step)
-    if noun.profile is not None:
-        blocks += _kernel_profile_blocks(noun, noun.profile, top)
-    blocks += [Text(text, " ! ", "bad") for text in noun.errors]
-    blocks += [Text(text, " ! ", "warn") for text in noun.warnings]
+    blocks: list[Block] = [_bench_title(content), _curve(content)]
+    if content.goal and content.measurement is not None:
+        blocks.append(Text(f"batch {content.batch}: {content.goal}", " > "))
+    if content.largest is not None:
+        blocks.append(Text(f"the largest batch that fits is {content.largest}", " > "))
+    if content.step is not None:
+        blocks += _bench_step_blocks(content, content.step)
+    if content.profile is not None:
+        blocks += _kernel_profile_blocks(content, content.profile, top)
+    blocks += [Text(text, " ! ", "bad") for text in content.errors]
+    blocks += [Text(text, " ! ", "warn") for text in content.warnings]
     blocks.append(Heading("Assumed"))
-    blocks += [Text(text, " - ") for text in noun.assumptions]
+    blocks += [Text(text, " - ") for text in content.assumptions]
     return Page(tuple(blocks))
 
 
-def _bench_title(noun: Bench) -> Title:
-    ran = "run" if noun.step is None else "training step"
-    optimized = f"optimization {noun.optimization}" if noun.optimization else ""
+def _bench_title(content: Bench) -> Title:
+    ran = "run" if content.step is None else "training step"
+    optimized = f"optimization {content.optimization}" if content.optimization else ""
     parts = (
-        noun.name,
+        content.name,
         *(
             f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}"
-            for spec in noun.model.inputs
+            for spec in content.model.inputs
         ),
-        noun.runtime,
+        content.runtime,
         optimized,
-        f"{noun.device}, {count_with_noun(noun.threads, 'thread')}" if noun.threads else "",
-        f"{short_amount(noun.macs, 'MACs')} a {ran} of {count_with_noun(noun.batch, 'example')}",
+        f"{content.device}, {count_with_noun(content.threads, 'thread')}"
+        if content.threads
+        else "",
+        f"{short_amount(content.macs, 'MACs')} a {ran} of "
+        f"{count_with_noun(content.batch, 'example')}",
     )
     return Title(tuple(part for part in parts if part))
 
 
-def _curve(noun: Bench) -> Table:
-    peak = [Column(head="of peak", right=True)] if noun.peak is not None else []
+def _curve(content: Bench) -> Table:
+    peak = [Column(head="of peak", right=True)] if content.peak is not None else []
     tails = [Column(head=head, right=True, spare=2) for head in ("p90", "p99")]
     columns = (
         *right("batch", "p50"),
@@ -76,25 +79,25 @@ def _curve(noun: Bench) -> Table:
         Column(head="", flows=True),
     )
     rows = [
-        _measurement_row(noun, m) if isinstance(m, Measurement) else _unfit(noun, m)
-        for m in noun.curve
+        _measurement_row(content, m) if isinstance(m, Measurement) else _unfit(content, m)
+        for m in content.curve
     ]
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _measurement_row(noun: Bench, timing: Measurement) -> Row:
+def _measurement_row(content: Bench, timing: Measurement) -> Row:
     times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
-    rate, of_peak = noun.rate(timing), noun.share(timing)
+    rate, of_peak = content.rate(timing), content.share(timing)
     remarks = [] if timing.settled else ["not settled"]
-    below = "profiled below" if noun.step is None else "its phases below"
-    remarks += [below] if timing.batch == noun.batch and len(noun.curve) > 1 else []
+    below = "profiled below" if content.step is None else "its phases below"
+    remarks += [below] if timing.batch == content.batch and len(content.curve) > 1 else []
     cells = (
         str(timing.batch),
         *times,
         str(timing.runs),
         f"{timing.examples_per_second:.4g}",
         "-" if rate is None else short_amount(rate, "FLOP/s"),
-        *(() if noun.peak is None else (_percent(of_peak),)),
+        *(() if content.peak is None else (_percent(of_peak),)),
         ", ".join(remarks),
     )
     return Row(cells)
@@ -105,35 +108,35 @@ def _percent(part: float | None) -> str:
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
-def _unfit(noun: Bench, unfit: Unfit) -> Row:
-    dashes = ("-",) * (6 + (noun.peak is not None))
+def _unfit(content: Bench, unfit: Unfit) -> Row:
+    dashes = ("-",) * (6 + (content.peak is not None))
     return Row.from_cells(
         str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}", tone="warn"
     )
 
 
-def _bench_step_blocks(noun: Bench, step: BenchStep) -> list[Block]:
+def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
     """The phases of a training step."""
-    timing = noun.measurement
-    whole = timing.p50 if timing is not None else 0.0
+    timing = content.measurement
+    full = timing.p50 if timing is not None else 0.0
     rows = [
         Row.from_cells(
             row.phase,
             short_amount(row.macs) if row.macs else "-",
             "-" if row.flops is None else short_amount(row.flops),
             duration(row.seconds),
-            percent_share(row.seconds, whole),
+            percent_share(row.seconds, full),
             "-" if row.rate is None else short_amount(row.rate, "FLOP/s"),
             _percent(row.share),
             tone="bad" if (row.share or 0) > 1 else "",
         )
         for row in step.phases
     ]
-    rest = duration(step.rest_seconds), percent_share(step.rest_seconds, whole)
+    rest = duration(step.rest_seconds), percent_share(step.rest_seconds, full)
     rows.append(Row.from_cells("the rest", "-", "-", *rest, "-", "-"))
     heads = right("MACs", "FLOPs", "time", "share", "rate", "of peak")
     table = Table(columns=(Column(head="phase"), *heads), rows=tuple(rows))
-    heading = f"One training step: {duration(whole)}, {step.optimizer or 'no optimizer'}"
+    heading = f"One training step: {duration(full)}, {step.optimizer or 'no optimizer'}"
     blocks: list[Block] = [Heading(heading), table]
     if step.mfu is not None:
         again = (
@@ -146,10 +149,12 @@ def _bench_step_blocks(noun: Bench, step: BenchStep) -> list[Block]:
     return blocks
 
 
-def _kernel_profile_blocks(noun: Bench, profile: KernelProfile, top: int) -> list[Block]:
+def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> list[Block]:
     seconds = profile.run_seconds
     nodes = sum(len(row.nodes) for row in profile.kernels)
-    exactly = "exactly the count" if profile.macs == noun.macs else f"NOT the count, {noun.macs}"
+    exactly = (
+        "exactly the count" if profile.macs == content.macs else f"NOT the count, {content.macs}"
+    )
     sentences = (
         f"{percent_share(profile.named_seconds, seconds)} in kernels"
         f" that stand for {count_with_noun(nodes, 'node')}",

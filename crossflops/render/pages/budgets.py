@@ -20,9 +20,9 @@ _UNITS = {
 }
 
 
-def budgets_page(noun: Checks) -> Page:
+def budgets_page(content: Checks) -> Page:
     """Every rule with its value, failing ones first; what grew, and what a smaller model saves."""
-    ordered = sorted(noun.checks, key=lambda check: check.holds)
+    ordered = sorted(content.checks, key=lambda check: check.holds)
     columns = (
         Column(head="model", flows=True),
         Column(head="rule"),
@@ -30,11 +30,11 @@ def budgets_page(noun: Checks) -> Page:
         Column(head="verdict"),
     )
     blocks: list[Block] = [Table(columns=columns, rows=tuple(map(_budget_check_row, ordered)))]
-    blocks += [Text(text, tone="bad") for text in failures(noun)]
-    blocks += [Text(text, tone="warn") for text in budget_doubts(noun)]
-    blocks += [Text(text) for text in budget_target_moves(noun)]
-    blocks += [Text(text, tone="good") for text in savings(noun)]
-    blocks += [Text(f"{target} has no budget.") for target in noun.unbudgeted]
+    blocks += [Text(text, tone="bad") for text in failures(content)]
+    blocks += [Text(text, tone="warn") for text in budget_doubts(content)]
+    blocks += [Text(text) for text in budget_target_moves(content)]
+    blocks += [Text(text, tone="good") for text in savings(content)]
+    blocks += [Text(f"{target} has no budget.") for target in content.unbudgeted]
     return Page(tuple(blocks))
 
 
@@ -63,10 +63,10 @@ def rule_of(check: Check) -> str:
     return f"{check.part}: {check.rule}" if check.part else check.rule
 
 
-def failures(noun: Checks) -> list[str]:
+def failures(content: Checks) -> list[str]:
     """Return a sentence for each rule that does not hold; one error of a model is said once."""
     return list(
-        dict.fromkeys(budget_failure_text(check) for check in noun.checks if not check.holds)
+        dict.fromkeys(budget_failure_text(check) for check in content.checks if not check.holds)
     )
 
 
@@ -90,36 +90,36 @@ def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
     )
 
 
-def budget_doubts(noun: Checks) -> list[str]:
+def budget_doubts(content: Checks) -> list[str]:
     """Return a sentence for each checked figure that is no exact count."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
         f"{check.target}, {rule_of(check)}: the value is {kinds.get(check.doubt, check.doubt)}, "
         "and no exact count."
-        for check in noun.checks
+        for check in content.checks
         if check.doubt
     ]
 
 
-def budget_target_moves(noun: Checks) -> list[str]:
+def budget_target_moves(content: Checks) -> list[str]:
     """Return a sentence for each model that moved, or that was not there."""
-    known = {check.target: check for check in noun.checks if check.moved_from or check.is_new}
+    known = {check.target: check for check in content.checks if check.moved_from or check.is_new}
     return [
         f"{target} moved from {check.moved_from}."
         if check.moved_from
-        else f"{target} is not in {noun.baseline}, so that no growth is held."
+        else f"{target} is not in {content.baseline}, so that no growth is held."
         for target, check in known.items()
     ]
 
 
-def savings(noun: Checks) -> list[str]:
+def savings(content: Checks) -> list[str]:
     """Return a sentence for each number that is smaller than in the baseline.
 
     A time differs from run to run.
     """
     return [
         f"{check.target}, {rule_of(check)}: {exact_amount(-check.change)} saved."
-        for check in noun.checks
+        for check in content.checks
         if check.change is not None and check.change < 0 and not check.rule.startswith(LATENCY)
     ]
 

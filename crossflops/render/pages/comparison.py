@@ -153,15 +153,15 @@ def parameter_differences(report: Report) -> list[Block]:
 
 
 def _parameter_cause_rows(report: Report, profile: Profile) -> list[Row]:
-    theirs = profile.params or 0
-    head = (profile.tool, exact_amount(theirs), percent_change(theirs, report.params))
+    other = profile.params or 0
+    head = (profile.tool, exact_amount(other), percent_change(other, report.params))
     try:
         account = report.reconciliation(profile.tool).params
     except KeyError:
         account = None
     if not isinstance(account, ParamsReconciliation):
         reason = "not explained here"
-        return [Row.from_cells(*head, "-", amount_with_sign(theirs - report.params), reason, "")]
+        return [Row.from_cells(*head, "-", amount_with_sign(other - report.params), reason, "")]
     tails = [
         (
             row.cause,
@@ -212,12 +212,11 @@ def _where(kernel: Kernel) -> str:
     >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
     'aten._native_multi_head_attention ran 3 times in 2 modules (a, and 1 more)'
     """
-    homes = tuple(path or "the model" for path in kernel.modules)
-    often = f"{kernel.times} times " if kernel.times != len(homes) else ""
+    owners = tuple(path or "the model" for path in kernel.modules)
+    often = f"{kernel.times} times " if kernel.times != len(owners) else ""
     name = kernel.name.removesuffix(".default")
-    return (
-        f"{name} ran {often}in {count_with_noun(len(homes), 'module')} ({first_calls_text(homes)})"
-    )
+    modules = count_with_noun(len(owners), "module")
+    return f"{name} ran {often}in {modules} ({first_calls_text(owners)})"
 
 
 def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
@@ -444,7 +443,7 @@ def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
         reasons.setdefault(_failure_reason(failure), []).append(failure)
     return [
         Heading("No answer"),
-        *(block for alike in reasons.values() for block in _failure_group_blocks(alike)),
+        *(block for similar in reasons.values() for block in _failure_group_blocks(similar)),
     ]
 
 
@@ -454,11 +453,11 @@ def _failure_reason(failure: Failure) -> tuple[str, ...]:
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
 
 
-def _failure_group_blocks(alike: list[Failure]) -> list[Block]:
+def _failure_group_blocks(similar: list[Failure]) -> list[Block]:
     """A line for tools that failed alike, in the words of the first; a command is one to copy."""
-    first, tools = alike[0], ", ".join(failure.tool for failure in alike)
+    first, tools = similar[0], ", ".join(failure.tool for failure in similar)
     outcome = f"failed at {first.stage}: {first.message}"
-    lead = (outcome, f" {tools} ") if len(alike) == 1 else (f"{tools} {outcome}", " ")
+    lead = (outcome, f" {tools} ") if len(similar) == 1 else (f"{tools} {outcome}", " ")
     if "pip install" not in first.hint:
         return [Text(f"{lead[0]} ({first.hint})", lead[1], "warn")]
     return [Text(*lead, "warn"), Command(first.hint, "   ")]

@@ -22,13 +22,13 @@ Rates: TypeAlias = tuple[str, int, Cell]  # a head, when it makes way, and what 
 _BESIDE = 12  # as many devices are set against each other; more are only listed
 
 
-def device_page(noun: DeviceSheet) -> Page:
+def device_page(content: DeviceSheet) -> Page:
     """What is known of a device: its names, its peaks with their derivation, and how surely."""
-    device = noun.device
+    device = content.device
     blocks: list[Block] = [
         Title((device.label, device.name, *_architecture_and_year(device))),
         _device_sheet_table(device),
-        _peaks(noun),
+        _peaks(content),
     ]
     if device.framework_devices_per_package > 1:
         count = device.framework_devices_per_package
@@ -37,11 +37,13 @@ def device_page(noun: DeviceSheet) -> Page:
     if device.sparse_factor:
         pruned = f"{device.sparse_pattern} pruned weights"
         blocks.append(Text(f"sparse: only for {pruned} in a sparse kernel", " - "))
-    if noun.emulated:
-        rates = [f"{name} {short_amount(rate, 'FLOP/s')}" for name, rate in noun.emulated.items()]
+    if content.emulated:
+        rates = [
+            f"{name} {short_amount(rate, 'FLOP/s')}" for name, rate in content.emulated.items()
+        ]
         blocks.append(Text(f"FP32 by products of BF16 parts: {', '.join(rates)}", " - "))
-    blocks += [Text(text, " ! ", "warn") for text in _device_doubts(noun)]
-    return Page((*blocks, *_provenance(device), *_ambiguous(noun)))
+    blocks += [Text(text, " ! ", "warn") for text in _device_doubts(content)]
+    return Page((*blocks, *_provenance(device), *_ambiguous(content)))
 
 
 def _architecture_and_year(device: Device) -> tuple[str, ...]:
@@ -78,8 +80,8 @@ def exact_mhz(hertz: float) -> str:
     return f"{hertz / 1e6:g} MHz"
 
 
-def _peaks(noun: DeviceSheet) -> Table:
-    package = noun.device.framework_devices_per_package > 1
+def _peaks(content: DeviceSheet) -> Table:
+    package = content.device.framework_devices_per_package > 1
     columns = (
         Column(head="precision"),
         Column(head="peak", right=True),
@@ -89,7 +91,7 @@ def _peaks(noun: DeviceSheet) -> Table:
         Column(head="clock x units x FMA x 2", spare=1),
         Column(head="off", right=True),
     )
-    rows = tuple(Row(_device_peak_cells(noun.device, row)) for row in noun.peaks)
+    rows = tuple(Row(_device_peak_cells(content.device, row)) for row in content.peaks)
     table = Table(columns=columns, rows=rows)
     return table if package else table.without_column(columns[2])
 
@@ -128,15 +130,15 @@ def _off(row: PeakRow) -> str:
     return "-" if row.deviation is None else percent_change(row.deviation + 1, 1)
 
 
-def _device_doubts(noun: DeviceSheet) -> list[str]:
-    off = [row for row in noun.peaks if abs(row.deviation or 0) > _TOLERATED]
+def _device_doubts(content: DeviceSheet) -> list[str]:
+    off = [row for row in content.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
         f"{row.precision}: the sheet and its own arithmetic differ by {_off(row)}" for row in off
     ]
-    low = noun.device.low_confidence
-    if noun.also:
+    low = content.device.low_confidence
+    if content.also:
         shares = ", ".join(
-            f"{row.device.label} ({_device_peak_ratio(row)} of this peak)" for row in noun.also
+            f"{row.device.label} ({_device_peak_ratio(row)} of this peak)" for row in content.also
         )
         texts.append(f"drivers print this name for other devices, too: {shares}")
     return [*texts, *([f"less sure than the rest: {', '.join(low)}"] if low else [])]
@@ -161,19 +163,19 @@ def _provenance(device: Device) -> list[Block]:
     return blocks
 
 
-def _ambiguous(noun: DeviceSheet) -> list[Block]:
-    if not noun.families:
+def _ambiguous(content: DeviceSheet) -> list[Block]:
+    if not content.families:
         return []
     texts = [
-        Text(f"{name}: {', '.join(ids)}", " - ") for name, ids in sorted(noun.families.items())
+        Text(f"{name}: {', '.join(ids)}", " - ") for name, ids in sorted(content.families.items())
     ]
     return [Heading("Names that say less"), *texts]
 
 
-def devices_page(noun: DeviceList) -> Page:
+def devices_page(content: DeviceList) -> Page:
     """Devices under each other; few of them with their share of the highest peak."""
-    few = len(noun.devices) <= _BESIDE
-    rates = _ratios(noun) if few else _SEVERAL
+    few = len(content.devices) <= _BESIDE
+    rates = _ratios(content) if few else _SEVERAL
     columns = (
         Column(head="device"),
         *(Column(head=head, right=True, spare=spare) for head, spare, _ in rates),
@@ -183,19 +185,21 @@ def devices_page(noun: DeviceList) -> Page:
         Column(head="name", spare=5),
     )
     rows = tuple(
-        Row(_device_list_cells(row, [cell for _, _, cell in rates])) for row in noun.devices
+        Row(_device_list_cells(row, [cell for _, _, cell in rates])) for row in content.devices
     )
     about = Text("dense peaks of one framework device; `crossflops devices NAME` says more", " - ")
-    return Page((Title((noun.about,)), Table(columns=columns, rows=rows), about))
+    return Page((Title((content.about,)), Table(columns=columns, rows=rows), about))
 
 
-def _ratios(noun: DeviceList) -> tuple[Rates, ...]:
+def _ratios(content: DeviceList) -> tuple[Rates, ...]:
     """The precision by which few devices are compared, and FP32 beside it."""
     chosen: tuple[Rates, ...] = (
-        (noun.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
+        (content.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
         ("of the highest", 0, _device_peak_ratio),
     )
-    return chosen if noun.precision == "fp32" else (*chosen, ("fp32", 1, _first_peak_cell("fp32")))
+    return (
+        chosen if content.precision == "fp32" else (*chosen, ("fp32", 1, _first_peak_cell("fp32")))
+    )
 
 
 def _device_peak_ratio(row: DeviceShare) -> str:
@@ -233,14 +237,14 @@ def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
     )
 
 
-def derivation_page(noun: Derivation) -> Page:
+def derivation_page(content: Derivation) -> Page:
     """A product, and its factors."""
-    product = " x ".join(_factor_text(factor) for factor in noun.factors)
-    rows = tuple(Row.from_cells(factor.what, _factor_text(factor)) for factor in noun.factors)
+    product = " x ".join(_factor_text(factor) for factor in content.factors)
+    rows = tuple(Row.from_cells(factor.what, _factor_text(factor)) for factor in content.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
-    rate = short_amount(noun.rate, noun.unit)
-    digits = f"{exact_amount(round(noun.rate))} {noun.unit}"
-    return Page((Title((f"{noun.what} {rate}", digits)), table, Text(f"{product} = {rate}")))
+    rate = short_amount(content.rate, content.unit)
+    digits = f"{exact_amount(round(content.rate))} {content.unit}"
+    return Page((Title((f"{content.what} {rate}", digits)), table, Text(f"{product} = {rate}")))
 
 
 def _factor_text(factor: Factor) -> str:
@@ -250,20 +254,20 @@ def _factor_text(factor: Factor) -> str:
 # The page of this machine: what its system says, and what was measured.
 
 
-def machine_page(noun: Machine) -> Page:
+def machine_page(content: Machine) -> Page:
     """The processor, the GPUs, the measured peak beside the one of the system."""
-    blocks: list[Block] = [Title(("This machine", *([noun.cpu.model] if noun.cpu else [])))]
-    if noun.cpu is not None:
+    blocks: list[Block] = [Title(("This machine", *([content.cpu.model] if content.cpu else [])))]
+    if content.cpu is not None:
         blocks += [
-            _two_column_table(_cpu(noun.cpu, noun.known)),
+            _two_column_table(_cpu(content.cpu, content.known)),
             Heading("By the rule"),
-            _cpu_peak_rule_table(noun.cpu),
+            _cpu_peak_rule_table(content.cpu),
         ]
-    for gpu in noun.gpus:
-        blocks += [Heading(gpu.name), _two_column_table(_gpu(gpu, noun))]
-    if noun.measured is not None:
-        blocks += _machine_peak_blocks(noun.measured, noun.cpu)
-    return Page((*blocks, *(Text(text, " - ") for text in noun.notes)))
+    for gpu in content.gpus:
+        blocks += [Heading(gpu.name), _two_column_table(_gpu(gpu, content))]
+    if content.measured is not None:
+        blocks += _machine_peak_blocks(content.measured, content.cpu)
+    return Page((*blocks, *(Text(text, " - ") for text in content.notes)))
 
 
 def _two_column_table(rows: list[tuple[str, str]]) -> Table:
@@ -313,13 +317,13 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
     )
 
 
-def _gpu(gpu: Gpu, noun: Machine) -> list[tuple[str, str]]:
-    peaks = noun.peaks.get(gpu.name, {})
+def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
+    peaks = content.peaks.get(gpu.name, {})
     rates = (
         f"{name} {short_amount(rate, per_second(name))}" for name, rate in peaks.items() if rate
     )
     return [
-        ("catalogue", noun.known.get(gpu.name, "")),
+        ("catalogue", content.known.get(gpu.name, "")),
         ("dense peaks", ", ".join(rates)),
         ("memory", "" if gpu.memory is None else short_amount(gpu.memory, "B")),
         ("highest clock", "" if gpu.clock is None else f"{gpu.clock / 1e6:g} MHz"),

@@ -15,47 +15,49 @@ _GRADES = {"bound": "an upper bound", "estimate": "an estimate"}
 _NAMES = {"macs": "MACs", "flops": "FLOPs", "params": "parameters"}
 
 
-def difference_page(noun: Difference) -> Page:
+def difference_page(content: Difference) -> Page:
     """What a reviewer asks, the largest first."""
     blocks: list[Block] = [
-        Title((f"{noun.first} -> {noun.second}",)),
-        _difference_totals_table(noun),
+        Title((f"{content.first} -> {content.second}",)),
+        _difference_totals_table(content),
     ]
-    if isinstance(noun.causes, tuple) and noun.causes:
-        blocks += [Heading("Causes"), _difference_cause_table(noun.causes)]
-    blocks += _change_blocks("Modules", noun.modules)
-    blocks += _change_blocks("Nodes", noun.nodes)
-    blocks += _nodes_without_count_blocks(noun)
-    if not noun.modules and not noun.nodes:
-        counted = " of what was counted" if noun.uncounted or noun.uncounted_before else ""
+    if isinstance(content.causes, tuple) and content.causes:
+        blocks += [Heading("Causes"), _difference_cause_table(content.causes)]
+    blocks += _change_blocks("Modules", content.modules)
+    blocks += _change_blocks("Nodes", content.nodes)
+    blocks += _nodes_without_count_blocks(content)
+    if not content.modules and not content.nodes:
+        counted = " of what was counted" if content.uncounted or content.uncounted_before else ""
         text = f"Nothing{counted} moved, appeared, vanished or changed its work."
         blocks.append(Text(text, tone="" if counted else "good"))
     blocks += [
         Text(
-            f"The {_NAMES.get(kind, kind)} of {noun.second} are {_GRADES.get(grade, grade)}.",
+            f"The {_NAMES.get(kind, kind)} of {content.second} are {_GRADES.get(grade, grade)}.",
             tone="warn",
         )
-        for kind, grade in noun.doubts.items()
+        for kind, grade in content.doubts.items()
     ]
-    return Page((*blocks, *_growth_verdict(noun)))
+    return Page((*blocks, *_growth_verdict(content)))
 
 
-def _nodes_without_count_blocks(noun: Difference) -> list[Block]:
+def _nodes_without_count_blocks(content: Difference) -> list[Block]:
     """Return the nodes without a count, those that came in first."""
-    if not noun.uncounted and not noun.uncounted_before:
+    if not content.uncounted and not content.uncounted_before:
         return []
-    new = set(noun.new_uncounted)
+    new = set(content.new_uncounted)
     came = [
         Row.from_cells("appeared", row.node, row.op, row.reason, tone="bad")
-        for row in noun.new_uncounted
+        for row in content.new_uncounted
     ]
     stayed = [
         Row.from_cells("as before", row.node, row.op, row.reason)
-        for row in noun.uncounted
+        for row in content.uncounted
         if row not in new
     ]
-    gone = len(noun.uncounted_before) - len(stayed)
-    blocks: list[Block] = [Heading(f"Nodes without a count: {exact_amount(len(noun.uncounted))}")]
+    gone = len(content.uncounted_before) - len(stayed)
+    blocks: list[Block] = [
+        Heading(f"Nodes without a count: {exact_amount(len(content.uncounted))}")
+    ]
     columns = (
         Column(head="what happened"),
         Column(head="node", flows=True),
@@ -74,39 +76,41 @@ def _nodes_without_count_blocks(noun: Difference) -> list[Block]:
             blocks.append(Table(columns=columns, rows=left, detail=True))
     if gone > 0:
         blocks.append(
-            Text(f"{count_with_noun(gone, 'node')} without a count of {noun.first} vanished.")
+            Text(f"{count_with_noun(gone, 'node')} without a count of {content.first} vanished.")
         )
     return blocks
 
 
-def _growth_verdict(noun: Difference) -> list[Block]:
-    if noun.max_increase is None:
+def _growth_verdict(content: Difference) -> list[Block]:
+    if content.max_increase is None:
         return []
-    most = f"{100 * noun.max_increase:g} %"
-    if noun.over:
-        grown = ", ".join(_NAMES[kind] for kind in noun.over)
+    most = f"{100 * content.max_increase:g} %"
+    if content.over:
+        grown = ", ".join(_NAMES[kind] for kind in content.over)
         return [Text(f"{grown} grew by more than {most}.", tone="bad")]
-    if noun.new_uncounted:
-        came = count_with_noun(len(noun.new_uncounted), "node")
+    if content.new_uncounted:
+        came = count_with_noun(len(content.new_uncounted), "node")
         text = (
             f"Whether work grew by more than {most} is not known: {came} came in without a count."
         )
         return [Text(text, tone="bad")]
-    counted = " that was counted" if noun.uncounted else ""
+    counted = " that was counted" if content.uncounted else ""
     return [Text(f"Nothing{counted} grew by more than {most}.", tone="good")]
 
 
-def _difference_totals_table(noun: Difference) -> Table:
+def _difference_totals_table(content: Difference) -> Table:
     rows = []
     for kind in KINDS:
-        before, after = getattr(noun.first_work, kind), getattr(noun.second_work, kind)
+        before, after = getattr(content.first_work, kind), getattr(content.second_work, kind)
         cells = (
             exact_amount(before),
             exact_amount(after),
             amount_with_sign(after - before),
             percent_change(after, before),
         )
-        rows.append(Row.from_cells(_NAMES[kind], *cells, tone="bad" if kind in noun.over else ""))
+        rows.append(
+            Row.from_cells(_NAMES[kind], *cells, tone="bad" if kind in content.over else "")
+        )
     return Table(
         columns=(Column(head="total"), *right("first", "second", "difference", "change")),
         rows=tuple(rows),

@@ -389,50 +389,50 @@ def _precision_share_table(row: Efficiency) -> Table:
     )
 
 
-def efficiency_page(noun: EfficiencyReport) -> Page:
+def efficiency_page(content: EfficiencyReport) -> Page:
     """The reconciliation where there is one, the rates, what they assume, and what is doubtful.
 
     What all rows have in common stands above them, once.
     """
-    rows = noun.efficiency
+    rows = content.efficiency
     if not rows:
-        named = "no model" if noun.report is None else noun.report.name
+        named = "no model" if content.report is None else content.report.name
         return Page((Title((named, "no rate was asked for")),))
-    blocks: list[Block] = [*_opening(noun), _common(rows)]
+    blocks: list[Block] = [*_opening(content), _common(rows)]
     if len(rows) > 1 or rows[0].line is not UNSET:
         blocks.append(_varying(rows))
     blocks += tables(rows)
-    blocks += _convention_explanation(noun)
-    blocks += roofline_blocks(rooflines(noun))
+    blocks += _convention_explanation(content)
+    blocks += roofline_blocks(rooflines(content))
     blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
     assumed = [row.assumptions for row in rows]
     assumed += [row.run.assumptions for row in rows if isinstance(row.run, RunCompute)]
     blocks += [Text(text, " - ") for text in _unique(assumed)]
-    if noun.report is not None and not noun.report.profiles:
-        blocks += module_and_node_figures(noun.report)
+    if content.report is not None and not content.report.profiles:
+        blocks += module_and_node_figures(content.report)
     return Page(tuple(blocks))
 
 
-def _opening(noun: EfficiencyReport) -> list[Block]:
-    first, report = noun.efficiency[0], noun.report
+def _opening(content: EfficiencyReport) -> list[Block]:
+    first, report = content.efficiency[0], content.report
     kind = "inference" if first.multiplier == 1 else "training"
-    run = [word for word in (kind, *_precision_and_speed(noun.efficiency)) if word]
+    run = [word for word in (kind, *_precision_and_speed(content.efficiency)) if word]
     if report is not None and report.profiles:
         return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
     named = "MACs as given" if first.unit == "example" else "by its sizes"
     return [Title((named if report is None else report.name, *run))]
 
 
-def _convention_explanation(noun: EfficiencyReport) -> list[Block]:
+def _convention_explanation(content: EfficiencyReport) -> list[Block]:
     """Why the MACs of a convention are not the native ones, and what these come to."""
-    report, first = noun.report, noun.efficiency[0]
+    report, first = content.report, content.efficiency[0]
     if report is None or report.profiles or not report.reconciliations or report.as_ is None:
         return []
     (account,) = report.reconciliations
     unit = "" if account.unit in (1, UNSET) else f", {account.unit} per MAC"
     sentence = f"native: {exact_amount(account.ours)} MACs a pass"
-    alone = len(noun.efficiency) == 1
+    alone = len(content.efficiency) == 1
     if alone and first.ratio is not None and first.rate is not None and account.theirs:
         times = account.ours * (account.unit or 1) / account.theirs
         sentence += (

@@ -242,10 +242,10 @@ def _short_target_names(names: tuple[str, ...]) -> list[str]:
     short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", name) for name in names]
     short = [sub(r"^torch\.nn\.functional\.", "F.", name) for name in short]
     groups = []
-    for (start, end), alike in groupby(
+    for (start, end), similar in groupby(
         map(_split_dimension_name, short), lambda parts: (parts[0], parts[2])
     ):
-        groups.append(f"{start}{'/'.join(middle for _, middle, _ in alike)}{end}")
+        groups.append(f"{start}{'/'.join(middle for _, middle, _ in similar)}{end}")
     return groups
 
 
@@ -363,8 +363,12 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
     """The rules as a table; what holds for each of them stands once, above it."""
     if not rules:
         return []
-    wanted = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
-    shared = [text for text in wanted[0] if len(wanted) > 1 and all(text in own for own in wanted)]
+    requested = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
+    shared = [
+        text
+        for text in requested[0]
+        if len(requested) > 1 and all(text in own for own in requested)
+    ]
     rows = tuple(
         Row(
             (
@@ -375,7 +379,7 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
                 rule.reference,
             )
         )
-        for rule, texts in zip(rules, wanted, strict=True)
+        for rule, texts in zip(rules, requested, strict=True)
     )
     table = Table(
         columns=(

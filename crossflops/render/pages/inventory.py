@@ -85,10 +85,10 @@ class Health(msgspec.Struct, frozen=True):
     patches: tuple[PatchRow, ...] = ()
 
 
-def inventory(noun: ToolList) -> Page:
+def inventory(content: ToolList) -> Page:
     """The tools as a table, and the commands that install the missing ones."""
     title = Title(("Tools", "`count --as ID@EDITION` needs none of them installed"))
-    tools = noun.tools
+    tools = content.tools
     return Page(
         (
             title,
@@ -99,7 +99,7 @@ def inventory(noun: ToolList) -> Page:
     )
 
 
-def health(noun: Health) -> Page:
+def health(content: Health) -> Page:
     """The components, the tools, and the commands that install what is missing."""
     rows = tuple(
         Row.from_cells(
@@ -108,27 +108,29 @@ def health(noun: Health) -> Page:
             component.message or component.state,
             tone=_TONES[component.state],
         )
-        for component in noun.components
+        for component in content.components
     )
     parts = Table(
         columns=(Column(head="part"), Column(head="version"), Column(head="state", flows=True)),
         rows=rows,
     )
-    places = [
+    indices = [
         Command(component.python, f" {component.name}: ")
-        for component in noun.components
+        for component in content.components
         if component.python
     ]
     missing = [
-        (component.name, component.install) for component in noun.components if component.install
+        (component.name, component.install)
+        for component in content.components
+        if component.install
     ]
-    remedies = _remedies([*missing, *_tool_install_commands(noun.tools)])
+    remedies = _remedies([*missing, *_tool_install_commands(content.tools)])
     tools = (
         Heading("Tools"),
-        _tool_inventory_table(noun.tools),
-        *_other_interpreter_blocks(noun.tools),
+        _tool_inventory_table(content.tools),
+        *_other_interpreter_blocks(content.tools),
     )
-    tables = (parts, *places, *tools, *_attribute_patch_blocks(noun.patches))
+    tables = (parts, *indices, *tools, *_attribute_patch_blocks(content.patches))
     return Page((*tables, *remedies))
 
 

@@ -60,52 +60,52 @@ Noun: TypeAlias = (
 )
 
 
-def noun_page(noun: Noun, unit: Unit = "macs") -> Page:
+def content_page(content: Noun, unit: Unit = "macs") -> Page:
     """The page of a noun, with counts ordered by `unit` where it has any."""
-    match noun:
+    match content:
         case Page():
-            return noun
+            return content
         case Cause():
-            return cause_page(noun)
+            return cause_page(content)
         case Matches():
-            return matches_page(noun)
+            return matches_page(content)
         case Convention():
-            return convention_page(noun)
+            return convention_page(content)
         case ToolList():
-            return inventory(noun)
+            return inventory(content)
         case Health():
-            return health(noun)
+            return health(content)
         case Benched():
-            return bench_page(noun.bench, noun.top)
+            return bench_page(content.bench, content.top)
         case Bench():
-            return bench_page(noun)
+            return bench_page(content)
         case Profiled():
-            return profile_page(noun.profile, noun.choice)
+            return profile_page(content.profile, content.choice)
         case TrainingProfile():
-            return profile_page(noun)
+            return profile_page(content)
         case DeviceSheet():
-            return device_page(noun)
+            return device_page(content)
         case DeviceList():
-            return devices_page(noun)
+            return devices_page(content)
         case Derivation():
-            return derivation_page(noun)
+            return derivation_page(content)
         case Machine():
-            return machine_page(noun)
+            return machine_page(content)
         case Checks():
-            return budgets_page(noun)
+            return budgets_page(content)
         case Difference():
-            return difference_page(noun)
+            return difference_page(content)
         case PaperTable():
-            return paper_page(noun)
+            return paper_page(content)
         case EfficiencyReport():
-            return efficiency_page(noun)
+            return efficiency_page(content)
         case Viewed():
-            return view_page(noun)
+            return view_page(content)
         case Compared():
-            return report_comparison_page(noun.report, unit, noun.top)
+            return report_comparison_page(content.report, unit, content.top)
         case Report():
             return (
-                summary_page(noun, unit)
-                if noun.profiles is UNSET
-                else report_comparison_page(noun, unit)
+                summary_page(content, unit)
+                if content.profiles is UNSET
+                else report_comparison_page(content, unit)
             )

@@ -73,17 +73,17 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
-    around = module_distances(report)
-    groups = _distance_path_groups(around)
+    enclosing = module_distances(report)
+    groups = _distance_path_groups(enclosing)
     shown = groups[:top]
-    if not shown or len(around.tools) < 2:
+    if not shown or len(enclosing.tools) < 2:
         return []
-    columns, heads, notes = _distance_columns(around, [paths[0] for paths in shown])
+    columns, heads, notes = _distance_columns(enclosing, [paths[0] for paths in shown])
     rows = tuple(
         Row.from_cells(
             path_with_stars(paths),
             exact_amount(len(paths)),
-            short_amount(around.native[paths[0]]),
+            short_amount(enclosing.native[paths[0]]),
             *(_distance_text(gaps.get(paths[0], Fraction(0))) for gaps in columns),
         )
         for paths in shown
@@ -103,12 +103,12 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
     return [Heading(head), table, *(Text(note, "   ", "dim") for note in notes)]
 
 
-def _distance_path_groups(around: Distances) -> list[list[str]]:
+def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
     """The paths with a difference, those of one kind together, the largest first."""
-    spread = around.spread
+    spread = enclosing.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
-    for path in (path for path in around.native if spread[path]):
-        values = (around.native[path], *(gaps.get(path) for gaps in around.tools.values()))
+    for path in (path for path in enclosing.native if spread[path]):
+        values = (enclosing.native[path], *(gaps.get(path) for gaps in enclosing.tools.values()))
         kinds.setdefault((pattern(path), *values), []).append(path)
     return sorted(kinds.values(), key=lambda paths: -spread[paths[0]] * len(paths))
 
@@ -125,22 +125,25 @@ def path_with_stars(paths: list[str]) -> str:
 
 
 def _distance_columns(
-    around: Distances, shown: list[str]
+    enclosing: Distances, shown: list[str]
 ) -> tuple[list[Own], list[str], list[str]]:
     """Columns and their heads, tools that show the same in one, and what they stand for."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
-    for tool, gaps in around.tools.items():
+    for tool, gaps in enclosing.tools.items():
         same.setdefault(tuple(gaps.get(path, Fraction(0)) for path in shown), []).append(tool)
-    alike = [tool for values, tools in same.items() if not any(values) for tool in tools]
+    similar = [tool for values, tools in same.items() if not any(values) for tool in tools]
     other = [tools for values, tools in same.items() if any(values)]
-    heads = [alike[0] if len(alike) == 1 else f"{alike[0]} +{len(alike) - 1}" for alike in other]
-    notes = [
-        f"{head}: also {', '.join(alike[1:])}"
-        for head, alike in zip(heads, other, strict=True)
-        if len(alike) > 1
+    heads = [
+        similar[0] if len(similar) == 1 else f"{similar[0]} +{len(similar) - 1}"
+        for similar in other
     ]
-    notes += [f"{SAME} in all of these: {', '.join(alike)}"] if alike else []
-    return [around.tools[tools[0]] for tools in other], heads, notes
+    notes = [
+        f"{head}: also {', '.join(similar[1:])}"
+        for head, similar in zip(heads, other, strict=True)
+        if len(similar) > 1
+    ]
+    notes += [f"{SAME} in all of these: {', '.join(similar)}"] if similar else []
+    return [enclosing.tools[tools[0]] for tools in other], heads, notes
 
 
 def _account_distances(account: Reconciliation) -> Own:
@@ -149,8 +152,8 @@ def _account_distances(account: Reconciliation) -> Own:
 
 def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
     """Return what the tool counts there, as MACs: what it printed, or else what was predicted."""
-    theirs = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
-    return Fraction(theirs) / (account.unit or 1)
+    other = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
+    return Fraction(other) / (account.unit or 1)
 
 
 def _parent(path: str, known: Iterable[str]) -> str | None:

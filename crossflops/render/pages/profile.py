@@ -40,34 +40,39 @@ class Profiled(msgspec.Struct, frozen=True):
     choice: ShownDepth = ALL
 
 
-def profile_page(noun: TrainingProfile, choice: ShownDepth = ALL) -> Page:
+def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
     """The three views, what is wrong, doubtful and assumed."""
-    blocks: list[Block] = [_profile_title(noun), _profile_summary_table(noun)]
-    blocks += [block for row in noun.conventions for block in _convention_rate_blocks(noun, row)]
-    if noun.ranks is not None:
-        blocks += _ranks(noun.ranks)
-    rows = [row for row in noun.modules if choice.depth < 0 or row.depth <= choice.depth]
+    blocks: list[Block] = [_profile_title(content), _profile_summary_table(content)]
+    blocks += [
+        block for row in content.conventions for block in _convention_rate_blocks(content, row)
+    ]
+    if content.ranks is not None:
+        blocks += _ranks(content.ranks)
+    rows = [row for row in content.modules if choice.depth < 0 or row.depth <= choice.depth]
     if rows:
-        blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
+        blocks += [Heading("Top modules by depth"), _top(content, rows, choice.top)]
     if rows and choice.detailed:
-        blocks += [Heading("Modules, each with all that is in it"), _module_tree_table(noun, rows)]
-    blocks += [Text(text, " ! ", "bad") for text in noun.errors]
-    blocks += [Text(text, " ! ", "warn") for text in noun.warnings]
+        blocks += [
+            Heading("Modules, each with all that is in it"),
+            _module_tree_table(content, rows),
+        ]
+    blocks += [Text(text, " ! ", "bad") for text in content.errors]
+    blocks += [Text(text, " ! ", "warn") for text in content.warnings]
     blocks.append(Heading("Assumed"))
-    blocks += [Text(text, " - ") for text in noun.assumptions]
+    blocks += [Text(text, " - ") for text in content.assumptions]
     return Page(tuple(blocks))
 
 
-def _profile_title(noun: TrainingProfile) -> Title:
+def _profile_title(content: TrainingProfile) -> Title:
     parts = (
-        noun.name,
+        content.name,
         *(
             f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}"
-            for spec in noun.model.inputs
+            for spec in content.model.inputs
         ),
-        noun.runtime,
-        noun.device,
-        short_count_with_noun(noun.params, "parameter"),
+        content.runtime,
+        content.device,
+        short_count_with_noun(content.params, "parameter"),
     )
     return Title(tuple(part for part in parts if part))
 
@@ -75,33 +80,37 @@ def _profile_title(noun: TrainingProfile) -> Title:
 # The summary: a line for each phase.
 
 
-def _profile_summary_table(noun: TrainingProfile) -> Table:
-    times, work = noun.latencies, noun.work
-    repeated = work.recomputed_macs if noun.has_backward else 0
+def _profile_summary_table(content: TrainingProfile) -> Table:
+    times, work = content.latencies, content.work
+    repeated = work.recomputed_macs if content.has_backward else 0
     again = f" + {short_amount(repeated, 'MACs')} again" if repeated else ""
     rows = [
-        _profile_phase_row(noun, "forward", work.forward_macs, work.forward_flops, times.forward),
         _profile_phase_row(
-            noun, "backward", noun.backward_macs, noun.backward_flops, times.backward
+            content, "forward", work.forward_macs, work.forward_flops, times.forward
+        ),
+        _profile_phase_row(
+            content, "backward", content.backward_macs, content.backward_flops, times.backward
         ),
     ]
     rows.append(Row.from_cells("optimizer", "", "", _time(times.optimizer), "", ""))
-    rows += [_extra_module_row(row) for row in noun.beside]
-    if noun.watched is not None and noun.rest is not None:
-        rows.append(Row.from_cells("the rest", "", "", _time(noun.rest), "", ""))
-    flops = work.forward_flops + (noun.backward_flops if noun.has_backward else 0)
-    flops += sum(_flops_of(row) for row in noun.beside)
-    rows.append(_profile_phase_row(noun, f"iteration{again}", noun.step_macs, flops, noun.seconds))
-    for word, value in _profile_figures(noun):
+    rows += [_extra_module_row(row) for row in content.beside]
+    if content.watched is not None and content.rest is not None:
+        rows.append(Row.from_cells("the rest", "", "", _time(content.rest), "", ""))
+    flops = work.forward_flops + (content.backward_flops if content.has_backward else 0)
+    flops += sum(_flops_of(row) for row in content.beside)
+    rows.append(
+        _profile_phase_row(content, f"iteration{again}", content.step_macs, flops, content.seconds)
+    )
+    for word, value in _profile_figures(content):
         rows.append(Row.from_cells(word, "", "", value, "", ""))
     heads = right("MACs", "FLOPs", "time", "rate", "of peak")
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
 
 
 def _profile_phase_row(
-    noun: TrainingProfile, word: str, macs: int, flops: int, seconds: float | None
+    content: TrainingProfile, word: str, macs: int, flops: int, seconds: float | None
 ) -> Row:
-    rate = noun.rate(macs, seconds)
+    rate = content.rate(macs, seconds)
     written = "-" if rate is None else short_amount(rate, "FLOP/s")
     return Row.from_cells(
         word,
@@ -109,7 +118,7 @@ def _profile_phase_row(
         short_amount(flops),
         _time(seconds),
         written,
-        percent(noun.of_peak(rate)),
+        percent(content.of_peak(rate)),
     )
 
 
@@ -135,15 +144,15 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else duration(seconds)
 
 
-def _profile_figures(noun: TrainingProfile) -> Iterable[tuple[str, str]]:
-    memory = noun.memory
-    if noun.mfu is not None:
-        yield "MFU", percent(noun.mfu)
-        yield "HFU", percent(noun.hfu)
-    if noun.examples_per_second is not None:
-        yield "samples/s", f"{noun.examples_per_second:.4g}"
-    if noun.world_size > 1:
-        yield "processes", str(noun.world_size)
+def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
+    memory = content.memory
+    if content.mfu is not None:
+        yield "MFU", percent(content.mfu)
+        yield "HFU", percent(content.hfu)
+    if content.examples_per_second is not None:
+        yield "samples/s", f"{content.examples_per_second:.4g}"
+    if content.world_size > 1:
+        yield "processes", str(content.world_size)
     yield "parameters", short_amount(memory.params, "B")
     yield "activations by liveness, forward alone", short_amount(memory.by_liveness, "B")
     if memory.forward is not None:
@@ -188,20 +197,25 @@ def _ranks(ranks: Ranks) -> list[Block]:
 # The same step by a tool's convention.
 
 
-def _convention_rate_blocks(noun: TrainingProfile, row: ConventionProfile) -> list[Block]:
-    forward, backward = noun.latencies.forward, noun.latencies.backward
+def _convention_rate_blocks(content: TrainingProfile, row: ConventionProfile) -> list[Block]:
+    forward, backward = content.latencies.forward, content.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []
     for word, seconds, times in (
         ("forward", forward, 1), ("backward", backward, 2), ("forward and backward", both, 3),
     ):  # fmt: skip
-        rate, ours = noun.rate(times * row.macs, seconds), noun.rate(_right(noun, times), seconds)
+        rate, native = (
+            content.rate(times * row.macs, seconds),
+            content.rate(_right(content, times), seconds),
+        )
         cells = (
             short_amount(times * row.macs),
             short_amount(2 * times * row.macs),
             _time(seconds),
         )
-        rates = ("-" if value is None else short_amount(value, "FLOP/s") for value in (rate, ours))
+        rates = (
+            "-" if value is None else short_amount(value, "FLOP/s") for value in (rate, native)
+        )
         lines.append(Row.from_cells(word, *cells, *rates))
     heads = right("MACs", "FLOPs", "time", "its rate", "native rate")
     if isinstance(row.printed, UnsetType):
@@ -213,32 +227,34 @@ def _convention_rate_blocks(noun: TrainingProfile, row: ConventionProfile) -> li
     blocks: list[Block] = [
         Heading(title),
         Table(columns=(Column(head=""), *heads), rows=tuple(lines)),
-        Text(f"native {short_amount(noun.work.forward_macs, 'MACs')}, to {name} by cause", " > "),
+        Text(
+            f"native {short_amount(content.work.forward_macs, 'MACs')}, to {name} by cause", " > "
+        ),
     ]
     causes = [
         Row.from_cells(cause.cause, amount_with_sign(cause.amount)) for cause in row.differences
     ]
     causes.append(Row.from_cells("residual", amount_with_sign(row.residual)))
     blocks.append(Table(columns=(Column(), Column(right=True)), rows=tuple(causes), bare=True))
-    against = percent_change(row.macs, noun.work.forward_macs)
+    against = percent_change(row.macs, content.work.forward_macs)
     blocks.append(Text(f"{name} is {against} from the native count", " - "))
     return blocks
 
 
-def _right(noun: TrainingProfile, times: int) -> int:
+def _right(content: TrainingProfile, times: int) -> int:
     """The native work of the phases that stand for so many forward passes."""
-    forward, backward = noun.work.forward_macs, noun.backward_macs
+    forward, backward = content.work.forward_macs, content.backward_macs
     return {1: forward, 2: backward, 3: forward + backward}[times]
 
 
 # The top modules at each depth: those of one class together.
 
 
-def _top(noun: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
+def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
     lines = []
     for depth, classes in classes_by_depth(rows).items():
         by_time = (
-            _largest_classes(classes, "seconds", top) if noun.modules[0].forward_seconds else []
+            _largest_classes(classes, "seconds", top) if content.modules[0].forward_seconds else []
         )
         lines.append(
             Row.from_cells(
@@ -276,7 +292,7 @@ def _name_value_text(pairs: Iterable[tuple[str, str]]) -> str:
 # The tree.
 
 
-def _module_tree_table(noun: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
+def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
     columns = (
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
@@ -288,14 +304,14 @@ def _module_tree_table(noun: TrainingProfile, rows: Iterable[ModuleProfile]) -> 
         *right("rate"),
         Column(head="of peak", right=True, spare=1),
     )
-    return Table(columns=columns, rows=tuple(_profile_module_row(noun, row) for row in rows))
+    return Table(columns=columns, rows=tuple(_profile_module_row(content, row) for row in rows))
 
 
-def _profile_module_row(noun: TrainingProfile, row: ModuleProfile) -> Row:
-    model = noun.modules[0]
+def _profile_module_row(content: TrainingProfile, row: ModuleProfile) -> Row:
+    model = content.modules[0]
     forward, backward = row.forward_seconds, row.backward_seconds
     rate = row.rate
-    of_peak = noun.of_peak(rate)
+    of_peak = content.of_peak(rate)
     cells = (
         f"{'  ' * row.depth}{row.path.rpartition('.')[2] or '(the model)'}",
         row.class_,

@@ -125,8 +125,8 @@ def flops_per_byte_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}" if value < 10_000 else short_amount(value)
 
 
-def _roofline_percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f}" if whole else "-"
+def _roofline_percent(part: float, full: float) -> str:
+    return f"{100 * part / full:.1f}" if full else "-"
 
 
 _VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True))
@@ -186,12 +186,12 @@ def roofline_verdict(roof: Roofline) -> str:
     if step.intensity is None:
         return "No byte is moved: compute-bound"
     if step.bound == "compute":
-        how = f"{step.intensity / step.ridge:.3g} x right of the ridge"
-        return f"COMPUTE-BOUND: {intensity(step.intensity)} is {how}"
+        config = f"{step.intensity / step.ridge:.3g} x right of the ridge"
+        return f"COMPUTE-BOUND: {intensity(step.intensity)} is {config}"
     if not step.work:
         return "MEMORY-BOUND: nothing but movement"
-    how = f"{step.ridge / step.intensity:.3g} x left of the ridge"
-    return f"MEMORY-BOUND: {intensity(step.intensity)} is {how}{_any_batch(roof)}"
+    config = f"{step.ridge / step.intensity:.3g} x left of the ridge"
+    return f"MEMORY-BOUND: {intensity(step.intensity)} is {config}{_any_batch(roof)}"
 
 
 def _any_batch(roof: Roofline) -> str:

@@ -102,11 +102,11 @@ def totals_exactness(report: Report) -> str:
     return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
 
 
-def input_descriptions(given: tuple[InputInfo, ...]) -> list[str]:
+def input_descriptions(provided: tuple[InputInfo, ...]) -> list[str]:
     """Every input, by its name where there are several."""
-    if len(given) == 1:
-        return [f"input {command_line_shape(given[0].shape)} {given[0].dtype}"]
-    return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in given]
+    if len(provided) == 1:
+        return [f"input {command_line_shape(provided[0].shape)} {provided[0].dtype}"]
+    return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in provided]
 
 
 def _setting_parts(setting: object) -> list[str]:
@@ -325,7 +325,7 @@ def _branch_blocks(report: Report) -> list[Block]:
 
 
 def _first_table_rows(
-    heading: str, columns: tuple[Column, ...], rows: Sequence[Row], noun: str
+    heading: str, columns: tuple[Column, ...], rows: Sequence[Row], content: str
 ) -> list[Block]:
     """The first rows under a heading, and how many more there are; nothing without rows."""
     if not rows:
@@ -334,7 +334,7 @@ def _first_table_rows(
     if rest <= 0:
         return [Heading(heading), Table(columns=columns, rows=tuple(rows))]
     first = Table(columns=columns, rows=tuple(rows[:NAMED]))
-    more = Text(f"and {count_with_noun(rest, noun)} more, all named in the JSON report", " ")
+    more = Text(f"and {count_with_noun(rest, content)} more, all named in the JSON report", " ")
     every = Table(columns=columns, rows=tuple(rows))
     return [Heading(heading), Figure("table", every, instead=(first, more))]
 
@@ -443,8 +443,8 @@ def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
     ]
     if memory.intensity.bytes:
         ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
-        place = [name for name, *_ in rows].index("peak activation memory")
-        rows.insert(place, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
+        location = [name for name, *_ in rows].index("peak activation memory")
+        rows.insert(location, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
     return rows
 
 

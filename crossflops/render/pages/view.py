@@ -39,66 +39,66 @@ class Viewed(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
 
 
-def view_page(noun: Viewed) -> Page:
+def view_page(content: Viewed) -> Page:
     """The title of the report, the table with a line for the whole model, what is not counted."""
-    view = noun.view
+    view = content.view
     blocks: list[Block] = [
-        model_title(noun.report),
+        model_title(content.report),
         Heading(_HEADINGS[view.by]),
-        _view_table(noun),
+        _view_table(content),
     ]
     if view.hidden:
         blocks.append(
             Text(f"and {count_with_noun(view.hidden, 'row')} more, all in the total", " ")
         )
-    blocks += convention_doubts(noun.report.folds)
-    return Page((*blocks, *nodes_without_cost(noun.report)))
+    blocks += convention_doubts(content.report.folds)
+    return Page((*blocks, *nodes_without_cost(content.report)))
 
 
-def _view_table(noun: Viewed) -> Table:
-    view = noun.view
-    shown = [place for place, _ in enumerate(view.columns) if _is_shown(view, place)]
-    heads = _view_heads(noun)
+def _view_table(content: Viewed) -> Table:
+    view = content.view
+    shown = [location for location, _ in enumerate(view.columns) if _is_shown(view, location)]
+    heads = _view_heads(content)
     order = view.columns.index(view.order)
     total_of_order = view.total[order]
-    names = [view.columns[place] for place in shown]
+    names = [view.columns[location] for location in shown]
     spares = _spares(view, names)
     columns = [
         Column(
-            head=heads[place],
+            head=heads[location],
             right=name in (*_HEADS, "nodes", "modules", "params", *view.folds),
             flows=name in _FLOWING,
             spare=spares.get(name, 0),
         )
-        for place, name in zip(shown, names, strict=True)
+        for location, name in zip(shown, names, strict=True)
     ]
     head = "share" if view.folds else f"of {heads[order]}"
     columns.append(Column(head=head, right=True, spare=spares["share"]))
     rows = [
         Row.from_cells(
-            *(_view_cell(view, row, place, number) for place in shown),
+            *(_view_cell(view, row, location, number) for location in shown),
             _view_share_cell(row[order], total_of_order),
         )
         for number, row in enumerate(view.rows)
     ]
     total = Row.from_cells(
-        *(_view_total_cell(view, place) for place in shown),
+        *(_view_total_cell(view, location) for location in shown),
         _view_share_cell(total_of_order, total_of_order),
     )
     return Table(columns=tuple(columns), rows=(*rows, total))
 
 
-def _is_shown(view: TableView, place: int) -> bool:
+def _is_shown(view: TableView, location: int) -> bool:
     """Whether it is known what stands there: files do not say calls and owners."""
-    cells = [row[place] for row in view.rows]
-    if view.columns[place] == "params":
-        return any(cells) or not view.total[place]
-    return place == 0 or any(not isinstance(cell, str) or cell for cell in cells)
+    cells = [row[location] for row in view.rows]
+    if view.columns[location] == "params":
+        return any(cells) or not view.total[location]
+    return location == 0 or any(not isinstance(cell, str) or cell for cell in cells)
 
 
-def _view_heads(noun: Viewed) -> tuple[str, ...]:
+def _view_heads(content: Viewed) -> tuple[str, ...]:
     """The heads: words of the tool itself, where the conventions are columns of one tool."""
-    view, folds = noun.view, noun.report.folds
+    view, folds = content.view, content.report.folds
     try:
         printed = [find_convention(fold.tool, fold.edition).printed_as for fold in folds]
     except CrossflopsError:  # a report of another version, with a convention of its own
@@ -124,20 +124,20 @@ def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
     return spares | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else spares
 
 
-def _view_cell(view: TableView, row: Cells, place: int, number: int) -> str:
-    cell = row[place]
+def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
+    cell = row[location]
     if isinstance(cell, int):
         return exact_amount(cell)
-    if place or not view.levels:
-        return cell or _NOTHING.get(view.columns[place], "-")
+    if location or not view.levels:
+        return cell or _NOTHING.get(view.columns[location], "-")
     level = view.levels[number]
     return "  " * level + (cell.rpartition(".")[2] or _NOTHING["module"])
 
 
-def _view_total_cell(view: TableView, place: int) -> str:
-    cell: Cell = view.total[place]
+def _view_total_cell(view: TableView, location: int) -> str:
+    cell: Cell = view.total[location]
     return exact_amount(cell) if isinstance(cell, int) else cell
 
 
-def _view_share_cell(part: Cell, whole: Cell) -> str:
-    return percent_share(int(part), int(whole))
+def _view_share_cell(part: Cell, full: Cell) -> str:
+    return percent_share(int(part), int(full))

@@ -260,8 +260,10 @@ def _model_with_hooks() -> Any:
     layer, weight = torch_nn.Linear(8, 8, bias=False), torch.ones(8, 8)
     model = torch_nn.Sequential(layer)
     for target in (layer, model):
-        target.register_forward_pre_hook(lambda module, given: (torch.matmul(given[0], weight),))
-        target.register_forward_hook(lambda module, given, y: torch.add(y, y))
+        target.register_forward_pre_hook(
+            lambda module, provided: (torch.matmul(provided[0], weight),)
+        )
+        target.register_forward_hook(lambda module, provided, y: torch.add(y, y))
     return model
 
 
@@ -270,7 +272,7 @@ def _lstm_with_hook() -> Any:
     from torch import nn as torch_nn
 
     layer = torch_nn.LSTM(16, 32)
-    layer.register_forward_hook(lambda module, given, y: (torch.mul(y[0], 2), y[1]))
+    layer.register_forward_hook(lambda module, provided, y: (torch.mul(y[0], 2), y[1]))
     return function_model(lambda model, x: model.layer(x)[0], layer=lambda: layer)()
 
 

@@ -68,14 +68,14 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
 
 
 def _account_for_answer(
-    counts: ModelCounts, prediction: Predicted, wanted: Setting, answer: Profile
+    counts: ModelCounts, prediction: Predicted, requested: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation] | Failure:
     """Return the answer with its account; where either has failed, why, and what was printed."""
     outcome: tuple[Profile, Reconciliation] | Failure
     if isinstance(prediction, Failure):
         outcome = prediction
     else:
-        explain = partial(_explain, counts, prediction, wanted, answer)
+        explain = partial(_explain, counts, prediction, requested, answer)
         outcome = catch_tool_failure(answer.tool, "account", explain)
     if isinstance(outcome, Failure):
         message = f"it printed {answer.total} {answer.printed_as}: {outcome.message}"
@@ -84,30 +84,30 @@ def _account_for_answer(
 
 
 def _explain(
-    counts: ModelCounts, prediction: Prediction | Unpredicted, wanted: Setting, answer: Profile
+    counts: ModelCounts, prediction: Prediction | Unpredicted, requested: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation]:
     """Return the answer with what is known of its tool, and the way to it from our count."""
     tool, convention = answer.tool, prediction.convention
-    native, setting = counts.counted[wanted.training], convention.setting(wanted)
+    native, setting = counts.counted[requested.training], convention.setting(requested)
     if convention.sees == "node":
-        base = mine = native
-        graph = (counts.file or counts.run(tool, wanted.training)).graph
+        base = own = native
+        graph = (counts.file or counts.run(tool, requested.training)).graph
     else:
-        base, mine = counts.run(tool, wanted.training), counts.run(tool, setting.training)
+        base, own = counts.run(tool, requested.training), counts.run(tool, setting.training)
         graph = base.graph
     profile = msgspec.structs.replace(
         answer,
         digest=graph.digest,
         verified=answer.version in convention.verified,
-        kernels=mine.trace.kernels.get(setting.id, UNSET),
+        kernels=own.trace.kernels.get(setting.id, UNSET),
     )
     if counts.steps:
         reconciliation = _reconcile_step(
-            counts, prediction, setting.training, wanted.training, profile
+            counts, prediction, setting.training, requested.training, profile
         )
     else:
-        reconciliation = _reconcile_tool(prediction, base, mine, profile)
-    params = _reconcile_parameters(convention, mine, profile, counts.stock)
+        reconciliation = _reconcile_tool(prediction, base, own, profile)
+    params = _reconcile_parameters(convention, own, profile, counts.stock)
     if base is not native:
         reconciliation = reconciliation_from_file(
             reconciliation, native.ledger, base.ledger, convention.framework
@@ -122,15 +122,15 @@ def _reconcile_step(
     counts: ModelCounts,
     prediction: Prediction | Unpredicted,
     forced: bool,
-    wanted: bool,
+    requested: bool,
     profile: Profile,
 ) -> Reconciliation:
     """Return the way to a number for a training step, from the native count of it."""
-    native, mine = counts.steps[wanted], counts.steps[forced]
+    native, own = counts.steps[requested], counts.steps[forced]
     if isinstance(prediction, Unpredicted) or prediction.convention.step == "runs":
-        return _reconcile_tool(prediction, native.whole, mine.whole, profile)
+        return _reconcile_tool(prediction, native.whole, own.whole, profile)
     forward = reconcile(
-        prediction, mine.forward.trace, mine.forward.ledger, base=native.forward.ledger
+        prediction, own.forward.trace, own.forward.ledger, base=native.forward.ledger
     )
     counted = native.forward
     rows = differences(counted.graph, counted.trace, native.exact)
@@ -141,14 +141,14 @@ def _reconcile_step(
 def _reconcile_tool(
     prediction: Prediction | Unpredicted,
     native: CountedModel,
-    mine: CountedModel,
+    own: CountedModel,
     profile: Profile,
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
         return residual_reconciliation(
             prediction.convention, native.ledger, profile, prediction.obstacle
         )
-    return reconcile(prediction, mine.trace, mine.ledger, profile, base=native.ledger)
+    return reconcile(prediction, own.trace, own.ledger, profile, base=native.ledger)
 
 
 def _reconcile_parameters(
@@ -158,13 +158,13 @@ def _reconcile_parameters(
     stock: Stock | Failure | None,
 ) -> ParamsReconciliation | UnsetType:
     """Return why the tool counts other parameters, where it counts any and it is known how."""
-    rules, theirs = convention.parameters, profile.params
-    if rules is None or theirs is None:
+    rules, other = convention.parameters, profile.params
+    if rules is None or other is None:
         return UNSET
     if rules.stored and stock is not None:
         if isinstance(stock, Failure):
             raise RuntimeError(stock.message)
-        return reconcile_stored(rules, counted.graph.params, stock, theirs)
+        return reconcile_stored(rules, counted.graph.params, stock, other)
     if rules.stored or not counted.trace.modules:
         return UNSET
-    return reconcile_parameters(rules, counted.trace, theirs)
+    return reconcile_parameters(rules, counted.trace, other)

@@ -37,16 +37,16 @@ def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile 
     """
     if python is None or isinstance(answer, Failure):
         return answer
-    place, folder = Path(python), Path.cwd()
-    inside = place.relative_to(folder) if place.is_relative_to(folder) else place
+    index, folder = Path(python), Path.cwd()
+    inside = index.relative_to(folder) if index.is_relative_to(folder) else index
     return msgspec.structs.replace(answer, python=str(inside))
 
 
 def collect_answers(
     answers: Iterator[tuple[str, Profile | Failure]],
-    number: int,
+    model_index: int,
     failures: Answers,
-    tell: Progress,
+    on_progress: Progress,
     begin: float,
 ) -> Answers:
     """Return the answers of tools as they come; of each a line is told.
@@ -62,16 +62,16 @@ def collect_answers(
     for tool, answer in answers:
         outcomes[tool] = failures.get(tool, answer)
         word = "failed" if isinstance(outcomes[tool], Failure) else "done"
-        rest = _time_left(time.monotonic() - begin, len(outcomes), number)
-        tell(f"{tool} {word}, {len(outcomes)} of {number}{rest}\n")
+        rest = _time_left(time.monotonic() - begin, len(outcomes), model_index)
+        on_progress(f"{tool} {word}, {len(outcomes)} of {model_index}{rest}\n")
     return outcomes
 
 
-def _time_left(passed: float, ended: int, number: int) -> str:
+def _time_left(passed: float, ended: int, model_index: int) -> str:
     """Return how long the other tools take at the pace of those that ended, "" after the last.
 
     >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')
     """
-    left = passed / ended * (number - ended)
+    left = passed / ended * (model_index - ended)
     return f", about {max(1, round(left))} s left" if left else ""

@@ -69,7 +69,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 @imports_restored()
 def compare_with_tools(
-    request: Request, comparison: Comparison, tell: Progress, still: Still | None = None
+    request: Request, comparison: Comparison, on_progress: Progress, still: Still | None = None
 ) -> Report:
     """Return the report of one model and its tools; with `against` also of a second model.
 
@@ -83,19 +83,21 @@ def compare_with_tools(
         UnknownNameError: for a tool that there is not, before any model is built.
         InputError: for questions that do not go together.
     """
-    runner = ToolRunner(comparison.limits, tell, still)
+    runner = ToolRunner(comparison.limits, on_progress, still)
     request = with_training_step(request, comparison)
     plan = plan_comparison(request, comparison, runner.can_fork)
     with runner:
         models = runner.prepare(plan.models)
-        results = [_compare_model(model, runner, tell) for model in models]
+        results = [_compare_model(model, runner, on_progress) for model in models]
     return _combine(plan, results)
 
 
-def _compare_model(model: PreparedModel, runner: ToolRunner, tell: Progress) -> _ComparedModel:
+def _compare_model(
+    model: PreparedModel, runner: ToolRunner, on_progress: Progress
+) -> _ComparedModel:
     setting = model.request.setting
     with naming_model_in_errors(model.number), collecting_warnings() as sentences:
-        attempt = _attempt_with_values_if_needed(model, runner, tell)
+        attempt = _attempt_with_values_if_needed(model, runner, on_progress)
     answers = answers_to_show(attempt.answers, model.choice)
     compared = msgspec.structs.replace(
         report_answers(attempt.counts, attempt.predictions, setting, answers),
@@ -106,7 +108,7 @@ def _compare_model(model: PreparedModel, runner: ToolRunner, tell: Progress) -> 
 
 
 def _attempt_with_values_if_needed(
-    model: PreparedModel, runner: ToolRunner, tell: Progress
+    model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _Outcome:
     """Compare a model; where it has no values and turns out to need some, once more with values.
 
@@ -114,36 +116,36 @@ def _attempt_with_values_if_needed(
     """
     request, reason = model.request, ""
     try:
-        attempt = _count_and_run_tools(model, runner, tell)
+        attempt = _count_and_run_tools(model, runner, on_progress)
     except ValuesNeededError as error:
         if request.weights == FAKE or request.given is not None:
             raise real_weights_error(error.message) from error
         reason = error.message
     if reason:  # outside of the handler, whose traceback holds the first model
-        tell(f"the model is built with its weights: {reason}\n")
+        on_progress(f"the model is built with its weights: {reason}\n")
         again = msgspec.structs.replace(request, weights=REAL)
         model = runner.restart(model, again)
-        attempt = _count_and_run_tools(model, runner, tell, reason)
+        attempt = _count_and_run_tools(model, runner, on_progress, reason)
     runner.finish(model)
     return attempt
 
 
 def _count_and_run_tools(
-    model: PreparedModel, runner: ToolRunner, tell: Progress, reason: str = ""
+    model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str = ""
 ) -> _Outcome:
     """Count a model, fix what each tool should print, and then let the tools run."""
     setting = model.request.setting
-    counts, conventions, early = _count_in_tool_modes(model, runner, tell, reason)
+    counts, conventions, early = _count_in_tool_modes(model, runner, on_progress, reason)
     native = counts.counted[setting.training]
-    rebuilt = rebuild_for_tools(model.request, model.choice, native, tell)
+    rebuilt = rebuild_for_tools(model.request, model.choice, native, on_progress)
     counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
     failures = {**rebuilt.failures, **_write_tool_file(counts, model, native)}
-    later = {tool: it for tool, it in conventions.items() if tool not in early}
+    later = {tool: entry for tool, entry in conventions.items() if tool not in early}
     predictions = early | predict_from_counts(counts, setting, {**later, **rebuilt.conventions})
     counts = counts.without_programs()
     del native
     runner.reclaim_memory(model)
-    tell("predictions are fixed; the tools run")
+    on_progress("predictions are fixed; the tools run")
     answers = runner.results(model, failures)
     for group in rebuilt.groups:
         answers |= runner.results_of(group, failures)
@@ -151,7 +153,7 @@ def _count_and_run_tools(
 
 
 def _count_in_tool_modes(
-    model: PreparedModel, runner: ToolRunner, tell: Progress, reason: str
+    model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str
 ) -> tuple[ModelCounts, Mapping[str, Convention], dict[str, Predicted]]:
     """Count a model in every mode that a tool needs; tools whose prediction is fixed may run.
 
@@ -163,7 +165,7 @@ def _count_in_tool_modes(
     if model.request.train:
         refuse_steps_of_other_frameworks(source, model.choice)
     conventions = native_conventions(model.group.choice, source)
-    tell("exporting the model to ONNX")
+    on_progress("exporting the model to ONNX")
     counts: dict[bool, CountedModel] = {}
     predictions: dict[str, Predicted] = {}
     for mode, views in settings_with_views(setting, conventions):

@@ -45,8 +45,8 @@ class TrainedCounts(msgspec.Struct, frozen=True):
         forward = sever_outputs(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
         trace, ledger = with_step(native.trace, native.ledger, exact)
-        whole = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
-        return cls(forward, exact, whole)
+        full = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
+        return cls(forward, exact, full)
 
 
 class ModelCounts(msgspec.Struct, frozen=True):

@@ -96,12 +96,14 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
 
 def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
     """Return whether the model may be of a framework that not all of its tools have."""
-    wanted = {choice.conventions[tool].framework for tool in runners(choice)}
-    return len(wanted) > 1 or may_be_of_another(full_target_name(request.target or ""), wanted)
+    requested = {choice.conventions[tool].framework for tool in runners(choice)}
+    return len(requested) > 1 or may_be_of_another(
+        full_target_name(request.target or ""), requested
+    )
 
 
 def group_for_model(
-    number: int,
+    model_index: int,
     request: Request,
     choice: Choice,
     source: Source | None,
@@ -114,7 +116,7 @@ def group_for_model(
         natives = choice.only(file_reading_tools(choice))
     elif source is not None:
         natives = choice.only(_natives(choice, source))
-    return ToolGroup(natives, request, request.given if isolate else source, file, number)
+    return ToolGroup(natives, request, request.given if isolate else source, file, model_index)
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:

@@ -142,14 +142,14 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
 
 
 def _plan_model(
-    number: int, request: Request, choice: Choice, comparison: Comparison, can_fork: bool
+    model_index: int, request: Request, choice: Choice, comparison: Comparison, can_fork: bool
 ) -> PlannedModel:
     with collecting_warnings() as sentences:
         choice = _without_distant_tools(choice, comparison.isolate)
         if request.train:
             choice = _trainers(choice)
     is_shared = can_fork and comparison.isolate and can_be_forked(request, choice)
-    return PlannedModel(number, request, choice, comparison.onnx, is_shared, tuple(sentences))
+    return PlannedModel(model_index, request, choice, comparison.onnx, is_shared, tuple(sentences))
 
 
 def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:

@@ -65,12 +65,12 @@ def predict_from_counts(
 def _predict_one(
     tool: str, convention: Convention, setting: Setting, counts: ModelCounts
 ) -> Prediction | Failure:
-    mine = counts.model_for_tool(tool, convention, setting)
-    if isinstance(mine, Failure):
-        return mine
+    own = counts.model_for_tool(tool, convention, setting)
+    if isinstance(own, Failure):
+        return own
     if convention.sees == "node":
-        return predict_in_graph(convention, mine)
-    return predict(convention, mine.trace, setting, mine.ledger)
+        return predict_in_graph(convention, own)
+    return predict(convention, own.trace, setting, own.ledger)
 
 
 def predict_tool(

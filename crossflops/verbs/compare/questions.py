@@ -115,9 +115,9 @@ def naming_second_model() -> Iterator[None]:
         raise
 
 
-def naming_model_in_errors(number: int) -> AbstractContextManager[None]:
+def naming_model_in_errors(model_index: int) -> AbstractContextManager[None]:
     """Return a context in which errors say which model they are about, where it is the second."""
-    return naming_second_model() if number else nullcontext()
+    return naming_second_model() if model_index else nullcontext()
 
 
 def set_against(
@@ -155,19 +155,19 @@ def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> 
     """
     other = report.against
     assert isinstance(other, Against)
-    mine = {account.tool: account for account in report.reconciliations or ()}
+    own = {account.tool: account for account in report.reconciliations or ()}
     theirs = {account.tool: account for account in other.reconciliations}
-    both = [(tool, tool) for tool in mine if tool in theirs]
-    apart = [
+    both = [(tool, tool) for tool in own if tool in theirs]
+    separate = [
         (first, second)
-        for first in mine
+        for first in own
         for second in theirs
-        if first != second and (first not in theirs or second not in mine)
+        if first != second and (first not in theirs or second not in own)
     ]
-    wanted = [between] if between else [*both, *apart]
+    requested = [between] if between else [*both, *separate]
     contrasts: tuple[Contrast, ...] = tuple(
-        contrast(mine[first], theirs[second], models=True)
-        for first, second in wanted
-        if first in mine and second in theirs
+        contrast(own[first], theirs[second], models=True)
+        for first, second in requested
+        if first in own and second in theirs
     )
     return msgspec.structs.replace(report, against=msgspec.structs.replace(other, tools=contrasts))

@@ -36,7 +36,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 
 def rebuild_for_tools(
-    request: Request, choice: Choice, native: CountedModel, tell: Progress
+    request: Request, choice: Choice, native: CountedModel, on_progress: Progress
 ) -> Rebuilt:
     """Rebuild a counted model in each framework whose tools cannot run it as it is.
 
@@ -64,7 +64,7 @@ def rebuild_for_tools(
                 tool: tool_failure(tool, "build", fake_weights_error(tool)) for tool in tools
             }
             continue
-        tell(f"rebuilding {kind} from {origin}")
+        on_progress(f"rebuilding {kind} from {origin}")
         of_framework = choice.only(tools)
         try:
             program = request.source().model if request.is_file else native.program

@@ -101,8 +101,8 @@ class _InProcess(msgspec.Struct, frozen=True):
                 yield tool, run_here(adapter, group.file.path, (), {}, setting)
             elif group.model is not None:
                 source = group.model
-                held = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
-                yield tool, run_here(adapter, source.model, source.args, source.kwargs, held)
+                stored = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
+                yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
 
     def let(self, model: int, tools: Collection[str]) -> None:
         """They run when they are asked."""
@@ -128,7 +128,7 @@ class ToolRunner:
     block ends is ended.
     """
 
-    def __init__(self, limits: Limits, tell: Progress, still: Still | None = None) -> None:
+    def __init__(self, limits: Limits, on_progress: Progress, still: Still | None = None) -> None:
         """Take note of the limits.
 
         Args:
@@ -138,7 +138,7 @@ class ToolRunner:
                 and tools may be forked from it.
         """
         self._limits = limits
-        self._tell = tell
+        self._tell = on_progress
         self._still = still
         self._kept = ExitStack()
         self._of_model: dict[int, ExitStack] = {}
@@ -249,8 +249,8 @@ class ToolRunner:
         normalized model. The others run the model; of a file, or of a model of another framework,
         what is rebuilt from its ONNX graph.
         """
-        number, request, choice = model.number, model.request, model.choice
-        kept = self._of_model[number] = ExitStack()
+        model_index, request, choice = model.number, model.request, model.choice
+        kept = self._of_model[model_index] = ExitStack()
         with collecting_warnings() as sentences:
             scratch = kept.enter_context(
                 tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
@@ -259,11 +259,13 @@ class ToolRunner:
                 file_of_tools(request, model.onnx, scratch) if file_reading_tools(choice) else None
             )
             source = self._build_early(model)
-            group = group_for_model(number, request, choice, source, file, self._limits.isolate)
+            group = group_for_model(
+                model_index, request, choice, source, file, self._limits.isolate
+            )
             watch = self._watch_runs(group, source) if model.is_shared and source else None
             if watch is not None:
                 kept.callback(watch.close)
-                self._watches[number] = watch
+                self._watches[model_index] = watch
         return PreparedModel(model, group, (*model.warnings, *sentences))
 
     def _build_early(self, model: PlannedModel) -> Source | None:
@@ -321,10 +323,13 @@ class ToolRunner:
         limits = self._limits
         if not limits.isolate:
             return nullcontext(_InProcess({group.number: group for group in groups}))
-        given = {group.number: group.model for group in groups if group.model}
+        provided = {group.number: group.model for group in groups if group.model}
         return Workers(
             [job for group in groups for job in group.jobs()],
-            contents={number: (it.model, it.args, it.kwargs) for number, it in given.items()},
+            contents={
+                model_index: (entry.model, entry.args, entry.kwargs)
+                for model_index, entry in provided.items()
+            },
             timeout=limits.timeout,
             memory=limits.memory,
             interpreters={

@@ -51,12 +51,12 @@ class FileOfTools(msgspec.Struct, frozen=True):
             made = count_source(Source(file, (), {}), setting, ())
         return msgspec.structs.replace(made, program=program)
 
-    def stock(self, mine: CountedModel) -> Stock:
-        """Return what the file stores. `mine` is the graph in it."""
-        model = read_onnx_model(self.given.path) if self.given else mine.program
+    def stock(self, own: CountedModel) -> Stock:
+        """Return what the file stores. `own` is the graph in it."""
+        model = read_onnx_model(self.given.path) if self.given else own.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
-        nodes = _as_stored(mine.graph.as_written.nodes, dict(_node_and_input_names(model.graph)))
+        nodes = _as_stored(own.graph.as_written.nodes, dict(_node_and_input_names(model.graph)))
         weights: dict[str, int] = {}
         for weights_of_node in weight_elements_by_node(nodes).values():
             weights |= weights_of_node
@@ -64,10 +64,10 @@ class FileOfTools(msgspec.Struct, frozen=True):
             initializers=tuple(_initializers(model)),
             nodes=nodes,
             weights=weights,
-            params=mine.graph.params,
+            params=own.graph.params,
         )
 
-    def infer_shapes(self, mine: CountedModel) -> Graph:
+    def infer_shapes(self, own: CountedModel) -> Graph:
         """Return the graph of the file with the shapes that onnx.shape_inference alone finds.
 
         Of a model that was exported these are its own, but for sizes that values decided and for
@@ -75,12 +75,12 @@ class FileOfTools(msgspec.Struct, frozen=True):
         """
         if self.given is not None:
             shapes = told_shapes(self.given.path, self.given.dims, self.given.specs)
-        elif any(n.depends_on_inputs or n.op.type == "Loop" for n in mine.graph.nodes):
-            self.write(mine)
+        elif any(n.depends_on_inputs or n.op.type == "Loop" for n in own.graph.nodes):
+            self.write(own)
             shapes = told_shapes(str(self.path), {}, ())
         else:
             shapes = None
-        return mine.graph if shapes is None else with_told_shapes(mine.graph.as_written, shapes)
+        return own.graph if shapes is None else with_told_shapes(own.graph.as_written, shapes)
 
     def write(self, native: CountedModel) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""

@@ -59,21 +59,25 @@ _COUNTED = (
 
 
 def request_of(
-    target: Any, inputs: Any, how: Mapping[str, Any], question: Question
+    target: Any, inputs: Any, config: Mapping[str, Any], question: Question
 ) -> Request | None:
-    """Return the request for the model, None where the work is given; `how` are `count`'s options.
+    """Return the request for the model, or None where the work is given by numbers.
 
     The length of the question is that of the usual input of a model by name. Raises InputError
     for options of a model without one.
     """
     seq = question.language.seq
     if target is not None:
-        sizes = {**how.get("sizes", {}), **({"seq": seq} if seq is not None else {})}
-        return Request.from_arguments(target, inputs, **{**how, "sizes": sizes})
+        sizes = {**config.get("sizes", {}), **({"seq": seq} if seq is not None else {})}
+        return Request.from_arguments(target, inputs, **{**config, "sizes": sizes})
     usual = Request(target=None)
-    given = {name: how[name] for name in how if how[name] and how[name] != getattr(usual, name)}
+    provided = {
+        name: config[name]
+        for name in config
+        if config[name] and config[name] != getattr(usual, name)
+    }
     strays = ["--input"] * (not is_empty_input(inputs)) + [
-        flag for name, value in given.items() for flag in _flags(name, value)
+        flag for name, value in provided.items() for flag in _flags(name, value)
     ]
     if strays:
         raise InputError(
@@ -111,8 +115,8 @@ def check_efficiency_question(
             "--device and --peak-tflops contradict each other",
             "leave one out, or say for which precision: --peak-tflops bf16=X",
         )
-    given = fields["macs"] is not None or fields["pass_macs"] is not None
-    if request is None and not given and fields["params"] is None:
+    provided = fields["macs"] is not None or fields["pass_macs"] is not None
+    if request is None and not provided and fields["params"] is None:
         raise InputError(
             "there is nothing to count", "give a model, or --macs such as 4.112G, or --params"
         )
@@ -160,16 +164,18 @@ class Rated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_efficiency(
-    question: Question, request: Request | None, tell: Progress = lambda _: None
+    question: Question, request: Request | None, on_progress: Progress = lambda _: None
 ) -> Rated:
     """Return what was asked: of one run, or of every run of a table."""
-    return (rate_work if question.speed.runs is None else rate_run_table)(question, request, tell)
+    return (rate_work if question.speed.runs is None else rate_run_table)(
+        question, request, on_progress
+    )
 
 
 def rate_work(
     question: Question,
     request: Request | None,
-    tell: Progress,
+    on_progress: Progress,
     memory: dict[bool, Studied] | None = None,
 ) -> Rated:
     """Set the work of a model, or one that is given, against the peaks that are asked for.
@@ -188,11 +194,11 @@ def rate_work(
         )
     question, bench = roofline.with_bench(question)
     world = device_layout(question.parallel)
-    wanted = question.against
-    extra = additional_devices(wanted.device, wanted.catalogue) if wanted.device else ()
-    peaks = denominators(wanted, peak_precisions(question), extra)
+    requested = question.against
+    extra = additional_devices(requested.device, requested.catalogue) if requested.device else ()
+    peaks = denominators(requested, peak_precisions(question), extra)
     kept = {} if memory is None else memory
-    work = study_work(question, request, tell, only_count=peaks.unknown, memory=kept)
+    work = study_work(question, request, on_progress, only_count=peaks.unknown, memory=kept)
     pieces = [piece for numerator in work.numerators for piece in numerator.split]
     refuse_without_attention(question, pieces)
     run = _build_rated_run(question, work, world)
@@ -206,8 +212,8 @@ def rate_work(
     agreed = None if peaks.left_out else _merge_equal_answers(rows, trouble)
     if agreed is not None:
         rows, trouble = agreed, None
-    noun = with_request_record(EfficiencyReport(efficiency=rows, report=work.report), question)
-    return Rated(noun=noun, trouble=trouble, left_out=peaks.left_out)
+    content = with_request_record(EfficiencyReport(efficiency=rows, report=work.report), question)
+    return Rated(noun=content, trouble=trouble, left_out=peaks.left_out)
 
 
 def _merge_equal_answers(
@@ -220,8 +226,8 @@ def _merge_equal_answers(
     note = f"{trouble.name!r} is {names}, which agree in all that is asked"
     size = len(trouble.candidates)
     agreed = []
-    for place in range(0, len(rows), size):
-        first, *others = rows[place : place + size]
+    for index in range(0, len(rows), size):
+        first, *others = rows[index : index + size]
         if any(_without_device_names(answer) != _without_device_names(first) for answer in others):
             return None
         assumed = (note, *first.assumptions)
@@ -237,15 +243,15 @@ def _without_device_names(answer: Efficiency) -> Efficiency:
     return replace(answer, device=None, roofline=roof, assumptions=(), warnings=())
 
 
-def with_request_record(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
+def with_request_record(content: EfficiencyReport, question: Question) -> EfficiencyReport:
     """The same with what was asked, and with what it was made."""
     usual = Question().flat
     flags = {name: value for name, value in question.flat.items() if value != usual[name]}
     if "loss" in flags:
         flags["loss"] = count.name_of_loss(flags["loss"])
-    counted = noun.report
+    counted = content.report
     return replace(
-        noun,
+        content,
         request=extend_request_record("efficiency", flags, counted.request if counted else None),
         made_with=counted.made_with if counted else framework_versions(is_file=True),
     )
@@ -253,10 +259,14 @@ def with_request_record(noun: EfficiencyReport, question: Question) -> Efficienc
 
 def peak_precisions(question: Question) -> tuple[str, ...]:
     """The precisions that a peak is needed for, as far as they are known before the count."""
-    wanted = question.precisions
-    base = tuple(terms.parse_precision_mix(wanted.mix)) if wanted.mix else (wanted.precision,)
+    requested = question.precisions
+    base = (
+        tuple(terms.parse_precision_mix(requested.mix))
+        if requested.mix
+        else (requested.precision,)
+    )
     named = [precision for precision in base if precision != terms.GRAPH]
-    return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(wanted).values())))
+    return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(requested).values())))
 
 
 def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
@@ -384,7 +394,7 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 # A table of measured runs, each set against its own device: the model is counted once.
 
 
-def rate_run_table(question: Question, request: Request | None, tell: Progress) -> Rated:
+def rate_run_table(question: Question, request: Request | None, on_progress: Progress) -> Rated:
     """An efficiency for every run, and for every device that one may mean.
 
     A row that cannot be answered is named by its line in `left_out`, and the trouble is that
@@ -401,7 +411,7 @@ def rate_run_table(question: Question, request: Request | None, tell: Progress) 
             if row.trouble is not None:
                 raise row.trouble
             run = runs.question_of_row(question, row.fields)
-            answered = rate_work(run, request, tell, memory)
+            answered = rate_work(run, request, on_progress, memory)
         except CrossflopsError as error:
             errors.append((row.line, error))
             continue
@@ -418,8 +428,10 @@ def rate_run_table(question: Question, request: Request | None, tell: Progress) 
     trouble = _trouble(table, len(errors)) if errors else None
     if not rows:
         raise InputError("; ".join(lines), "correct these rows")
-    noun = with_request_record(EfficiencyReport(efficiency=tuple(rows), report=report), question)
-    return Rated(noun=noun, trouble=trouble, left_out=tuple(lines))
+    content = with_request_record(
+        EfficiencyReport(efficiency=tuple(rows), report=report), question
+    )
+    return Rated(noun=content, trouble=trouble, left_out=tuple(lines))
 
 
 def _surplus_column_notes(table: runs.RunTable) -> list[str]:

@@ -156,8 +156,8 @@ def _repeats(work: AskedWork) -> bool:
 
 def _heads_matter(work: AskedWork) -> bool:
     both = work.fields["heads"] and work.fields["head_dim"]
-    whole = both and not work.fields["hidden"]
-    return work.has_only_sizes and (whole or work.fields["kv_heads"] or not work.fields["hidden"])
+    full = both and not work.fields["hidden"]
+    return work.has_only_sizes and (full or work.fields["kv_heads"] or not work.fields["hidden"])
 
 
 _OF_HEADS = Use(
@@ -381,9 +381,9 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
 
     A device goes over a peak that is given for all precisions alike.
     """
-    alike = any("=" not in peak for peak in question.against.peak_tflops)
+    similar = any("=" not in peak for peak in question.against.peak_tflops)
     for name in non_default_fields(question):
-        replaced = name == "peak_tflops" and alike and "device" in by_every_row
+        replaced = name == "peak_tflops" and similar and "device" in by_every_row
         if name in by_every_row or replaced:
             raise InputError(
                 f"{flag(name)} changes nothing: every row of --runs {table} has its own",

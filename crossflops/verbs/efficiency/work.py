@@ -62,7 +62,7 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
 def study_work(
     question: Question,
     request: Request | None,
-    tell: Progress,
+    on_progress: Progress,
     *,
     only_count: bool = False,
     memory: dict[bool, Studied],
@@ -75,12 +75,12 @@ def study_work(
     if request is None:
         return _without_model(question, params)
     if only_count not in memory:
-        memory[only_count] = _study_model(question, request, tell, only_count)
+        memory[only_count] = _study_model(question, request, on_progress, only_count)
     return _to_single_example(question, memory[only_count], params)
 
 
 def _study_model(
-    question: Question, request: Request, tell: Progress, only_count: bool
+    question: Question, request: Request, on_progress: Progress, only_count: bool
 ) -> Studied:
     """Return what the model comes to, by itself or by tools, for the pass that its inputs say."""
     work = question.work
@@ -88,7 +88,7 @@ def _study_model(
         from crossflops.verbs.compare import compare
 
         comparison = compare.Comparison(tools=work.tools or None)
-        report = compare.compare_with_tools(request, comparison, tell)
+        report = compare.compare_with_tools(request, comparison, on_progress)
         return Studied(numerators=numerators_by_tool(report), report=report)
     as_counted = replace(request, as_=work.as_ or ())
     build = count.build_for(as_counted)

@@ -160,12 +160,12 @@ class _PartTable(NamedTuple):
 
     def path_in_part(self, path: str) -> str | None:
         """Where a module of the model stands in the part; "" for one around it."""
-        place = self.part.path
-        if path == place or not path or place.startswith(f"{path}."):
+        index = self.part.path
+        if path == index or not path or index.startswith(f"{path}."):
             return ""
-        if not place:
+        if not index:
             return path
-        return path.removeprefix(f"{place}.") if path.startswith(f"{place}.") else None
+        return path.removeprefix(f"{index}.") if path.startswith(f"{index}.") else None
 
     def is_outside(self, path: str) -> bool:
         """Whether the module is around the part."""
@@ -180,16 +180,16 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
     for path, (class_, params) in _modules_by_path(count).items():
         works, own, nbytes = [], [0, 0], 0
         for table in tables:
-            place, often = table.path_in_part(path), table.part.times
-            row = table.rows.get(place) if place is not None else None
-            if place is None or row is None:
+            index, often = table.path_in_part(path), table.part.times
+            row = table.rows.get(index) if index is not None else None
+            if index is None or row is None:
                 continue
-            works += [_work_of_part(table.part, row.training, place)] if row.training else []
+            works += [_work_of_part(table.part, row.training, index)] if row.training else []
             if table.part.is_again:
                 continue
-            nbytes += often * table.own[place][2]
+            nbytes += often * table.own[index][2]
             if not table.is_outside(path):
-                own = [own[at] + often * table.own[place][at] for at in (0, 1)]
+                own = [own[at] + often * table.own[index][at] for at in (0, 1)]
         depths[path] = _depth(path, depths)
         rows.append(
             ModuleProfile(
@@ -216,9 +216,9 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
             rows.setdefault(path, (row.class_, row.params))
     if len({part.path for part in count.parts}) == 1 and not count.outer:
         return rows
-    places = {path: place for place, path in enumerate(count.order)}
-    last = len(places)
-    return dict(sorted(rows.items(), key=lambda item: places.get(item[0], last)))
+    indices = {path: index for index, path in enumerate(count.order)}
+    last = len(indices)
+    return dict(sorted(rows.items(), key=lambda item: indices.get(item[0], last)))
 
 
 def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
@@ -296,10 +296,10 @@ def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
     tables = list(map(_PartTable.from_part, graded))
     least = 0
     for path, spent in times.items():
-        places = [
+        indices = [
             (table, table.path_in_part(path)) for table in tables if not table.is_outside(path)
         ]
-        own = [t.part.times * t.own[place][0] for t, place in places if place is not None]
+        own = [t.part.times * t.own[index][0] for t, index in indices if index is not None]
         least += sum(own) * spent.repeats // spent.graded if spent.graded else 0
     return least
 
@@ -341,9 +341,9 @@ def peak_of(
     known: no other is taken for it.
     """
     precision = rated.precision or as_stored(stored)
-    given = dict(map(parse_peak_tflops, rated.peak_tflops))
-    if given:
-        rate = given.get(precision, given.get(ANY))
+    provided = dict(map(parse_peak_tflops, rated.peak_tflops))
+    if provided:
+        rate = provided.get(precision, provided.get(ANY))
         if rate is None:
             raise UnknownNameError(
                 f"no peak is given for {precision}", f"add --peak-tflops {precision}=X"
@@ -443,13 +443,13 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
             f"{len({row.node for row in uncounted})} nodes have no count "
             "and are in no sum: see uncounted"
         )
-    beside = _add_times(count.beside, watched)
+    additional = _add_times(count.beside, watched)
     warnings += [
         f"{row.class_} ran beside the model and has no count: {row.reason}"
-        for row in beside
+        for row in additional
         if row.reason
     ]
-    notes += _coverage_share_notes(work, beside, timing)
+    notes += _coverage_share_notes(work, additional, timing)
     return TrainingProfile(
         model=_model_of(count),
         runtime=timing.runtime,
@@ -473,7 +473,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         modules=rows,
         conventions=tuple(_convention_profiles(count)),
         uncounted=uncounted,
-        beside=beside,
+        beside=additional,
         assumptions=tuple(notes),
         warnings=tuple(dict.fromkeys((*warnings, *_short_step(timing, report, against)))),
         errors=above,
@@ -534,21 +534,21 @@ def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
 
 
 def _add_times(
-    beside: Iterable[BesideProfile], watched: StepTimes | None
+    additional: Iterable[BesideProfile], watched: StepTimes | None
 ) -> tuple[BesideProfile, ...]:
     """The modules beside the model with their times."""
     seen = watched.beside if watched is not None else ()
     return tuple(
         msgspec.structs.replace(row, forward_seconds=time.forward, backward_seconds=time.backward)
-        for row, time in zip(beside, seen, strict=False)
+        for row, time in zip(additional, seen, strict=False)
     )
 
 
 def _coverage_share_notes(
-    work: Training, beside: Iterable[BesideProfile], timing: Timing
+    work: Training, additional: Iterable[BesideProfile], timing: Timing
 ) -> Iterable[str]:
     """Of a step that was watched, how much of its time the work has that is counted."""
-    times, rows = timing.latencies, tuple(beside)
+    times, rows = timing.latencies, tuple(additional)
     if timing.watched is None or not times.iteration or times.forward is None:
         return
     seconds = times.forward + (times.backward or 0.0)
@@ -610,7 +610,7 @@ def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
                 by_module[path] += calls * row.amount // unit
                 path = path.rpartition(".")[0]
         steps = account.explanations if account is not None else ()
-        ours = calls * count.report.macs
+        native = calls * count.report.macs
         total = calls * fold.total
         causes = tuple(ProfileDifference(step.cause, calls * step.amount) for step in steps)
         yield ConventionProfile(
@@ -618,6 +618,6 @@ def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
             edition=fold.edition,
             macs=total // unit if unit > 1 else total,
             differences=causes,
-            residual=total - ours - sum(cause.amount for cause in causes),
+            residual=total - native - sum(cause.amount for cause in causes),
             by_module=dict(by_module),
         )

@@ -50,7 +50,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
     with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
         parts = [counter.part(kind) for kind in kinds_of(own) if not kind.call.is_transformed]
-        beside = tuple(
+        additional = tuple(
             counter.other_module_profile(
                 module, [call for call in watch.calls if call.module is module]
             )
@@ -64,7 +64,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
         )
     return Count(
         parts=tuple(parts),
-        beside=beside,
+        beside=additional,
         outer=_outer(inner, [part.path for part in parts]),
         order=tuple(path for path, _ in inner.named_modules()),
         warnings=(
@@ -77,14 +77,14 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
 
 def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
     """The modules around the parts that were called, from the outside."""
-    around = dict.fromkeys(above for path in paths for above in _above(path))
+    enclosing = dict.fromkeys(above for path in paths for above in _above(path))
     return tuple(
         OuterModule(
             path=path,
             class_=type(model.get_submodule(path)).__name__,
             params=sum(weight.numel() for weight in model.get_submodule(path).parameters()),
         )
-        for path in sorted(around, key=lambda path: path.count("."))
+        for path in sorted(enclosing, key=lambda path: path.count("."))
         if path not in paths
     )
 
@@ -159,10 +159,10 @@ class _CallCounter:
         key = id(call.module), call.training, call.trained, call_signature(call)
         if key not in self._known:
             setting = Setting(training=call.training)
-            given = inputs_of(call)
+            provided = inputs_of(call)
             as_ = self._as if call.path == "" else ()
             request = Request.from_arguments(
-                call.module, given, setting=setting, as_=as_ or None, train=True
+                call.module, provided, setting=setting, as_=as_ or None, train=True
             )
             report, native = native_count(request)
             self._known[key] = explain_conventions(report, native, setting), native, request
@@ -203,7 +203,7 @@ class _CallCounter:
         """The count with the outputs severed that the pass missed."""
         if not backward.missed:
             return native, StepSetting()
-        reached = tuple(place not in backward.missed for place in range(call.outputs))
+        reached = tuple(index not in backward.missed for index in range(call.outputs))
         try:
             return sever_outputs(native, reached), StepSetting(reached=reached)
         except InputError:
@@ -211,16 +211,16 @@ class _CallCounter:
             return native, StepSetting()
 
     def _asking(
-        self, call: ModelCall, native: CountedModel, places: tuple[int, ...]
+        self, call: ModelCall, native: CountedModel, indices: tuple[int, ...]
     ) -> Mapping[str, bool]:
         """The inputs of the graph that have a gradient: that they do depends on an input."""
-        if not places:
+        if not indices:
             return {}
         shapes, specs = call_signature(call)[0], native.graph.inputs
         if [shape for shape, _ in shapes] != [spec.shape for spec in specs]:
             self.doubts[_INPUTS.format(_name_of(call))] = None
             return {}
-        return {specs[place].name: True for place in places}
+        return {specs[index].name: True for index in indices}
 
 
 @contextmanager

@@ -77,40 +77,44 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @imports_restored()
-def profile_training(request: Request, how: ProfileConditions, tell: Progress) -> TrainingProfile:
+def profile_training(
+    request: Request, conditions: ProfileConditions, on_progress: Progress
+) -> TrainingProfile:
     """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
-    given = how.given.are_there
-    how.against.check()
-    if not given:
+    provided = conditions.given.are_there
+    conditions.against.check()
+    if not provided:
         _check_trainable_request(request)
-    compared = compare_forward_pass(request, how.tools, tell) if how.tools else None
-    tell("counting")
+    compared = (
+        compare_forward_pass(request, conditions.tools, on_progress) if conditions.tools else None
+    )
+    on_progress("counting")
     report = count_profile_step(request)
     passes = 1
-    if given:
-        device = how.against.device or ""
+    if provided:
+        device = conditions.against.device or ""
         timing = Timing(
-            latencies=how.given.latencies,
+            latencies=conditions.given.latencies,
             device=device,
             notes=("the times were given, and nothing was run",),
         )
     else:
-        tell("training some steps")
-        timing, passes = _train_copy(request, how, report.model.inputs)
+        on_progress("training some steps")
+        timing, passes = _train_copy(request, conditions, report.model.inputs)
     count = Count(parts=(CountPart(report=report, times=passes, repeats=passes),))
-    profile = profile_of(count, timing, how.against)
+    profile = profile_of(count, timing, conditions.against)
     if compared is not None:
         profile = with_tool_rows(profile, compared)
     flags = {
         "as_": request.as_ or None,
-        "device": how.against.device,
-        "peak_tflops": list(how.against.peak_tflops) or None,
-        "precision": how.against.precision,
-        "fwd_ms": how.given.fwd_ms,
-        "bwd_ms": how.given.bwd_ms,
-        "step_ms": how.given.step_ms,
-        "threads": how.threads,
-        "tools": list(how.tools) or None,
+        "device": conditions.against.device,
+        "peak_tflops": list(conditions.against.peak_tflops) or None,
+        "precision": conditions.against.precision,
+        "fwd_ms": conditions.given.fwd_ms,
+        "bwd_ms": conditions.given.bwd_ms,
+        "step_ms": conditions.given.step_ms,
+        "threads": conditions.threads,
+        "tools": list(conditions.tools) or None,
     }
     return msgspec.structs.replace(
         profile,
@@ -131,7 +135,9 @@ def _check_trainable_request(request: Request) -> None:
         )
 
 
-def _train_copy(request: Request, how: ProfileConditions, inputs: Any) -> tuple[Timing, int]:
+def _train_copy(
+    request: Request, conditions: ProfileConditions, inputs: Any
+) -> tuple[Timing, int]:
     """Steps of a copy of the model, or of one that was built for this, and the passes of each."""
     source = request.source()
     frontend = frontend_of(source.model)
@@ -142,10 +148,10 @@ def _train_copy(request: Request, how: ProfileConditions, inputs: Any) -> tuple[
             "count --train counts it, and times go beside that by --fwd-ms and --bwd-ms",
         )
     model, args, kwargs = frontend.copy_for_tool(source.model, source.args, source.kwargs)
-    threads = how.threads or cpus()
+    threads = conditions.threads or cpus()
     examples = next((spec.shape[0] for spec in inputs if spec.shape), 1)
     recipe = msgspec.structs.replace(
-        how.recipe, examples=examples, training=request.setting.training, threads=threads
+        conditions.recipe, examples=examples, training=request.setting.training, threads=threads
     )
     steps = train(model, args, kwargs, recipe)
     return _timing(steps, recipe, threads), steps.phases.passes
@@ -195,10 +201,12 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
 # What tools print for the model: a comparison beside the profile.
 
 
-def compare_forward_pass(request: Request, tools: tuple[str, ...], tell: Progress) -> Report:
+def compare_forward_pass(
+    request: Request, tools: tuple[str, ...], on_progress: Progress
+) -> Report:
     """The comparison of one forward pass. Raises UnknownNameError for what is no tool."""
     forward = msgspec.structs.replace(request, train=False, as_=(), frozen=(), trainable=())
-    return compare_with_tools(forward, Comparison(tools=tools), tell)
+    return compare_with_tools(forward, Comparison(tools=tools), on_progress)
 
 
 def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfile:

@@ -99,9 +99,9 @@ class NodeWriter:
         import onnx_ir as ir
 
         name = self._name()
-        held = ir.tensor(numbers, name=name)
+        stored = ir.tensor(numbers, name=name)
         value = ir.Value(
-            name=name, const_value=held, type=ir.TensorType(held.dtype), shape=held.shape
+            name=name, const_value=stored, type=ir.TensorType(stored.dtype), shape=stored.shape
         )
         node.graph.register_initializer(value)
         return value
@@ -114,18 +114,18 @@ class NodeWriter:
 def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
     """Move the places at which a slice starts to where all of it is inside."""
     starts, ends = node.inputs[1], node.inputs[2].producer()
-    whole, part = equation.inputs[0].shape, equation.outputs[0].shape
-    if whole is None or part is None or ends is None or ends.op_type != "Add":
+    full, part = equation.inputs[0].shape, equation.outputs[0].shape
+    if full is None or part is None or ends is None or ends.op_type != "Add":
         return
-    last = [size - width for size, width in zip(whole, part, strict=True)]
+    last = [size - width for size, width in zip(full, part, strict=True)]
     zeros = add.constant(node, np.zeros(len(last), np.int64))
     at_least = add.node("Max", [starts, zeros], starts, [len(last)])
     limits = add.constant(node, np.array(last, np.int64))
     at_most = add.node("Min", [at_least.outputs[0], limits], starts, [len(last)])
     add.before(ends, at_least, at_most)
-    for place, value in enumerate(ends.inputs):
+    for index, value in enumerate(ends.inputs):
         if value is starts:
-            ends.replace_input_with(place, at_most.outputs[0])
+            ends.replace_input_with(index, at_most.outputs[0])
     node.replace_input_with(1, at_most.outputs[0])
 
 
@@ -194,14 +194,14 @@ def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
     node.replace_input_with(0, flat.outputs[0])
     _set_along(node, moved, along, pads if "pads" in node.attributes else None)
     wide = [1, 1, *(results[axis - 2] for axis in order[2:])]
-    apart = add.node(
+    separate = add.node(
         "Reshape", [pooled, add.constant(node, np.array(wide, np.int64))], pooled, wide
     )
-    back = [order.index(place) for place in range(rank + 2)]
-    result = add.node("Transpose", [apart.outputs[0]], pooled, [1, 1, *results], perm=back)
-    _read_instead(pooled, result.outputs[0], [apart])
+    back = [order.index(index) for index in range(rank + 2)]
+    result = add.node("Transpose", [separate.outputs[0]], pooled, [1, 1, *results], perm=back)
+    _read_instead(pooled, result.outputs[0], [separate])
     _set_shape(pooled, [1, channels, *(results[axis] for axis in moved)])
-    add.insert_nodes_after(node, apart, result)
+    add.insert_nodes_after(node, separate, result)
 
 
 def _set_along(
@@ -215,7 +215,7 @@ def _set_along(
             node.attributes[name] = ir.AttrInt64s(name, [numbers[axis] for axis in moved])
     if pads is not None:
         ends = (*moved, *(len(pads) // 2 + axis for axis in moved))
-        node.attributes["pads"] = ir.AttrInt64s("pads", [pads[place] for place in ends])
+        node.attributes["pads"] = ir.AttrInt64s("pads", [pads[index] for index in ends])
 
 
 def _set_shape(value: Any, sizes: Sequence[int]) -> None:
@@ -226,14 +226,14 @@ def _set_shape(value: Any, sizes: Sequence[int]) -> None:
 
 def _read_instead(value: Any, other: Any, readers: Sequence[Any]) -> None:
     """Let all read another value, but these nodes; an output of the model keeps its name."""
-    uses = [(user, place) for user, place in value.uses() if user not in readers]
-    for user, place in uses:
-        user.replace_input_with(place, other)
+    uses = [(user, index) for user, index in value.uses() if user not in readers]
+    for user, index in uses:
+        user.replace_input_with(index, other)
     graph = value.producer().graph
-    for place, output in enumerate(graph.outputs):
+    for index, output in enumerate(graph.outputs):
         if output is value:
             value.name, other.name = other.name, value.name
-            graph.outputs[place] = other
+            graph.outputs[index] = other
 
 
 _Mend: TypeAlias = Callable[[NodeWriter, Any, Equation], None]

@@ -41,9 +41,9 @@ def turn_weights(model: Any) -> None:
 def drop_zero_biases(model: Any) -> None:
     """Take away biases of zeros: no equation adds them."""
     for node in list(model.graph.all_nodes()):
-        place = _BIASED.get(node.op_type)
-        if place is not None and len(node.inputs) > place and _is_made(node.inputs[place]):
-            node.replace_input_with(place, None)
+        index = _BIASED.get(node.op_type)
+        if index is not None and len(node.inputs) > index and _is_made(node.inputs[index]):
+            node.replace_input_with(index, None)
 
 
 def drop_dropout_modes(model: Any) -> None:
@@ -76,8 +76,10 @@ def _is_made(value: Any) -> bool:
 
     The variables of a module are noted, whatever numbers they are.
     """
-    held = value.const_value if value is not None else None
-    return held is not None and _WEIGHT not in value.metadata_props and not np.any(held.numpy())
+    stored = value.const_value if value is not None else None
+    return (
+        stored is not None and _WEIGHT not in value.metadata_props and not np.any(stored.numpy())
+    )
 
 
 def _turn(node: Any) -> None:
@@ -86,9 +88,9 @@ def _turn(node: Any) -> None:
     result, weight = node.outputs[0], node.inputs[0]
     order = node.attributes.get("perm")
     turned = np.transpose(weight.const_value.numpy(), order and order.as_ints())
-    held = ir.tensor(turned, dtype=weight.const_value.dtype, name=result.name)
+    stored_value = ir.tensor(turned, dtype=weight.const_value.dtype, name=result.name)
     stored = ir.Value(
-        name=result.name, const_value=held, type=weight.type, shape=ir.Shape(turned.shape)
+        name=result.name, const_value=stored_value, type=weight.type, shape=ir.Shape(turned.shape)
     )
     if result.is_graph_output():
         return
@@ -142,12 +144,16 @@ def _as_average(node: Any) -> None:
     size = ir.tensor(
         np.array(np.prod(kernel), dtype.numpy()), dtype=dtype, name=f"{node.outputs[0].name}_size"
     )
-    held = ir.Value(
+    stored = ir.Value(
         name=size.name, const_value=size, type=ir.TensorType(dtype), shape=ir.Shape(())
     )
-    node.graph.register_initializer(held)
+    node.graph.register_initializer(stored)
     times = ir.Node(
-        "", "Mul", [pool.outputs[0], held], num_outputs=1, metadata_props=dict(node.metadata_props)
+        "",
+        "Mul",
+        [pool.outputs[0], stored],
+        num_outputs=1,
+        metadata_props=dict(node.metadata_props),
     )
     _replace_ir_node(node, [pool, times])
 
@@ -319,10 +325,10 @@ def shed_weights(model: Any) -> None:
     if sum(weight.const_value.nbytes for weight in weights) <= _LARGEST:
         return
     for weight in weights:
-        held = weight.const_value
-        if held.nbytes > 1024:
+        stored = weight.const_value
+        if stored.nbytes > 1024:
             weight.const_value = ir.ExternalTensor(
-                "weights", 0, held.nbytes, held.dtype, shape=held.shape, name=weight.name
+                "weights", 0, stored.nbytes, stored.dtype, shape=stored.shape, name=weight.name
             )
 
 
@@ -351,8 +357,8 @@ def _living(pure: Pure) -> Iterator[None]:
     module: Any = importlib.import_module("jax2onnx.converter.conversion_api")
     trace, bind = module._trace_to_jaxpr, module._bind_closed_jaxpr_constants
 
-    def trace_live_program(**given: Any) -> Any:
-        traced_values = trace(**given)
+    def trace_live_program(**provided: Any) -> Any:
+        traced_values = trace(**provided)
         closed = _alive(traced_values.closed_jaxpr)
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
@@ -388,9 +394,9 @@ def _alive(closed: Any) -> Any:
     from jax.extend.core import ClosedJaxpr
     from jax.interpreters import partial_eval
 
-    wanted = [True] * len(closed.jaxpr.outvars)
+    requested = [True] * len(closed.jaxpr.outvars)
     with dead_states_dropped():
-        jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
+        jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, requested, instantiate=True)
     return ClosedJaxpr(
         jaxpr, [constant for constant, kept in zip(closed.consts, used, strict=True) if kept]
     )

@@ -75,7 +75,7 @@ def collective(eqn: Any, mesh: Mesh) -> Equal | None:
     if name == "axis_index":
         return Equal(lambda: np.int32(0))
     if name in PLACEMENTS:
-        return Equal(lambda *given: list(given))
+        return Equal(lambda *provided: list(provided))
     if name not in COLLECTIVES:
         return None
     return _over_axes(eqn) or (_single_device_collective(eqn) if mesh.group(eqn) == 1 else None)
@@ -95,13 +95,13 @@ def _positional_axes(eqn: Any) -> tuple[int, ...]:
 
 
 def _over_axes(eqn: Any) -> Equal | None:
-    places = _positional_axes(eqn)
-    if not places or eqn.primitive.name not in _OVER_AXES:
+    indices = _positional_axes(eqn)
+    if not indices or eqn.primitive.name not in _OVER_AXES:
         return None
     from jax import lax
 
     reduce = getattr(lax, _OVER_AXES[eqn.primitive.name])
-    return Equal(lambda *given: [reduce(array, places) for array in given])
+    return Equal(lambda *provided: [reduce(array, indices) for array in provided])
 
 
 def _single_device_collective(eqn: Any) -> Equal:
@@ -109,17 +109,17 @@ def _single_device_collective(eqn: Any) -> Equal:
     shapes = [variable.aval.shape for variable in eqn.outvars]
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
 
-    def same(*given: Any) -> list[Any]:
+    def same(*provided: Any) -> list[Any]:
         from jax import lax
 
-        pairs = zip(given, shapes, strict=True)
+        pairs = zip(provided, shapes, strict=True)
         kept = [array if array.shape == to else lax.reshape(array, to) for array, to in pairs]
         return kept if sent else [lax.full_like(array, 0) for array in kept]
 
     return Equal(same)
 
 
-def lower_body(ctx: Any, eqn: Any, mesh: Mesh, ours: dict[int, Any]) -> None:
+def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
     """Lower a shard_map: its body as it stands on one device, as a scan over several."""
     params = eqn.params
     manual = params.get("newly_manual_axes", params.get("manual_axes"))
@@ -133,22 +133,23 @@ def lower_body(ctx: Any, eqn: Any, mesh: Mesh, ours: dict[int, Any]) -> None:
         specs = tuple(zip(eqn.invars, params["in_specs"], strict=True))
         parts = _lower_function(
             ctx,
-            lambda *given: [
+            lambda *provided: [
                 _split_by_device(array, spec, axes)
-                for array, (_, spec) in zip(given, specs, strict=True)
+                for array, (_, spec) in zip(provided, specs, strict=True)
             ],
             eqn.invars,
-            ours,
+            native,
         )
-        results = _scan_devices(ctx, eqn, body, parts, prod(axes.values()), ours)
+        results = _scan_devices(ctx, eqn, body, parts, prod(axes.values()), native)
     out_specs = params["out_specs"]
     merged = _lower_function(
         ctx,
-        lambda *given: [
-            _merge_devices(array, spec, axes) for array, spec in zip(given, out_specs, strict=True)
+        lambda *provided: [
+            _merge_devices(array, spec, axes)
+            for array, spec in zip(provided, out_specs, strict=True)
         ],
         results,
-        ours,
+        native,
     )
     for outer, inner in zip(eqn.outvars, merged, strict=True):
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
@@ -164,12 +165,14 @@ def _control() -> Any:
     return importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
 
 
-def _inline_device_body(ctx: Any, body: Any, given: Iterable[Any], results: Iterable[Any]) -> None:
+def _inline_device_body(
+    ctx: Any, body: Any, provided: Iterable[Any], results: Iterable[Any]
+) -> None:
     import numpy as np
 
     for variable, value in zip(body.jaxpr.constvars, body.consts, strict=True):
         ctx.bind_const_for_var(variable, np.asarray(value))
-    for inner, outer in zip(body.jaxpr.invars, given, strict=True):
+    for inner, outer in zip(body.jaxpr.invars, provided, strict=True):
         ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
     _control().lower_jaxpr_eqns(ctx, body.jaxpr, source=SHARD_MAP)
     for outer, inner in zip(results, body.jaxpr.outvars, strict=True):
@@ -177,22 +180,22 @@ def _inline_device_body(ctx: Any, body: Any, given: Iterable[Any], results: Iter
 
 
 def _lower_function(
-    ctx: Any, function: Callable[..., Any], given: Sequence[Any], ours: dict[int, Any]
+    ctx: Any, function: Callable[..., Any], provided: Sequence[Any], native: dict[int, Any]
 ) -> list[Any]:
     """The variables of the results of a function that is in no program, lowered on others."""
     import jax
 
-    shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in given]
+    shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in provided]
     closed = jax.make_jaxpr(function)(*shapes)
-    ours.update((id(equation), equation) for equation in closed.jaxpr.eqns)
-    for inner, outer in zip(closed.jaxpr.invars, given, strict=True):
+    native.update((id(equation), equation) for equation in closed.jaxpr.eqns)
+    for inner, outer in zip(closed.jaxpr.invars, provided, strict=True):
         ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
     _control().lower_jaxpr_eqns(ctx, closed.jaxpr, source=SHARD_MAP)
     return list(closed.jaxpr.outvars)
 
 
 def _scan_devices(
-    ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, ours: dict[int, Any]
+    ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, native: dict[int, Any]
 ) -> list[Any]:
     """The results of the body for every device, one behind the other."""
     from jax.core import ShapedArray
@@ -212,9 +215,9 @@ def _scan_devices(
         "unroll": 1,
     }
     loop = eqn.replace(primitive=loops.scan_p, params=params, invars=parts, outvars=results)
-    ours[id(loop)] = loop
-    whole = Jaxpr((), parts, results, [loop], debug_info=body.jaxpr.debug_info)
-    _control().lower_jaxpr_eqns(ctx, whole, source=SHARD_MAP)
+    native[id(loop)] = loop
+    full = Jaxpr((), parts, results, [loop], debug_info=body.jaxpr.debug_info)
+    _control().lower_jaxpr_eqns(ctx, full, source=SHARD_MAP)
     return results
 
 
@@ -233,17 +236,17 @@ def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
     from jax import lax
 
     shape: list[int] = []
-    place: dict[str, int] = {}
+    index: dict[str, int] = {}
     for size, names in zip(array.shape, _parts_of(spec, array.ndim, axes), strict=True):
         for name in names:
-            place[name] = len(shape)
+            index[name] = len(shape)
             shape.append(axes[name])
         shape.append(size // prod(axes[name] for name in names))
-    cut = [place[name] for name in axes if name in place]
+    cut = [index[name] for name in axes if name in index]
     kept = [axis for axis in range(len(shape)) if axis not in cut]
     array = lax.transpose(lax.reshape(array, shape), (*cut, *kept))
     local = array.shape[len(cut) :]
-    filled = [axis for axis, name in enumerate(axes) if name in place]
+    filled = [axis for axis, name in enumerate(axes) if name in index]
     behind = range(len(axes), len(axes) + len(local))
     array = lax.broadcast_in_dim(array, (*axes.values(), *local), (*filled, *behind))
     return lax.reshape(array, (prod(axes.values()), *local))

@@ -24,8 +24,8 @@ def mark_jax_gradients(
 ) -> Graph:
     """Say of each node how its gradients are made; `origins` are the equations by its name."""
 
-    def mark_node(node: Node, around: int | None) -> Node:
-        number = origins.get(node.key.partition("@")[0], around)
+    def mark_node(node: Node, enclosing: int | None) -> Node:
+        number = origins.get(node.key.partition("@")[0], enclosing)
         bodies = tuple(
             msgspec.structs.replace(
                 body, nodes=tuple(mark_node(node, number) for node in body.nodes)
@@ -46,21 +46,21 @@ def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dic
     A checkpoint in another one runs again with it and once more by itself, which is not followed.
     """
     fields: dict[str, Any] = {}
-    around = [] if number is None else list(_enclosing_equations(number, equations))
-    checkpoints = [place for place in around if equations[place].primitive in _CHECKPOINTS]
+    enclosing = [] if number is None else list(_enclosing_equations(number, equations))
+    checkpoints = [index for index in enclosing if equations[index].primitive in _CHECKPOINTS]
     if checkpoints:
-        saved = any(equations[place].saved for place in around)
+        saved = any(equations[index].saved for index in enclosing)
         fields["checkpoint"] = Checkpoint(
             checkpoints[-1] + 1,
             "needed" if len(checkpoints) == 1 else "unknown",
             "saved" if saved else "results",
         )
-    owns = [equations[place] for place in around if equations[place].is_own]
+    owns = [equations[index] for index in enclosing if equations[index].is_own]
     if owns and owns[-1].unfollowed:
         kind = KINDS[owns[-1].primitive]
         fields["own_backward"] = _OWN.format(kind, owns[-1].unfollowed)
-    for place in around:
-        equation = equations[place]
+    for index in enclosing:
+        equation = equations[index]
         if equation.primitive == "stop_gradient" or equation.ungraded == STOPPED:
             fields["severed"] = tuple(range(len(node.inputs)))
         if equation.primitive == "while":
@@ -72,10 +72,10 @@ def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dic
 
 def _enclosing_equations(number: int, equations: Sequence[Equation]) -> Iterator[int]:
     """The equation and those that hold it, the innermost first."""
-    place: int | None = number
-    while place is not None:
-        yield place
-        place = equations[place].around
+    index: int | None = number
+    while index is not None:
+        yield index
+        index = equations[index].around
 
 
 def with_own_gradients(

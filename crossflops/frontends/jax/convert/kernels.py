@@ -37,9 +37,9 @@ def kernel_equations(eqn: Any) -> Equal | None:
     taken = inspect.signature(interpret).parameters
     params = {name: value for name, value in eqn.params.items() if name in taken}
 
-    def run(*given: Any) -> Any:
+    def run(*provided: Any) -> Any:
         with _stepping(mapping):
-            return interpret(*given, **params)
+            return interpret(*provided, **params)
 
     return Equal(run, own=True)
 
@@ -57,7 +57,7 @@ def _stepping(mapping: Any) -> Iterator[None]:
 
     steps = {
         "loops": SimpleNamespace(while_loop=loop),
-        "_get_next_indices": lambda _, places: places,
+        "_get_next_indices": lambda _, indices: indices,
         "_dynamic_slice": _read_block,
         "_dynamic_update_slice": _write_block,
     }
@@ -69,9 +69,9 @@ def _stepping(mapping: Any) -> Iterator[None]:
         if kind is not None:
             compute = kind.compute_start_indices_interpret
             known = lambda own, *more: rows.get(id(own)) or compute(own, *more)  # noqa: E731
-            places = inventory.KERNEL_PLACES
+            indices = inventory.KERNEL_PLACES
             stack.enter_context(
-                patching_attribute(kind, "compute_start_indices_interpret", known, places)
+                patching_attribute(kind, "compute_start_indices_interpret", known, indices)
             )
         yield
 
@@ -95,20 +95,20 @@ def _tables(mapping: Any) -> dict[int, list[Any]]:
 
     if mapping.num_index_operands or mapping.vmapped_dims:
         return {}
-    places = _grid_positions(mapping.grid)
+    indices = _grid_positions(mapping.grid)
     tables = {}
     for block in mapping.block_mappings:
         with jax.ensure_compile_time_eval():
             begin = (
                 jax.vmap(
-                    lambda *place, own=block: own.compute_start_indices_interpret(place),
-                    axis_size=len(places),
-                )(*places.T)
+                    lambda *index, own=block: own.compute_start_indices_interpret(index),
+                    axis_size=len(indices),
+                )(*indices.T)
                 if len(mapping.grid)
                 else [np.zeros(1, np.int32)] * len(_block_sizes(block))
             )
         tables[id(block)] = [
-            np.broadcast_to(np.asarray(first), (len(places),))[:, None] + np.arange(size)
+            np.broadcast_to(np.asarray(first), (len(indices),))[:, None] + np.arange(size)
             for first, size in zip(begin, _block_sizes(block), strict=True)
         ]
     return tables
@@ -128,15 +128,15 @@ def _scan_grid(
     number, before, *carried = start
 
     def step(carry: Any, here: Any) -> Any:
-        place, indices = here
+        index, indices = here
         rows.update({key: tuple(known) for key, known in zip(tables, indices, strict=True)})
-        _, _, *results = body((number, tuple(place), *carry))
+        _, _, *results = body((number, tuple(index), *carry))
         return results, None
 
     # an array for each axis: which place a run is at is then known by the number of the run
-    places = [jnp.asarray(along) for along in _grid_positions(grid).T]
+    positions = [jnp.asarray(along) for along in _grid_positions(grid).T]
     known = [[jnp.asarray(axis, jnp.int32) for axis in table] for table in tables.values()]
-    results, _ = lax.scan(step, carried, (places, known), length=prod(grid))
+    results, _ = lax.scan(step, carried, (positions, known), length=prod(grid))
     return (number, before, *results)
 
 
@@ -154,9 +154,9 @@ def _read_block(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequenc
     """The block that begins there, without the axes that are `dropped`."""
     from jax import lax
 
-    for axis, places in enumerate(_indices(begin, sizes)):
+    for axis, indices in enumerate(_indices(begin, sizes)):
         if array.shape[axis] != sizes[axis]:
-            array = gather_along_axis(array, places, axis)
+            array = gather_along_axis(array, indices, axis)
     return lax.squeeze(array, [axis for axis, gone in enumerate(dropped) if gone])
 
 
@@ -172,7 +172,7 @@ def _write_block(
         return block
     rank = len(sizes)
     along = [
-        lax.broadcast_in_dim(places, (*sizes, 1), (axis,))
-        for axis, places in enumerate(_indices(begin, sizes))
+        lax.broadcast_in_dim(indices, (*sizes, 1), (axis,))
+        for axis, indices in enumerate(_indices(begin, sizes))
     ]
     return scatter_block(array, lax.concatenate(along, rank), block)

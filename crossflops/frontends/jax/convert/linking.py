@@ -58,8 +58,8 @@ def link_equations(
     nodes: dict[str, list[str]] = {}
     made: dict[str, Call] = {}
 
-    def place_node(node: Node, around: int | None) -> Node:
-        number = origins.get(node.key.partition("@")[0], around)
+    def place_node(node: Node, enclosing: int | None) -> Node:
+        number = origins.get(node.key.partition("@")[0], enclosing)
         path = chains[number][-1] if number is not None else ""
         key = keys[number] if number is not None else ""
         if node.op.type in _MOVERS and (number is None or number in computing):
@@ -153,12 +153,12 @@ def _module_calls(
     chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
 ) -> Iterator[Call]:
     """One call for every module that ran, in that in which it ran first."""
-    around: dict[str, str | None] = {"": None}
+    enclosing: dict[str, str | None] = {"": None}
     for chain in chains:
         for outer, inner in pairwise(chain):
             if inner != outer:
-                around.setdefault(inner, _parent(outer))
-    for path, parent in around.items():
+                enclosing.setdefault(inner, _parent(outer))
+    for path, parent in enclosing.items():
         yield Call(
             key=_parent(path),
             parent=parent,

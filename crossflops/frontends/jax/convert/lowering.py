@@ -119,13 +119,13 @@ class LoweringRecorder:
         number = len(self.equations)
         builder = ctx.builder
         last = next(iter(reversed(builder.nodes)), None)
-        is_outermost = not any(self.equations[place].is_own for place in self._open)
+        is_outermost = not any(self.equations[index].is_own for index in self._open)
         stack = str(eqn.source_info.name_stack)
         method = method_of(stack)
         self._stack.append(without_method(stack))
-        around = self._open[-1] if self._open else None
-        whole = "/".join(filter(None, self._stack))
-        own = _to_equation(eqn, whole, around, method)
+        enclosing = self._open[-1] if self._open else None
+        full = "/".join(filter(None, self._stack))
+        own = _to_equation(eqn, full, enclosing, method)
         settings = {**own.settings, **self.mesh.settings(eqn)}
         own = replace(
             own,
@@ -154,16 +154,16 @@ class LoweringRecorder:
 
     def _derivative_obstacle(self, eqn: Any) -> str:
         """Why the derivative of a function that has one of its own is not followed."""
-        around = {self.equations[number].primitive for number in self._open}
-        if around & {"remat2", "checkpoint"}:
+        enclosing = {self.equations[number].primitive for number in self._open}
+        if enclosing & {"remat2", "checkpoint"}:
             return "it is in a checkpoint"
-        if around & {*_LOOPS, "cond"}:
+        if enclosing & {*_LOOPS, "cond"}:
             return "it is in a loop or a branch"
         return "" if len(live_results(eqn)) == 1 else "it has several results"
 
 
 def _to_equation(
-    eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]
+    eqn: Any, stack: str, enclosing: int | None, method: Mapping[str, Scalar]
 ) -> Equation:
     return Equation(
         primitive=lossy_equation_kind(eqn) or primitive_of(eqn),
@@ -176,7 +176,7 @@ def _to_equation(
             _variable_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)
         ),
         function=_jax_function_name(eqn, method),
-        around=around,
+        around=enclosing,
         is_own=is_own(eqn),
     )
 
@@ -207,8 +207,8 @@ def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
 
 def _name_in_jax(file: str, name: str) -> str:
     """As "numpy/linalg.solve" in jax/_src/numpy/linalg.py; "" for a file that is not of JAX."""
-    place = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
-    return f"{place.removesuffix('.py')}.{name}" if place else ""
+    index = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
+    return f"{index.removesuffix('.py')}.{name}" if index else ""
 
 
 def _variable_spec(name: str, variable: Any) -> TensorSpec:
@@ -253,13 +253,15 @@ def name_model_nodes(model: Any) -> dict[str, int]:
 
 
 def _name_graph_nodes(
-    graph: Any, around: int | None, names: dict[str, int], used: dict[str, int]
+    graph: Any, enclosing: int | None, names: dict[str, int], used: dict[str, int]
 ) -> None:
     for node in graph:
         number = node_equation_number(node)
         if number is None:
-            beside = (node_equation_number(neighbour) for neighbour in _neighbour_nodes(node))
-            number = next((neighbour for neighbour in beside if neighbour is not None), around)
+            additional = (node_equation_number(neighbour) for neighbour in _neighbour_nodes(node))
+            number = next(
+                (neighbour for neighbour in additional if neighbour is not None), enclosing
+            )
         kind = node.op_type
         used[kind] = used.get(kind, 0) + 1
         node.name = f"{kind}_{used[kind]}"
@@ -321,7 +323,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     """
     dispatch: Any = importlib.import_module(_DISPATCH)
     lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
-    ours: dict[int, Any] = {}  # the equations that are in no program but here, by their id
+    native: dict[int, Any] = {}  # the equations that are in no program but here, by their id
 
     def find_lowering_rule(registry: Any, name: str, **more: Any) -> Any:
         return rule(registry, name, **more) if name in registry else _NoRule(name)
@@ -329,16 +331,16 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     def lower_equation(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
-        with nullcontext() if id(eqn) in ours else recorder.recording_equation(eqn, ctx):
+        with nullcontext() if id(eqn) in native else recorder.recording_equation(eqn, ctx):
             if eqn.primitive.name == SHARD_MAP:
-                return lower_body(ctx, eqn, recorder.mesh, ours)
+                return lower_body(ctx, eqn, recorder.mesh, native)
             if (kind := _kind_without_equal(eqn)) is not None:
                 return _opaque(ctx, eqn, kind, recorder.is_looped)
             better = _better(eqn, recorder)
-            if better is None and recorder.to_run and id(eqn) not in ours:
+            if better is None and recorder.to_run and id(eqn) not in native:
                 better = special_function_at_poles(eqn)
             if better is not None:
-                return inline_equations(ctx, eqn, better, ours)
+                return inline_equations(ctx, eqn, better, native)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
                 written = _with_all_keys(_with_parts(ctx, eqn))
@@ -354,7 +356,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                     raise
             if instead is not None:
                 try:
-                    return inline_equations(ctx, eqn, instead, ours)
+                    return inline_equations(ctx, eqn, instead, native)
                 except Exception:
                     _undo(ctx.builder.nodes, last)
                     if not opaque:
@@ -462,13 +464,13 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
             return variable
         value = np.asarray(variable.val)
         value = value.reshape((1,) * (rank - value.ndim) + value.shape)
-        held = Var(ShapedArray(value.shape, variable.aval.dtype))
-        ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
-        return held
+        stored = Var(ShapedArray(value.shape, variable.aval.dtype))
+        ctx.bind_const_for_var(stored, np.stack([value.real, value.imag], -1).astype(np.float32))
+        return stored
 
-    given = [store_complex_literal(variable) for variable in eqn.invars]
-    same = all(operand is two for operand, two in zip(given, eqn.invars, strict=True))
-    return eqn if same else eqn.replace(invars=given)
+    provided = [store_complex_literal(variable) for variable in eqn.invars]
+    same = all(operand is two for operand, two in zip(provided, eqn.invars, strict=True))
+    return eqn if same else eqn.replace(invars=provided)
 
 
 def _with_all_keys(eqn: Any) -> Any:

@@ -61,7 +61,7 @@ def live_results(eqn: Any) -> list[int]:
     """The places of the results that something reads."""
     from jax._src.core import DropVar
 
-    return [place for place, held in enumerate(eqn.outvars) if not isinstance(held, DropVar)]
+    return [index for index, stored in enumerate(eqn.outvars) if not isinstance(stored, DropVar)]
 
 
 def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
@@ -72,24 +72,24 @@ def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | N
     import onnx_ir as ir
     from jax.extend.core import Literal
 
-    places = tuple(
-        place
-        for place, operand in enumerate(eqn.invars)
+    indices = tuple(
+        index
+        for index, operand in enumerate(eqn.invars)
         if not isinstance(operand, Literal) and _has_real_dtype(operand)
     )
-    given = [ctx.get_value_for_var(eqn.invars[place]) for place in places]
+    provided = [ctx.get_value_for_var(eqn.invars[index]) for index in indices]
     live = live_results(eqn)
-    for place in live:
-        variable = eqn.outvars[place]
+    for index in live:
+        variable = eqn.outvars[index]
         value = ctx.get_value_for_var(variable)
-        node = ir.Node(_DOMAIN, _HANDED, [value, *given], num_outputs=1)
-        node.metadata_props[_NOTE], given = str(number), []
+        node = ir.Node(_DOMAIN, _HANDED, [value, *provided], num_outputs=1)
+        node.metadata_props[_NOTE], provided = str(number), []
         (result,) = node.outputs
         result.name = ctx.fresh_name("handed_on")
         result.type, result.shape = value.type, value.shape
         ctx.builder.add_node_obj(node)
         ctx.bind_value_for_var(variable, result)
-    return OwnEquation(number, eqn, places) if live else None
+    return OwnEquation(number, eqn, indices) if live else None
 
 
 def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
@@ -97,17 +97,17 @@ def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
 
     Each first one by the number of its equation, with the values that its function is given.
     """
-    homes: dict[int, tuple[Any, list[Any]]] = {}
+    owners: dict[int, tuple[Any, list[Any]]] = {}
     for node in list(model.graph.all_nodes()):
         if node.op_type == _HANDED and node.domain == _DOMAIN:
-            homes.setdefault(int(node.metadata_props[_NOTE]), (node, list(node.inputs[1:])))
+            owners.setdefault(int(node.metadata_props[_NOTE]), (node, list(node.inputs[1:])))
             node.op_type, node.domain = "Identity", ""
             node.resize_inputs(1)
-    return homes
+    return owners
 
 
 def own_gradient_functions(
-    applied: Iterable[OwnEquation], homes: Mapping[int, tuple[Any, list[Any]]]
+    applied: Iterable[OwnEquation], owners: Mapping[int, tuple[Any, list[Any]]]
 ) -> tuple[OwnFunction, ...]:
     """These functions by the names of nodes and values."""
     return tuple(
@@ -115,11 +115,13 @@ def own_gradient_functions(
             number=own.number,
             name=own.name,
             kind=KINDS[own.eqn.primitive.name],
-            home=homes[own.number][0].name,
-            given=dict(zip(own.places, (held.name for held in homes[own.number][1]), strict=True)),
+            home=owners[own.number][0].name,
+            given=dict(
+                zip(own.places, (stored.name for stored in owners[own.number][1]), strict=True)
+            ),
         )
         for own in applied
-        if own.number in homes
+        if own.number in owners
     )
 
 
@@ -139,7 +141,7 @@ class DerivativesOfPrimitives:
         """Return `STOPPED` where JAX's rule gives none, `REFUSED` where it has no rule, or ""."""
         if any(True for _ in _inner_programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
             return ""
-        types = (str(getattr(held.aval, "dtype", "")) for held in eqn.invars)
+        types = (str(getattr(stored.aval, "dtype", "")) for stored in eqn.invars)
         key = (eqn.primitive.name, *types)
         if key not in self._known:
             self._known[key] = _derivative_verdict(eqn)
@@ -153,9 +155,9 @@ def _is_real_array(variable: Any) -> bool:
 def _inner_programs(eqn: Any) -> Iterator[Any]:
     """The programs that an equation holds, of which each equation is asked by itself."""
     for value in eqn.params.values():
-        for held in value if isinstance(value, tuple | list) else (value,):
-            if hasattr(held, "eqns") or hasattr(held, "jaxpr"):
-                yield held
+        for stored in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(stored, "eqns") or hasattr(stored, "jaxpr"):
+                yield stored
 
 
 def _derivative_verdict(eqn: Any) -> str:
@@ -183,8 +185,8 @@ def _single_equation_program(eqn: Any) -> Any:
     from jax.extend.core import Jaxpr, Literal, Var
 
     operands = [
-        Var(held.aval) if isinstance(held, Literal) or held in eqn.invars[:place] else held
-        for place, held in enumerate(eqn.invars)
+        Var(stored.aval) if isinstance(stored, Literal) or stored in eqn.invars[:index] else stored
+        for index, stored in enumerate(eqn.invars)
     ]
     source = debug_info("one equation", _single_equation_program, (eqn,), {})._replace(
         arg_names=("",) * len(operands), result_paths=("",) * len(eqn.outvars)
@@ -210,33 +212,37 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
 
     eqn = own.eqn
     program, (result,) = _single_equation_program(eqn), live_results(eqn)
-    places = own.places
-    specs = [jax.ShapeDtypeStruct(held.aval.shape, held.aval.dtype) for held in program.invars]
+    indices = own.places
+    specs = [
+        jax.ShapeDtypeStruct(stored.aval.shape, stored.aval.dtype) for stored in program.invars
+    ]
     back = jax.ShapeDtypeStruct(eqn.outvars[result].aval.shape, eqn.outvars[result].aval.dtype)
 
-    def forward(*given: Any) -> Any:
-        return jax.core.eval_jaxpr(program, (), *given)[result]
+    def forward(*provided: Any) -> Any:
+        return jax.core.eval_jaxpr(program, (), *provided)[result]
 
-    def both(mark: Any, gradient: Any, *given: Any) -> Any:
+    def both(mark: Any, gradient: Any, *provided: Any) -> Any:
         def run_on_operands(*graded: Any) -> Any:
-            filled = list(given)
-            for place, array in zip(places, graded, strict=True):
-                filled[place] = mark(array)
+            filled = list(provided)
+            for index, array in zip(indices, graded, strict=True):
+                filled[index] = mark(array)
             return forward(*filled)
 
-        value, pull = jax.vjp(run_on_operands, *(given[place] for place in places))
+        value, pull = jax.vjp(run_on_operands, *(provided[index] for index in indices))
         return value, *pull(gradient)
 
     with isolating_jax_cache():
-        marked = jax.make_jaxpr(lambda *given: both(lambda x: -x, *given))(back, *specs).jaxpr
+        marked = jax.make_jaxpr(lambda *provided: both(lambda x: -x, *provided))(
+            back, *specs
+        ).jaxpr
     makers = {made: step.primitive.name for step in marked.eqns for made in step.outvars}
-    ends = dict(zip(places, marked.outvars[1:], strict=True))
+    ends = dict(zip(indices, marked.outvars[1:], strict=True))
     graded = tuple(p for p, end in ends.items() if makers.get(end) == "neg")
 
-    def backward(*given: Any) -> Any:
-        value, *gradients = both(lambda x: x, *given)
-        pairs = zip(places, gradients, strict=True)
-        return value, *(gradient for place, gradient in pairs if place in graded)
+    def backward(*provided: Any) -> Any:
+        value, *gradients = both(lambda x: x, *provided)
+        pairs = zip(indices, gradients, strict=True)
+        return value, *(gradient for index, gradient in pairs if index in graded)
 
     with isolating_jax_cache():
         is_empty = not jax.make_jaxpr(backward)(back, *specs).jaxpr.eqns

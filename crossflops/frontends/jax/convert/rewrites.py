@@ -25,18 +25,18 @@ class Equal(NamedTuple):
     own: bool = False
 
 
-def inline_equations(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
-    """Lower other equations in place of one; `ours` gets those that are in no program."""
+def inline_equations(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
+    """Lower other equations in place of one; `native` gets those that are in no program."""
     import jax
     import numpy as np
 
     control: Any = importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
-    given = [
+    provided = [
         jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype) for variable in eqn.invars
     ]
-    closed = jax.make_jaxpr(instead.function)(*given)
+    closed = jax.make_jaxpr(instead.function)(*provided)
     if not instead.own:
-        ours.update((id(equation), equation) for equation in closed.jaxpr.eqns)
+        native.update((id(equation), equation) for equation in closed.jaxpr.eqns)
     for variable, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
         ctx.bind_const_for_var(variable, np.asarray(value))
     for inner, outer in zip(closed.jaxpr.invars, eqn.invars, strict=True):
@@ -59,9 +59,9 @@ def single_product(eqn: Any) -> Equal | None:
         return None
     (along, along_other), (batch, other_batch) = eqn.params["dimension_numbers"]
     left, right = (operand.aval for operand in eqn.invars)
-    places = (len(batch) + 1,), (len(batch),)
+    indices = (len(batch) + 1,), (len(batch),)
     matrices = left.ndim == right.ndim == len(batch) + 2
-    stands = matrices and (tuple(along), tuple(along_other)) == places
+    stands = matrices and (tuple(along), tuple(along_other)) == indices
     if not along or stands or any(left.shape[axis] != 1 for axis in along):
         return None
 
@@ -76,8 +76,8 @@ def single_product(eqn: Any) -> Equal | None:
         x = lax.reshape(lax.transpose(x, (*batch, *kept, *along)), (*sizes, rows, 1))
         y = lax.transpose(y, (*other_batch, *along_other, *others))
         y = lax.reshape(y, (*sizes, 1, columns))
-        places = tuple(range(len(sizes)))
-        numbers = (((len(sizes) + 1,), (len(sizes),)), (places, places))
+        indices = tuple(range(len(sizes)))
+        numbers = (((len(sizes) + 1,), (len(sizes),)), (indices, indices))
         result = eqn.primitive.bind(x, y, **{**eqn.params, "dimension_numbers": numbers})
         return lax.reshape(result, eqn.outvars[0].aval.shape)
 
@@ -201,16 +201,16 @@ def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: 
 
     Place o and tap k meet element i where o * stride + k * dilation - low = step * i.
     """
-    places, taps = sizes
+    indices, taps = sizes
     period = step // gcd(stride, step)
     phases: list[Any] = []
-    for number in range(min(period, places)):
+    for number in range(min(period, indices)):
         met = [k for k in range(taps) if (number * stride + k * dilation - low) % step == 0]
         every = step // gcd(dilation, step)
         phases.append(
             _Phase(
                 number,
-                -(-(places - number) // period),
+                -(-(indices - number) // period),
                 slice(met[0], None, every),
                 (number * stride + met[0] * dilation - low) // step,
                 period * stride // step,
@@ -229,8 +229,8 @@ def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
     """
     params, result = eqn.params, eqn.outvars[0].aval
     axes = [
-        _phases((places, taps), *numbers)
-        for places, taps, *numbers in zip(
+        _phases((indices, taps), *numbers)
+        for indices, taps, *numbers in zip(
             result.shape[2:],
             weights.shape[2:],
             params["lhs_dilation"],
@@ -249,9 +249,9 @@ def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any
 
     if len(chosen) == len(axes):
         return _phase_result(eqn, x, weights, chosen)
-    axis, places = len(chosen) + 2, eqn.outvars[0].aval.shape[len(chosen) + 2]
+    axis, indices = len(chosen) + 2, eqn.outvars[0].aval.shape[len(chosen) + 2]
     phases = axes[len(chosen)]
-    longest = -(-places // len(phases)) if phases else 0
+    longest = -(-indices // len(phases)) if phases else 0
     parts = [
         _phase_of(eqn, x, weights, axes, (*chosen, phase)) if phase is not None else None
         for phase in phases
@@ -263,7 +263,7 @@ def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any
         sides = [(0, longest - part.shape[axis] if n == axis else 0, 0) for n in range(part.ndim)]
         filled.append(lax.expand_dims(lax.pad(part, part.dtype.type(0), sides), (axis + 1,)))
     joined = lax.collapse(lax.concatenate(filled, axis + 1), axis, axis + 2)
-    return lax.slice_in_dim(joined, 0, places, axis=axis)
+    return lax.slice_in_dim(joined, 0, indices, axis=axis)
 
 
 def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
@@ -316,15 +316,15 @@ def _primitive(name: str) -> Any:
     return primitive
 
 
-def gather_along_axis(x: Any, places: Any, axis: int) -> Any:
+def gather_along_axis(x: Any, indices: Any, axis: int) -> Any:
     """The elements at these places along an axis, as a Gather of ONNX: [...] by [n]."""
-    out = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
-    return _primitive("onnx_gather").bind(x, places, axis=axis, out=out)
+    out = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return _primitive("onnx_gather").bind(x, indices, axis=axis, out=out)
 
 
-def scatter_block(x: Any, places: Any, block: Any) -> Any:
+def scatter_block(x: Any, indices: Any, block: Any) -> Any:
     """The array with a block at these places, as a ScatterND of ONNX: [*block, rank]."""
-    return _primitive("onnx_scatter").bind(x, places, block, out=x.shape)
+    return _primitive("onnx_scatter").bind(x, indices, block, out=x.shape)
 
 
 def lower(ctx: Any, eqn: Any) -> None:
@@ -332,24 +332,24 @@ def lower(ctx: Any, eqn: Any) -> None:
     import onnx_ir as ir
 
     (variable,) = eqn.outvars
-    given = [ctx.get_value_for_var(operand) for operand in eqn.invars]
+    provided = [ctx.get_value_for_var(operand) for operand in eqn.invars]
     if eqn.primitive.name in ("onnx_gather", "onnx_scatter"):
         # ONNX takes indices of the type int64 in a ScatterND
-        cast = ir.Node("", "Cast", [given[1]], [ir.AttrInt64("to", 7)], num_outputs=1)
-        (given[1],) = cast.outputs
-        given[1].name = ctx.fresh_name("places")
-        given[1].shape = ir.Shape(eqn.invars[1].aval.shape)
-        given[1].type = ir.TensorType(ir.DataType.INT64)
+        cast = ir.Node("", "Cast", [provided[1]], [ir.AttrInt64("to", 7)], num_outputs=1)
+        (provided[1],) = cast.outputs
+        provided[1].name = ctx.fresh_name("places")
+        provided[1].shape = ir.Shape(eqn.invars[1].aval.shape)
+        provided[1].type = ir.TensorType(ir.DataType.INT64)
         ctx.builder.add_node_obj(cast)
         axis = eqn.params.get("axis")
         attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
     else:
         attributes = _convolution_attributes(eqn)
-    node = ir.Node("", NODES[eqn.primitive.name], given, attributes, num_outputs=1)
+    node = ir.Node("", NODES[eqn.primitive.name], provided, attributes, num_outputs=1)
     (value,) = node.outputs
     value.name = ctx.fresh_name(eqn.primitive.name)
     value.shape = ir.Shape(variable.aval.shape)
-    value.type = given[0].type
+    value.type = provided[0].type
     ctx.builder.add_node_obj(node)
     ctx.bind_value_for_var(variable, value)
 
@@ -398,8 +398,8 @@ def _platform(eqn: Any) -> Equal:
     named = [
         n for n, platform in enumerate(platforms) if platform is not None and "cpu" in platform
     ]
-    places = named or [n for n, platform in enumerate(platforms) if platform is None]
-    return Equal(lambda: np.int32(places[0]))
+    indices = named or [n for n, platform in enumerate(platforms) if platform is None]
+    return Equal(lambda: np.int32(indices[0]))
 
 
 def _switch(eqn: Any) -> Equal | None:
@@ -422,8 +422,8 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
     if not others:
         return jaxpr_as_fun(last)(*operands)
 
-    def before(*given: Any) -> Any:
-        return _among(others, index, given)
+    def before(*provided: Any) -> Any:
+        return _among(others, index, provided)
 
     return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
 
@@ -436,8 +436,8 @@ def _linear_solution(eqn: Any) -> Equal:
     first = lengths.matvec + lengths.vecmat
     behind = first + lengths.solve + lengths.transpose_solve
 
-    def solution(*given: Any) -> Any:
-        return jaxpr_as_fun(solve)(*given[first : first + lengths.solve], *given[behind:])
+    def solution(*provided: Any) -> Any:
+        return jaxpr_as_fun(solve)(*provided[first : first + lengths.solve], *provided[behind:])
 
     return Equal(solution, own=True)
 
@@ -449,11 +449,11 @@ def _forwards(eqn: Any) -> Equal | None:
         return None
     stacked = params["num_consts"] + params["num_carry"]
 
-    def run(*given: Any) -> Any:
+    def run(*provided: Any) -> Any:
         from jax import lax
 
-        turned = [lax.rev(array, (0,)) for array in given[stacked:]]
-        results = eqn.primitive.bind(*given[:stacked], *turned, **{**params, "reverse": False})
+        turned = [lax.rev(array, (0,)) for array in provided[stacked:]]
+        results = eqn.primitive.bind(*provided[:stacked], *turned, **{**params, "reverse": False})
         carried = params["num_carry"]
         return [*results[:carried], *(lax.rev(array, (0,)) for array in results[carried:])]
 
@@ -501,9 +501,9 @@ def _multi_axis_fft(eqn: Any) -> Equal | None:
     inner = halved.get(kind, kind)
 
     def others(x: Any) -> Any:
-        for place, length in enumerate(reversed(lengths[:-1])):
+        for index, length in enumerate(reversed(lengths[:-1])):
             order = list(range(x.ndim))
-            order[-1], order[-2 - place] = order[-2 - place], order[-1]
+            order[-1], order[-2 - index] = order[-2 - index], order[-1]
             x = lax.fft(lax.transpose(x, order), inner, (length,)).transpose(order)
         return x
 
@@ -515,10 +515,10 @@ def _stack_equivalent(eqn: Any) -> Equal:
     """`stack`: every array gets the new axis, along which they are joined."""
     axis = eqn.params["axis"]
 
-    def stack_arrays(*given: Any) -> Any:
+    def stack_arrays(*provided: Any) -> Any:
         from jax import lax
 
-        return lax.concatenate([lax.expand_dims(array, (axis,)) for array in given], axis)
+        return lax.concatenate([lax.expand_dims(array, (axis,)) for array in provided], axis)
 
     return Equal(stack_arrays)
 
@@ -558,10 +558,10 @@ def whole_array_update(eqn: Any) -> Equal | None:
     """
     if eqn.primitive.name not in _SCATTERS:
         return None
-    operand, places, updates = (variable.aval for variable in eqn.invars)
+    operand, indices, updates = (variable.aval for variable in eqn.invars)
     name = eqn.primitive.name.removeprefix("scatter").removeprefix("-")
     applied = not name and eqn.params["update_jaxpr"] is not None  # a function of one argument
-    if places.shape != (0,) or operand.shape != updates.shape or applied:
+    if indices.shape != (0,) or operand.shape != updates.shape or applied:
         return None
 
     def update_whole_array(x: Any, _: Any, block: Any) -> Any:
@@ -588,9 +588,9 @@ def _call_equivalent(eqn: Any) -> Equal:
     """A call of other equations, as these."""
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-    held = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
+    stored = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
     return Equal(
-        jaxpr_as_fun(held if hasattr(held, "consts") else ClosedJaxpr(held, ())), own=True
+        jaxpr_as_fun(stored if hasattr(stored, "consts") else ClosedJaxpr(stored, ())), own=True
     )
 
 
@@ -605,8 +605,8 @@ def slice_update_equivalent(eqn: Any) -> Equal:
         for axis, (first, wide, narrow) in enumerate(zip(begin, x.shape, size, strict=True)):
             last = lax.full_like(first, wide - narrow)
             first = lax.clamp(lax.full_like(first, 0), first, last)
-            places = lax.iota(first.dtype, narrow) + first
-            along.append(lax.broadcast_in_dim(places, (*size, 1), (axis,)))
+            indices = lax.iota(first.dtype, narrow) + first
+            along.append(lax.broadcast_in_dim(indices, (*size, 1), (axis,)))
         return scatter_block(x, lax.concatenate(along, len(size)), block)
 
     return Equal(update) if size else Equal(lambda x, block: block)

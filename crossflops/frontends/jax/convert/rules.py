@@ -153,17 +153,17 @@ def _only_along_features(method: Any) -> Any:
 
 
 def _only_along_the_last(method: Any) -> Any:
-    def try_lower_product(self: Any, *given: Any) -> Any:
-        (*_, contracted, _, batch, _) = given
-        return bool(batch or contracted == (1,)) and method(self, *given)
+    def try_lower_product(self: Any, *provided: Any) -> Any:
+        (*_, contracted, _, batch, _) = provided
+        return bool(batch or contracted == (1,)) and method(self, *provided)
 
     return try_lower_product
 
 
 def _each_once(method: Any) -> Any:
-    def labels(self: Any, *given: Any) -> tuple[str, str, str]:
-        (*_, contracted, _, batch, other_batch) = given
-        left, right, result = method(self, *given)
+    def labels(self: Any, *provided: Any) -> tuple[str, str, str]:
+        (*_, contracted, _, batch, other_batch) = provided
+        left, right, result = method(self, *provided)
         if batch and not contracted:
             shared = [left[axis] for axis in batch]
             others = [label for n, label in enumerate(left) if n not in batch]

@@ -165,9 +165,9 @@ def _field_integers(data: bytes, at: Field) -> list[int]:
     """The whole numbers of a field that may hold one, or many in a row."""
     if at.wire != BYTES:
         return [_to_signed_integer(at.value)]
-    numbers, place = [], at.value
-    while place < at.end:
-        value, place = varint(data, place, at.end)
+    numbers, index = [], at.value
+    while index < at.end:
+        value, index = varint(data, index, at.end)
         numbers.append(_to_signed_integer(value))
     return numbers
 
@@ -244,8 +244,8 @@ def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
     A "convolution", a "product", or "".
     """
     for operand, other in (operands, operands[::-1]):
-        made, given = _origin_instruction(operand, program), _origin_instruction(other, program)
-        narrow = given.opcode in _GIVEN and _result_rank(given) < _result_rank(other)
+        made, provided = _origin_instruction(operand, program), _origin_instruction(other, program)
+        narrow = provided.opcode in _GIVEN and _result_rank(provided) < _result_rank(other)
         if made.opcode in _CONTRACTIONS and narrow:
             return _CONTRACTIONS[made.opcode]
     return ""

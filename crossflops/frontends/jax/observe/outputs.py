@@ -28,18 +28,18 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
         results = function.weighted(weights, *map(jax.numpy.asarray, values))
         return [np.asarray(as_words(result)) for result in jax.tree.leaves(results)]
 
-    held = _module_arrays(function)
+    stored = _module_arrays(function)
 
     def run_rounded(generator: Any) -> list[Any]:
         weights = jax.tree.map(
             lambda leaf: round_otherwise(leaf, generator) if hasattr(leaf, "dtype") else leaf,
-            held,
+            stored,
         )
         return run([round_otherwise(value, generator) for value in values], weights)
 
     with isolating_jax_cache():
         try:
-            outputs = run(values, held)
+            outputs = run(values, stored)
         except Exception as error:  # whatever it is, it does not run on these
             raise InputError(
                 f"the model raised {type(error).__name__}: {error}{error_location(error)}",
@@ -67,8 +67,8 @@ def _jax_input_values(source: Source, function: Pure) -> list[Any]:
     if source.arrays is not None:
         shapes = jax.tree.leaves((source.args, dict(source.kwargs)))
         pairs = zip(shapes, jax.tree.leaves(source.arrays), strict=True)
-        given = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
-        return [np.asarray(as_words(value)) for value in given]
+        provided = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
+        return [np.asarray(as_words(value)) for value in provided]
     return [make_random_array(spec.shape, spec.dtype) for spec in function.specs]
 
 
@@ -78,9 +78,9 @@ def _draws_numbers(function: Pure) -> list[bool]:
     from jax.interpreters import partial_eval
 
     jaxpr = jax.make_jaxpr(function.function)(*function.specs).jaxpr
-    places = range(len(jaxpr.outvars))
+    indices = range(len(jaxpr.outvars))
     needed = (
-        partial_eval.dce_jaxpr(jaxpr, [place == own for place in places])[0] for own in places
+        partial_eval.dce_jaxpr(jaxpr, [index == own for index in indices])[0] for own in indices
     )
     return [any(name in _DRAWING for name in _primitives(program)) for program in needed]
 
@@ -89,7 +89,7 @@ def _primitives(jaxpr: Any) -> Iterator[str]:
     for equation in jaxpr.eqns:
         yield equation.primitive.name
         for value in equation.params.values():
-            for held in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(held, "jaxpr", held)
+            for stored in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(stored, "jaxpr", stored)
                 if hasattr(inner, "eqns"):
                     yield from _primitives(inner)

@@ -13,12 +13,12 @@ def prepare_jax_run(source: Source, threads: int, setting: Setting) -> Ready:
     import jax
 
     function = pure(source.model, source.args, source.kwargs, setting.training)
-    held: Any = function.weights
+    stored: Any = function.weights
     if is_module(source.model):
         from flax import nnx
 
-        held = nnx.split(source.model)[1]
-    weights = jax.tree.map(_fill_shape, held)
+        stored = nnx.split(source.model)[1]
+    weights = jax.tree.map(_fill_shape, stored)
     arrays = [_fill_shape(spec) for spec in function.specs]
     jitted = jax.jit(function.weighted)
 

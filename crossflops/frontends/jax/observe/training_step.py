@@ -30,24 +30,24 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
     leaves, tree = jax.tree.flatten((pure.weights, pure.specs))
     names = (*names_of(pure.weights), *pure.names)
     chosen = _trainable_array_names(names, len(pure.names), modules, step)
-    places = [
-        place
-        for place, leaf in enumerate(leaves)
-        if names[place] in chosen and jnp.issubdtype(leaf.dtype, jnp.inexact)
+    indices = [
+        index
+        for index, leaf in enumerate(leaves)
+        if names[index] in chosen and jnp.issubdtype(leaf.dtype, jnp.inexact)
     ]
 
-    def both(given: Any, *arrays: Any) -> Any:
-        every = jax.tree.leaves((given, arrays))
+    def both(provided: Any, *arrays: Any) -> Any:
+        every = jax.tree.leaves((provided, arrays))
 
         def forward(graded: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             filled = list(every)
-            for place, array in zip(places, graded, strict=True):
-                filled[place] = array
+            for index, array in zip(indices, graded, strict=True):
+                filled[index] = array
             weights, own = jax.tree.unflatten(tree, filled)
             outputs = jax.tree.leaves(pure.weighted(weights, *own))
             return _jax_loss_outputs(outputs, step), outputs
 
-        ends, back, outputs = jax.vjp(forward, [every[place] for place in places], has_aux=True)
+        ends, back, outputs = jax.vjp(forward, [every[index] for index in indices], has_aux=True)
         return outputs, back([jnp.ones_like(end) for end in ends])
 
     return replace(pure, weighted=both)
@@ -60,8 +60,8 @@ def _trainable_array_names(
     rows = tuple(modules)
     if any(row.params for row in rows):
         return trainable_parameter_names(rows, step) & set(names[: len(names) - inputs])
-    given = names[len(names) - inputs :]
-    return {name for name in given if any(matches(name, pattern) for pattern in step.trainable)}
+    provided = names[len(names) - inputs :]
+    return {name for name in provided if any(matches(name, pattern) for pattern in step.trainable)}
 
 
 def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
@@ -88,8 +88,8 @@ def _with_constants(pure: Pure) -> Pure:
 
     def run_with_constants(weights: Any, *arrays: Any) -> Any:
         pairs = zip(names, closed.consts, strict=True)
-        held = [weights[name] if name else array for name, array in pairs]
-        results = jax.core.eval_jaxpr(closed.jaxpr, held, *jax.tree.leaves(arrays))
+        stored = [weights[name] if name else array for name, array in pairs]
+        results = jax.core.eval_jaxpr(closed.jaxpr, stored, *jax.tree.leaves(arrays))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return replace(pure, weighted=run_with_constants, weights=weights)
@@ -128,10 +128,10 @@ def jax_loss_dependence(
         raise InputError(f"the loss is an array of {shapes}, and no number", _HINT)
     derive = importlib.import_module("jax._src.interpreters.ad").jvp_jaxpr
     graded = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in outputs]
-    alone = [[place == other for other in range(len(outputs))] for place in range(len(outputs))]
+    alone = [[index == other for other in range(len(outputs))] for index in range(len(outputs))]
     reached_by = tuple(
-        is_graded and any(derive(closed, given, False)[1])
-        for is_graded, given in zip(graded, alone, strict=True)
+        is_graded and any(derive(closed, provided, False)[1])
+        for is_graded, provided in zip(graded, alone, strict=True)
     )
     if not any(reached_by):
         raise InputError("the loss depends on no output of the model", _HINT)

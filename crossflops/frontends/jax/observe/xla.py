@@ -87,10 +87,10 @@ def xla_program_calls(
     """
     walk = _ProgramWalk(program, level, setting, owner)
     entry = program.computations[program.entry]
-    whole = Call(
+    full = Call(
         key=f"{level}:", parent=None, level=level, target="program", module=0, setting=setting
     )
-    return (whole, *walk.instruction_calls(entry, ProgramPlace()))
+    return (full, *walk.instruction_calls(entry, ProgramPlace()))
 
 
 class _ProgramWalk:
@@ -265,8 +265,8 @@ def name_stack_owner(
 
 def _layer_kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
     """Which kind of layer the module is or lies in: a normalization, a cell, or ""."""
-    for around in _path_ancestors(path):
-        bases = rows[ids[around]].bases if around in ids else ()
+    for enclosing in _path_ancestors(path):
+        bases = rows[ids[enclosing]].bases if enclosing in ids else ()
         for base in bases:
             if (name := base.rpartition(".")[2]) in _LAYERS:
                 return _LAYERS[name]
@@ -371,8 +371,8 @@ def _best_matching_calls(
 
 def _branch_numbers(call: Call) -> dict[object, object]:
     """The numbers of the branches around an instruction, by their conditions."""
-    around = call.settings["branches"]
-    return {name: number for name, number, _ in around} if isinstance(around, list) else {}
+    enclosing = call.settings["branches"]
+    return {name: number for name, number, _ in enclosing} if isinstance(enclosing, list) else {}
 
 
 _PASSES = FORWARD, BACKWARD, AGAIN = range(3)
@@ -427,15 +427,15 @@ def _match_operators(
     for contraction, operator in _match_in_order(contractions, operators):
         del left[operator.key]
         yield contraction, operator
-    homes = {contraction.module: contraction for contraction in contractions}
+    owners = {contraction.module: contraction for contraction in contractions}
     for operator in left.values():
-        if operator.module in homes:
-            yield homes[operator.module], operator
+        if operator.module in owners:
+            yield owners[operator.module], operator
 
 
 def _program_position(call: Call) -> tuple[int, ...]:
-    place = call.settings["place"]
-    return tuple(place) if isinstance(place, list) else ()
+    index = call.settings["place"]
+    return tuple(index) if isinstance(index, list) else ()
 
 
 def _contraction_key(call: Call) -> tuple[int, int]:
@@ -486,12 +486,12 @@ def xla_view_calls(
         for view in asked:
             yield unavailable_program_call(view, str(error))
         return
-    place = name_stack_owner(trace.modules, trace.calls, is_step=bool(step))
+    index = name_stack_owner(trace.modules, trace.calls, is_step=bool(step))
     operators = contracting(trace.calls, graph) if graph else []
     before = read_hlo_program(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
     for setting in dict.fromkeys(view.id for view in asked):
         yield from link_instructions(
-            xla_program_calls(before, "lowered", setting, place), operators
+            xla_program_calls(before, "lowered", setting, index), operators
         )
     for view in (view for view in asked if view.level == "compiled"):
         try:
@@ -499,7 +499,7 @@ def xla_view_calls(
         except NormalizeError as error:
             yield unavailable_program_call(view, str(error))
             continue
-        yield from xla_program_calls(after, "compiled", view.id, place)
+        yield from xla_program_calls(after, "compiled", view.id, index)
 
 
 def unavailable_program_call(view: View, reason: str) -> Call:

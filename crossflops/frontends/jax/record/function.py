@@ -71,26 +71,26 @@ def pure(
     import jax
 
     leaves, tree = jax.tree.flatten((args, dict(kwargs)))
-    places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
-    specs = tuple(_key_words_spec(leaves[n]) for n in places)
+    indices = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
+    specs = tuple(_key_words_spec(leaves[n]) for n in indices)
 
     def fill_arguments(arrays: tuple[Any, ...]) -> Any:
-        given = list(leaves)
-        for place, array in zip(places, arrays, strict=True):
-            given[place] = _as_key(array, leaves[place])
-        return jax.tree.unflatten(tree, given)
+        provided = list(leaves)
+        for index, array in zip(indices, arrays, strict=True):
+            provided[index] = _as_key(array, leaves[index])
+        return jax.tree.unflatten(tree, provided)
 
     if is_module(model):
-        call, held = _nnx_module_call(model, training)
+        call, stored = _nnx_module_call(model, training)
     elif is_linen(model):
-        call, held = _linen(model, fill_arguments, specs, valued)
+        call, stored = _linen(model, fill_arguments, specs, valued)
     elif is_jax_keras_model(model):
-        call, held = _keras_model_call(model, fill_arguments, specs, training)
+        call, stored = _keras_model_call(model, fill_arguments, specs, training)
     else:
-        call, held = _plain_function_call(model, training)
+        call, stored = _plain_function_call(model, training)
 
     called = Called()
-    arrays = _own_arrays(held) if valued else _light(held)
+    arrays = _own_arrays(stored) if valued else _light(stored)
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:
         positional, named = fill_arguments(arrays)
@@ -100,14 +100,14 @@ def pure(
     pure_model = Pure(
         function=functools.partial(call_with_weights, arrays),
         specs=specs,
-        names=_jax_argument_names(args, kwargs, places),
+        names=_jax_argument_names(args, kwargs, indices),
         weighted=call_with_weights,
-        weights=jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), held),
+        weights=jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), stored),
         called=called,
         held=_arrays_by_name(arrays),
     )
     closed_over = _closure_arrays(pure_model)
-    return pure_model if jax.tree.leaves(held) else replace(pure_model, held=closed_over)
+    return pure_model if jax.tree.leaves(stored) else replace(pure_model, held=closed_over)
 
 
 def _is_key(spec: Any) -> bool:
@@ -169,7 +169,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
 
     from crossflops.frontends.jax.record.scopes import entering_module_scopes, mark_module_paths
 
-    definition, held = nnx.split(model)
+    definition, stored = nnx.split(model)
 
     def call(state: Any, *args: Any, **kwargs: Any) -> Any:
         own = nnx.merge(definition, _arrays(state), copy=True)
@@ -180,7 +180,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
         with entering_module_scopes(mark_module_paths(own)):
             return own(*args, **kwargs)
 
-    return call, held
+    return call, stored
 
 
 def _linen(
@@ -201,8 +201,8 @@ def _linen(
             jax.random.key(0), *(jnp.zeros(spec.shape, spec.dtype) for spec in specs)
         )
 
-    held = _call_model(variables)
-    return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held
+    stored = _call_model(variables)
+    return (lambda stored, *args, **kwargs: model.apply(_arrays(stored), *args, **kwargs)), stored
 
 
 def _keras_model_call(
@@ -217,14 +217,14 @@ def _keras_model_call(
     if not is_built(model):
         _call_model(lambda: _build_keras_model(model, *filled(specs)))
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
-    held: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}
+    stored: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}
     for variable in model.trainable_variables:
-        held["params"][variable.path] = variable.value
+        stored["params"][variable.path] = variable.value
     for variable in model.non_trainable_variables:
-        held[FROZEN if id(variable) in weights else "state"][variable.path] = variable.value
+        stored[FROZEN if id(variable) in weights else "state"][variable.path] = variable.value
 
-    def call(given: Any, *args: Any, **kwargs: Any) -> Any:
-        arrays = _arrays(given)
+    def call(provided: Any, *args: Any, **kwargs: Any) -> Any:
+        arrays = _arrays(provided)
         fixed = {**arrays[FROZEN], **arrays["state"]}
         variables = (
             [arrays["params"][variable.path] for variable in model.trainable_variables],
@@ -233,7 +233,7 @@ def _keras_model_call(
         inputs, named = inputs_as_taken(model, args, kwargs)
         return model.stateless_call(*variables, *inputs, **mode, **named)[0]
 
-    return call, held
+    return call, stored
 
 
 def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -261,14 +261,14 @@ class _Key(msgspec.Struct, frozen=True):
     generator: str
 
 
-def _light(held: Any) -> Any:
+def _light(stored: Any) -> Any:
     """The arrays that a module holds; floats are one number, spread out without taking memory."""
     import jax
 
-    return jax.tree.map(_lighten, held)
+    return jax.tree.map(_lighten, stored)
 
 
-def _own_arrays(held: Any) -> Any:
+def _own_arrays(stored: Any) -> Any:
     """The arrays that a module holds, as they are. Raises NormalizeError where they are shapes."""
     import jax
     import jax.numpy as jnp
@@ -280,7 +280,7 @@ def _own_arrays(held: Any) -> Any:
             return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
         return array
 
-    return jax.tree.map(own, held)
+    return jax.tree.map(own, stored)
 
 
 def _lighten(array: Any) -> Any:
@@ -299,7 +299,7 @@ def _lighten(array: Any) -> Any:
     return array
 
 
-def _arrays(held: Any) -> Any:
+def _arrays(stored: Any) -> Any:
     """What is being traced computes with these, and NumPy does not."""
     import jax
     import jax.numpy as jnp
@@ -309,18 +309,18 @@ def _arrays(held: Any) -> Any:
             return jax.random.wrap_key_data(jnp.asarray(leaf.words), impl=leaf.generator)
         return jnp.asarray(leaf)
 
-    return jax.tree.map(array, held)
+    return jax.tree.map(array, stored)
 
 
 def _jax_argument_names(
-    args: Any, kwargs: Mapping[str, Any], places: list[int]
+    args: Any, kwargs: Mapping[str, Any], indices: list[int]
 ) -> tuple[str, ...]:
     """The arrays by the place or the name of their argument: "0", "tokens", "0.kernel"."""
     import jax
 
     leaves = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
     paths = [jax.tree_util.keystr(path[1:], simple=True, separator=".") for path, _ in leaves]
-    return tuple(paths[place] for place in places)
+    return tuple(paths[index] for index in indices)
 
 
 def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
@@ -328,8 +328,8 @@ def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
     import jax
     import jax.numpy as jnp
 
-    held = _call_model(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
-    floats = [array for array in held if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
+    stored = _call_model(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
+    floats = [array for array in stored if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
     return tuple((f"constant_{number}", array) for number, array in enumerate(floats))
 
 

@@ -176,17 +176,17 @@ def linen_rows(root: Module, called: Called, variables: Mapping[str, Any]) -> tu
         return (root,)
     paths = ["", *(path for path in called.classes if path)]
     ids = {path: number for number, path in enumerate(paths)}
-    held = _linen_parameters(variables, paths)
+    stored = _linen_parameters(variables, paths)
     below: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
     for path in paths[1:]:
-        around = _longest_known_parent(path, ids)
-        below[around].append((path.removeprefix(around).lstrip("."), ids[path]))
+        enclosing = _longest_known_parent(path, ids)
+        below[enclosing].append((path.removeprefix(enclosing).lstrip("."), ids[path]))
     rows = [
         Module(
             id=ids[path],
             names=(path,),
             bases=_bases(called.classes[path]) if path in called.classes else root.bases,
-            params=tuple(held.get(path, ())) if held else (),
+            params=tuple(stored.get(path, ())) if stored else (),
             children=tuple(below[path]),
             training=root.training,
             settings=called.settings.get(path, {}),
@@ -208,21 +208,21 @@ def _linen_parameters(
     leaves = jax.tree_util.tree_flatten_with_path(variables)[0]
     for number, (keys, leaf) in enumerate(leaves):
         name = jax.tree_util.keystr(keys, simple=True, separator=".")
-        home = _longest_known_parent(name, paths)
+        owner = _longest_known_parent(name, paths)
         if jnp.issubdtype(leaf.dtype, jnp.inexact):
             own = Parameter(
-                name.removeprefix(home).lstrip("."), tuple(leaf.shape), number, leaf.dtype.name
+                name.removeprefix(owner).lstrip("."), tuple(leaf.shape), number, leaf.dtype.name
             )
-            by_module.setdefault(home, []).append(own)
+            by_module.setdefault(owner, []).append(own)
     return by_module
 
 
 def _longest_known_parent(path: str, known: Any) -> str:
     """The longest path around this one that is known; "" is that of the model."""
-    around = path.rpartition(".")[0]
-    while around not in known:
-        around = around.rpartition(".")[0]
-    return around
+    enclosing = path.rpartition(".")[0]
+    while enclosing not in known:
+        enclosing = enclosing.rpartition(".")[0]
+    return enclosing
 
 
 def _bases(kind: type) -> tuple[str, ...]:

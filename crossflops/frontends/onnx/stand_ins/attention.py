@@ -6,11 +6,11 @@ from typing import Any
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, Draft
 
 
-def _write_state_outputs(draft: Draft, dims: Sequence[int], *places: int) -> None:
+def _write_state_outputs(draft: Draft, dims: Sequence[int], *digits: int) -> None:
     """Outputs of one known shape, in the element type of the first input."""
-    for place in places:
-        if draft.output(place):
-            draft.put_filled_tensor(dims, draft.output(place), draft.dtype(0))
+    for index in digits:
+        if draft.output(index):
+            draft.put_filled_tensor(dims, draft.output(index), draft.dtype(0))
 
 
 def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
@@ -33,11 +33,11 @@ def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
     return write
 
 
-def _present(draft: Draft, hidden: int, place: int) -> None:
-    dims, past, heads = draft.shape(0), draft.shape(place), draft.integer("num_heads")
+def _present(draft: Draft, hidden: int, index: int) -> None:
+    dims, past, heads = draft.shape(0), draft.shape(index), draft.integer("num_heads")
     if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
         return
-    if draft.input(place) and past is None:
+    if draft.input(index) and past is None:
         return
     shared = draft.integer("past_present_share_buffer") and past is not None
     length = past[3] if shared and past else dims[1] + (past[3] if past else 0)
@@ -123,10 +123,10 @@ def write_group_query_attention(draft: Draft) -> None:
     if draft.node.op_type == "SparseAttention" and past:
         length = past[2]
     kind = draft.dtype(3) if draft.input(3) else draft.dtype(0)
-    for place in (1, 2):
-        if draft.output(place):
+    for index in (1, 2):
+        if draft.output(index):
             dims = (query[0], kv_heads, length, past[3] if past else query[2] // every)
-            draft.put_filled_tensor(dims, draft.output(place), kind)
+            draft.put_filled_tensor(dims, draft.output(index), kind)
 
 
 def write_paged_attention(draft: Draft) -> None:
@@ -136,9 +136,9 @@ def write_paged_attention(draft: Draft) -> None:
     if query is not None and every > 0:
         depth = draft.integer("v_head_size") or query[-1] // every
         draft.put_filled_tensor((*query[:-1], heads * depth), draft.output(0), draft.dtype(0))
-    for place, source in ((1, 3), (2, 4)):
-        if draft.output(place) and draft.input(source):
-            draft.put("Identity", (draft.input(source),), draft.output(place))
+    for index, source in ((1, 3), (2, 4)):
+        if draft.output(index) and draft.input(source):
+            draft.put("Identity", (draft.input(source),), draft.output(index))
 
 
 def write_packed_multi_head(draft: Draft) -> None:
@@ -213,8 +213,8 @@ def _branch(draft: Draft, attribute: Any, scores: str) -> None:
         branch = stand_in.attribute.add(name=name)
         branch.type = _GRAPH
         branch.g.name = attribute.g.name or attribute.name
-        given = attribute.g.input[0].name
-        first = branch.g.node.add(op_type="Identity", input=[scores], output=[given])
+        provided = attribute.g.input[0].name
+        first = branch.g.node.add(op_type="Identity", input=[scores], output=[provided])
         first.name = result
         branch.g.initializer.extend(attribute.g.initializer)
         branch.g.node.extend(attribute.g.node)

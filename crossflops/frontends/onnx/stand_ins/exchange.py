@@ -115,20 +115,20 @@ class _Exchange:
         back: set[int] = set()
         changed = False
         for node in graph.node:
-            place = next(
+            index = next(
                 (int(entry.value) for entry in node.metadata_props if entry.key == _KEY), None
             )
-            if place is None:
+            if index is None:
                 for body in node_subgraphs(node):
                     self.take_out(body, inferred)
                 kept_nodes.append(node)
                 continue
             changed = True
-            original = self.originals[place]
+            original = self.originals[index]
             if node.op_type == "If" and inferred:
                 learn(original, node)
-            if place not in back:
-                back.add(place)
+            if index not in back:
+                back.add(index)
                 kept_nodes.append(original)
         if changed:
             _replace_graph_nodes(graph, kept_nodes)
@@ -195,9 +195,9 @@ _BROADCAST = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 
 
 def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
-    for place, source in pairs:
-        if draft.output(place) and draft.input(source):
-            draft.put("Identity", (draft.input(source),), draft.output(place))
+    for index, source in pairs:
+        if draft.output(index) and draft.input(source):
+            draft.put("Identity", (draft.input(source),), draft.output(index))
     if draft.node.op_type == "BiasDropout" and draft.output(1):
         draft.cast(draft.input(0), draft.output(1), BOOL)
     if draft.node.op_type.endswith("LayerNormalization"):
@@ -210,10 +210,10 @@ def _statistics(draft: Draft) -> None:
     axis = draft.integer("axis", -1)
     if dims is None or not -len(dims) <= axis < len(dims):
         return
-    groups = [1 if place >= axis % len(dims) else size for place, size in enumerate(dims)]
-    for place in (1, 2):
-        if draft.output(place):
-            draft.put_filled_tensor(groups, draft.output(place))
+    groups = [1 if index >= axis % len(dims) else size for index, size in enumerate(dims)]
+    for index in (1, 2):
+        if draft.output(index):
+            draft.put_filled_tensor(groups, draft.output(index))
 
 
 def mul_integer(draft: Draft) -> None:
@@ -266,10 +266,10 @@ def embedding(draft: Draft) -> None:
     """EmbedLayerNormalization: [B, S] words of H elements; mask_index [B]."""
     table = draft.put("Gather", (draft.input(2), draft.input(0)), axis=0)
     quantized = draft.node.op_type.startswith("Q")
-    for place in (0, 2):
-        if draft.output(place):
+    for index in (0, 2):
+        if draft.output(index):
             kind = draft.dtype(8 if quantized else 2)
-            draft.cast(table, draft.output(place), kind)
+            draft.cast(table, draft.output(index), kind)
     dims = draft.shape(0)
     if draft.output(1) and dims is not None:
         draft.put_filled_tensor(dims[:1], draft.output(1), INT32)

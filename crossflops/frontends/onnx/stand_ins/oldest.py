@@ -13,11 +13,11 @@ from crossflops.load.payload import ELEMENT_TYPES
 _KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1, "double": 11}
 
 
-def put_shape(draft: Draft, place: int, dims: Sequence[int]) -> None:
+def put_shape(draft: Draft, index: int, dims: Sequence[int]) -> None:
     """An output of that shape, of the element type of the first input."""
-    if draft.output(place):
+    if draft.output(index):
         kind = draft.dtype(0)
-        draft.put("RandomNormal", (), draft.output(place), shape=tuple(dims), dtype=kind)
+        draft.put("RandomNormal", (), draft.output(index), shape=tuple(dims), dtype=kind)
 
 
 def write_like_first_input(draft: Draft) -> None:
@@ -27,16 +27,16 @@ def write_like_first_input(draft: Draft) -> None:
 
 def write_old_dropout(draft: Draft) -> None:
     """Dropout: the mask is like the data."""
-    for place in (0, 1):
-        if draft.output(place):
-            draft.put("Identity", (draft.input(0),), draft.output(place))
+    for index in (0, 1):
+        if draft.output(index):
+            draft.put("Identity", (draft.input(0),), draft.output(index))
 
 
 def batch_normalization(draft: Draft) -> None:
     """BatchNormalization: behind the result come statistics, like those that it takes."""
-    for place, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
-        if draft.output(place) and draft.input(source):
-            draft.put("Identity", (draft.input(source),), draft.output(place))
+    for index, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
+        if draft.output(index) and draft.input(source):
+            draft.put("Identity", (draft.input(source),), draft.output(index))
 
 
 def write_old_cast(draft: Draft) -> None:
@@ -48,7 +48,7 @@ def write_old_cast(draft: Draft) -> None:
 
 def concat(draft: Draft) -> None:
     """Concat: along axis 1 where none is given."""
-    parts = [draft.shape(place) for place in range(len(draft.node.input))]
+    parts = [draft.shape(index) for index in range(len(draft.node.input))]
     known = [part for part in parts if part is not None]
     axis = draft.integer("axis", 1)
     if len(known) == len(parts) and known and axis < len(known[0]):
@@ -99,20 +99,22 @@ def write_old_pad(draft: Draft) -> None:
 
 def write_old_reshape(draft: Draft) -> None:
     """Reshape to the attribute `shape`, where 0 keeps a size and -1 takes what is left."""
-    dims, wanted = draft.shape(0), list(draft.integers("shape"))
-    if dims is None or not wanted:
+    dims, requested = draft.shape(0), list(draft.integers("shape"))
+    if dims is None or not requested:
         return
-    wanted = [dims[at] if size == 0 and at < len(dims) else size for at, size in enumerate(wanted)]
-    if wanted.count(-1) == 1:
+    requested = [
+        dims[at] if size == 0 and at < len(dims) else size for at, size in enumerate(requested)
+    ]
+    if requested.count(-1) == 1:
         count, rest = 1, 1
         for size in dims:
             count *= size
-        for size in wanted:
+        for size in requested:
             rest *= 1 if size == -1 else size
         if not rest or count % rest:
             return
-        wanted[wanted.index(-1)] = count // rest
-    put_shape(draft, 0, wanted)
+        requested[requested.index(-1)] = count // rest
+    put_shape(draft, 0, requested)
 
 
 def write_old_split(draft: Draft) -> None:
@@ -123,10 +125,10 @@ def write_old_split(draft: Draft) -> None:
     parts = draft.integers("split")
     if not parts and dims[axis] % count == 0:
         parts = (dims[axis] // count,) * count
-    for place, part in enumerate(parts[:count]):
+    for index, part in enumerate(parts[:count]):
         shape = list(dims)
         shape[axis] = part
-        put_shape(draft, place, shape)
+        put_shape(draft, index, shape)
 
 
 def write_old_tile(draft: Draft) -> None:
@@ -143,9 +145,9 @@ def write_old_tile(draft: Draft) -> None:
     put_shape(draft, 0, sizes)
 
 
-def _constant_input_number(draft: Draft, place: int) -> int | None:
+def _constant_input_number(draft: Draft, index: int) -> int | None:
     """The whole number in a stored input, which may be written as a float."""
-    name = draft.input(place)
+    name = draft.input(index)
     tensors = (tensor for tensor in draft.graph.initializer if tensor.name == name)
     made = (
         attribute.t

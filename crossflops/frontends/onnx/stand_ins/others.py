@@ -136,10 +136,10 @@ _FIRST_OF_SHAPE = 9  # the opset that brought ConstantOfShape
 
 
 def _write_filled_output(
-    draft: Draft, place: int, dims: Sequence[int], dtype: int = FLOAT
+    draft: Draft, index: int, dims: Sequence[int], dtype: int = FLOAT
 ) -> None:
     """An output of that shape, in opsets of any age."""
-    output = draft.output(place)
+    output = draft.output(index)
     if not output:
         return
     if draft.opset >= _FIRST_OF_SHAPE:
@@ -175,8 +175,8 @@ def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]
             _write_filled_output(draft, 0, (rows, targets(draft)))
         elif draft.shape(0) is None:  # any column, so many times: floats of the shape to come
             first = draft.cast(draft.input(0), "", FLOAT)
-            places = draft.ints((0,) * targets(draft))
-            draft.put("Gather", (first, places), draft.output(0), axis=1)
+            indices = draft.ints((0,) * targets(draft))
+            draft.put("Gather", (first, indices), draft.output(0), axis=1)
 
     return write
 
@@ -210,9 +210,9 @@ def vectorizer(draft: Draft) -> None:
 
 def extractor(draft: Draft) -> None:
     """ArrayFeatureExtractor: indices into the last axis; X [n] is one row."""
-    dims, places = draft.shape(0), draft.shape(1)
-    if dims and places is not None:
-        _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(places)), draft.dtype(0))
+    dims, indices = draft.shape(0), draft.shape(1)
+    if dims and indices is not None:
+        _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(indices)), draft.dtype(0))
     elif dims:
         flat = draft.put("Reshape", (draft.input(1), draft.ints((-1,))))
         gathered = draft.put("Gather", (draft.input(0), flat), axis=len(dims) - 1)

@@ -54,10 +54,10 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
     """Products of input 0 and packed weights, whose sizes are attributes."""
 
     def write(draft: Draft) -> None:
-        for place, width in enumerate(widths):
-            if draft.output(place):
+        for index, width in enumerate(widths):
+            if draft.output(index):
                 weights = draft.put_filled_tensor((draft.integer(depth), draft.integer(width)))
-                draft.put("MatMul", (draft.input(0), weights), draft.output(place))
+                draft.put("MatMul", (draft.input(0), weights), draft.output(index))
         if draft.output(len(widths)):
             draft.put("Identity", (draft.input(0),), draft.output(len(widths)))
 
@@ -145,17 +145,17 @@ def _window_writer(
     """A Conv or a pool; `last` says whether channels are last, None that an attribute does."""
 
     def write(draft: Draft) -> None:
-        data, places = draft.input(0), _spatial_rank(draft, weight)
+        data, indices = draft.input(0), _spatial_rank(draft, weight)
         turned = draft.integer("channels_last") != 0 if last is None else last
         turned = turned or draft.node.domain == _NHWC
         if turned:
-            data = draft.put("Transpose", (data,), perm=(0, places + 1, *range(1, places + 1)))
+            data = draft.put("Transpose", (data,), perm=(0, indices + 1, *range(1, indices + 1)))
         operands = (data,) if weight is None else (data, draft.input(weight))
         if not turned:
             draft.take_over(op, operands, draft.output(0), names)
             return
         result = draft.take_over(op, operands, "", names)
-        order = (0, *range(2, places + 2), 1)
+        order = (0, *range(2, indices + 2), 1)
         draft.put("Transpose", (result,), draft.output(0), perm=order)
 
     return write
@@ -171,10 +171,12 @@ def nhwc_conv(draft: Draft) -> None:
         if inside == data[-1] and kernel in ((), window):
             order = (0, len(weight) - 1, *range(1, len(weight) - 1))
             turned = draft.put("Transpose", (turned,), perm=order)
-    places = _spatial_rank(draft, 1)
-    first = draft.put("Transpose", (draft.input(0),), perm=(0, places + 1, *range(1, places + 1)))
+    indices = _spatial_rank(draft, 1)
+    first = draft.put(
+        "Transpose", (draft.input(0),), perm=(0, indices + 1, *range(1, indices + 1))
+    )
     result = draft.take_over("Conv", (first, turned), "", _CONV)
-    draft.put("Transpose", (result,), draft.output(0), perm=(0, *range(2, places + 2), 1))
+    draft.put("Transpose", (result,), draft.output(0), perm=(0, *range(2, indices + 2), 1))
 
 
 def reorder_input(draft: Draft) -> None:
@@ -187,10 +189,10 @@ def reorder_input(draft: Draft) -> None:
         return
     last = draft.integer("channels_last") != 0
     channels = dims[-1] if last else dims[1]
-    places = dims[1:-1] if last else dims[2:]
+    indices = dims[1:-1] if last else dims[2:]
     taken = _convolution_channels(draft) or (channels if channels % _BLOCK == 0 else None)
     if taken is not None:
-        draft.put_filled_tensor((dims[0], taken, *places), draft.output(0), draft.dtype(0))
+        draft.put_filled_tensor((dims[0], taken, *indices), draft.output(0), draft.dtype(0))
 
 
 def _convolution_channels(draft: Draft) -> int | None:
@@ -214,8 +216,8 @@ def reorder_output(draft: Draft) -> None:
         draft.put("Slice", operands, draft.output(0))
         return
     dims = draft.shape(0)
-    places = len(dims) - 2 if dims is not None else 2
-    order = (0, *range(2, places + 2), 1)
+    indices = len(dims) - 2 if dims is not None else 2
+    order = (0, *range(2, indices + 2), 1)
     draft.put("Transpose", (draft.put("Slice", operands),), draft.output(0), perm=order)
 
 

@@ -9,9 +9,9 @@ def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
     """Each output like the input at that place, None for an output that is left alone."""
 
     def write(draft: Draft) -> None:
-        for place, source in enumerate(sources):
-            if source is not None and draft.output(place) and draft.input(source):
-                draft.put("Identity", (draft.input(source),), draft.output(place))
+        for index, source in enumerate(sources):
+            if source is not None and draft.output(index) and draft.input(source):
+                draft.put("Identity", (draft.input(source),), draft.output(index))
 
     return write
 
@@ -24,11 +24,11 @@ def write_convolution_gradient(draft: Draft) -> None:
         draft.put_filled_tensor((dims[1],), draft.output(2), draft.dtype(0))
 
 
-def shape_gradient_writer(place: int, gradient: int) -> Callable[[Draft], None]:
+def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
     """The gradient of an operand whose shape is an input."""
 
     def write(draft: Draft) -> None:
-        filled = draft.put("ConstantOfShape", (draft.input(place),))
+        filled = draft.put("ConstantOfShape", (draft.input(index),))
         draft.cast(filled, draft.output(0), draft.dtype(gradient))
 
     return write
@@ -75,9 +75,9 @@ def moments(draft: Draft) -> None:
 
 def write_mixed_precision_scale(draft: Draft) -> None:
     """MixedPrecisionScale: each tensor in the type `to`."""
-    for place in range(len(draft.node.output)):
-        if draft.output(place) and not draft.integer("fuse_outputs"):
-            draft.cast(draft.input(place + 1), draft.output(place), draft.integer("to", 1))
+    for index in range(len(draft.node.output)):
+        if draft.output(index) and not draft.integer("fuse_outputs"):
+            draft.cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
 
 
 def scalar(draft: Draft) -> None:

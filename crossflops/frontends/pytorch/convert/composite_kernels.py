@@ -42,10 +42,10 @@ class CompositeKernels:
     @contextmanager
     def used(self) -> Iterator[None]:
         """In this context PyTorch takes programs apart by the table, and sets kernels quickly."""
-        place = inventory.COMPOSITE_KERNELS
-        library = owner_of(place)
-        override = original(library, "_override_composite_implicit_decomp", place)
-        split = original(library, "_split_decomp_table_to_cia_and_python_decomp", place)
+        index = inventory.COMPOSITE_KERNELS
+        library = owner_of(index)
+        override = original(library, "_override_composite_implicit_decomp", index)
+        split = original(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
         def replace(composite: Mapping[Any, Any]) -> Any:
             if composite != self._composite:  # a program that another table takes apart
@@ -60,9 +60,9 @@ class CompositeKernels:
             return dict(self._composite), dict(self._plain)
 
         with (
-            patching_attribute(library, "_override_composite_implicit_decomp", replace, place),
+            patching_attribute(library, "_override_composite_implicit_decomp", replace, index),
             patching_attribute(
-                library, "_split_decomp_table_to_cia_and_python_decomp", split_once, place
+                library, "_split_decomp_table_to_cia_and_python_decomp", split_once, index
             ),
         ):
             yield

@@ -193,14 +193,14 @@ class Decomposer:
         nodes = tuple(program.graph.nodes)
         writes = _Writes(nodes)
         begins = dict(writes.ranges)
-        place = 0
-        while place < len(nodes):
-            node, end = nodes[place], begins.get(place, place)
-            if end > place:
-                yield _build_call_run(nodes[place : end + 1])
+        index = 0
+        while index < len(nodes):
+            node, end = nodes[index], begins.get(index, index)
+            if end > index:
+                yield _build_call_run(nodes[index : end + 1])
             elif node.op == "call_function" and node.target is not operator.getitem:
                 yield self._call(node, writes)
-            place = end + 1
+            index = end + 1
 
     def _call(self, node: "fx.Node", writes: "_Writes") -> _CallRun:
         target, written = node.target, None
@@ -209,11 +209,11 @@ class Decomposer:
         if target._schema.is_mutable:
             written = writes.target_of(node)
             target = _twin(target)
-        whole = self._stays_whole(target)
-        if written is not None and whole:
-            whole = _is_alike(node, written)
+        full = self._stays_whole(target)
+        if written is not None and full:
+            full = _is_alike(node, written)
         operands = tuple(node.all_input_nodes)
-        if whole:
+        if full:
             _layouts(node.meta.get("val"))
             return _CallRun((node,), target, None, operands, (node,), written)
         return _CallRun(
@@ -228,7 +228,7 @@ class Decomposer:
     def _take_apart(self, runs: Sequence[_CallRun]) -> None:
         """Take care that there is a piece for each of these runs."""
         asked: dict[Signature, _CallRun] = {}
-        alike: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
+        similar: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
         for run in runs:
             if run.signature is None or run.signature in asked:
                 continue
@@ -236,17 +236,17 @@ class Decomposer:
                 self._pieces.move_to_end(run.signature)
                 continue
             kind = _call_run_kind(run)
-            if kind in alike:
-                alike[kind].append(run)
+            if kind in similar:
+                similar[kind].append(run)
             elif kind is not None and kind in self._general:
                 self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
             else:
                 asked[run.signature] = run
                 if kind is not None:
-                    alike[kind] = []
+                    similar[kind] = []
         self._ask(asked)
         rest: dict[Signature, _CallRun] = {}
-        for kind, others in alike.items():
+        for kind, others in similar.items():
             for run in others:
                 assert run.signature is not None
                 if kind in self._general:
@@ -579,7 +579,7 @@ class _Writes:
 
     def __init__(self, nodes: Sequence["fx.Node"]) -> None:
         self.ranges: list[tuple[int, int]] = []
-        self._position = {node: place for place, node in enumerate(nodes)}
+        self._position = {node: index for index, node in enumerate(nodes)}
         self._sharing: dict[Any, list[fx.Node]] = {}
         self._targets: dict[fx.Node, fx.Node] = {}
         writing = [node for node in nodes if _is_writing(node)]
@@ -607,7 +607,7 @@ class _Writes:
 
     def _range_of(self, node: "fx.Node") -> tuple[int, int]:
         """From the first node of a memory to those that first compute with what was written."""
-        place = self._position
+        index = self._position
         shared = [
             other
             for at in write_argument_nodes(node)
@@ -616,15 +616,15 @@ class _Writes:
         ]
         if not shared or any(user.op == "output" for other in shared for user in other.users):
             raise NotUnderstoodError(node.target)  # PyTorch derives it where all is given
-        last = max(place[other] for other in shared if _is_writing(other) or other is node)
-        ends = [max(last, place[node])]
+        last = max(index[other] for other in shared if _is_writing(other) or other is node)
+        ends = [max(last, index[node])]
         views = set(shared)
         for other in shared:
-            users = [place[user] for user in other.users if user not in views]
+            users = [index[user] for user in other.users if user not in views]
             ends.append(
-                min((user for user in users if last < user < len(place) - 1), default=last)
+                min((user for user in users if last < user < len(index) - 1), default=last)
             )
-        return min(place[other] for other in shared), max(ends)
+        return min(index[other] for other in shared), max(ends)
 
     def _find_target(self, node: "fx.Node") -> "fx.Node | None":
         """As `target_of`; None where a view of it may be asked for behind a write."""
@@ -638,9 +638,9 @@ class _Writes:
         same = _memory_sharing_nodes(sharing)
         if written[0] not in same or node not in same:
             return None
-        place = self._position
+        index = self._position
         for view in sharing:
-            if view not in same and any(place[user] >= place[node] for user in view.users):
+            if view not in same and any(index[user] >= index[node] for user in view.users):
                 return None
         return written[0]
 
@@ -693,27 +693,29 @@ def _operator_pieces(
 
     mode = FakeTensorMode(shape_env=ShapeEnv(), export=True)
     graph = torch.fx.Graph()
-    given: list[list[fx.Node]] = []
+    provided: list[list[fx.Node]] = []
     for number, run in enumerate(runs):
         assert run.signature is not None
         with mode, torch.no_grad():
             values = [_tensor_from_layout(layout) for layout in run.signature[-1]]
-        places = [graph.placeholder(f"operand{number}_{place}") for place in range(len(values))]
-        for place, value in zip(places, values, strict=True):
-            place.meta["val"] = value
-        given.append(places)
+        indices = [graph.placeholder(f"operand{number}_{index}") for index in range(len(values))]
+        for index, value in zip(indices, values, strict=True):
+            index.meta["val"] = value
+        provided.append(indices)
     fakes = _Fakes(mode)
     made = [
         _copy_run_calls(graph, run, operands, fakes)
-        for run, operands in zip(runs, given, strict=True)
+        for run, operands in zip(runs, provided, strict=True)
     ]
     flat = [result for copied in made for result in copied.results]
     graph.output(tuple(flat))
-    program = _program_from_graph(graph, [place for places in given for place in places], flat)
+    program = _program_from_graph(
+        graph, [index for indices in provided for index in indices], flat
+    )
     traced = _Traced()
     with torch.no_grad(), traced.watching():
-        apart = program.run_decompositions(dict(table))
-    return traced.pieces(apart, runs, given, made)
+        separate = program.run_decompositions(dict(table))
+    return traced.pieces(separate, runs, provided, made)
 
 
 class _CopiedCalls(NamedTuple):
@@ -772,9 +774,9 @@ def _copy_run_calls(
         if not isinstance(value, list | tuple):
             results += [copied] if value is not None else []
             continue
-        for place in range(len(value)):
-            result = graph.call_function(operator.getitem, (copied, place))
-            result.meta = {**meta, "val": copied.meta["val"][place]}
+        for index in range(len(value)):
+            result = graph.call_function(operator.getitem, (copied, index))
+            result.meta = {**meta, "val": copied.meta["val"][index]}
             results.append(result)
     return _CopiedCalls(names, results)
 
@@ -800,9 +802,9 @@ def _program_from_graph(
     )
     from torch.utils._pytree import tree_structure
 
-    names = [place.name for place in inputs]
-    values = tuple(place.meta["val"] for place in inputs)
-    given = [InputSpec(InputKind.USER_INPUT, TensorArgument(name), None) for name in names]
+    names = [index.name for index in inputs]
+    values = tuple(index.meta["val"] for index in inputs)
+    provided = [InputSpec(InputKind.USER_INPUT, TensorArgument(name), None) for name in names]
     made = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(at.name), None) for at in outputs]
     call = ModuleCallSignature(
         inputs=[],
@@ -814,7 +816,7 @@ def _program_from_graph(
     return ExportedProgram(
         root=torch.fx.GraphModule({}, graph),
         graph=graph,
-        graph_signature=ExportGraphSignature(given, made),
+        graph_signature=ExportGraphSignature(provided, made),
         state_dict={},
         range_constraints={},
         module_call_graph=[ModuleCallEntry(fqn="", signature=call)],
@@ -864,29 +866,33 @@ class _Traced:
 
     def pieces(
         self,
-        apart: "ExportedProgram",
+        separate: "ExportedProgram",
         runs: Sequence[_CallRun],
-        given: Sequence[Sequence["fx.Node"]],
+        provided: Sequence[Sequence["fx.Node"]],
         made: Sequence[_CopiedCalls],
     ) -> list[OperatorPiece | None]:
         """Return the piece of each of these runs."""
         from torch.utils._pytree import tree_leaves
 
-        if len(self.inputs) != sum(map(len, given)) or apart.constants or apart.state_dict:
+        if (
+            len(self.inputs) != sum(map(len, provided))
+            or separate.constants
+            or separate.state_dict
+        ):
             return [None] * len(runs)
-        written = set(apart.graph_signature.user_inputs_to_mutate.values())
+        written = set(separate.graph_signature.user_inputs_to_mutate.values())
         broken: set[int] = set()
         owner = {
-            name: (number, place)
+            name: (number, index)
             for number, copied in enumerate(made)
-            for place, name in enumerate(copied.names)
+            for index, name in enumerate(copied.names)
         }
         by_run: list[list[tuple[int, _TracedNode]]] = [[] for _ in runs]
         placed: dict[fx.Node, int] = {}
         for node in self.nodes:
             if node.origin in owner:
-                number, place = owner[node.origin]
-                by_run[number].append((place, node))
+                number, index = owner[node.origin]
+                by_run[number].append((index, node))
                 placed[node.node] = number
             else:  # derived anew where all that is given is made ready
                 broken.update(placed[at] for at in tree_leaves(node.args) if at in placed)
@@ -895,13 +901,13 @@ class _Traced:
         )
         inputs = iter(self.inputs)
         pieces: list[OperatorPiece | None] = []
-        for number, (run, places, copied, nodes) in enumerate(
-            zip(runs, given, made, by_run, strict=True)
+        for number, (run, indices, copied, nodes) in enumerate(
+            zip(runs, provided, made, by_run, strict=True)
         ):
-            operands = {next(inputs): PieceOperand(number) for number in range(len(places))}
+            operands = {next(inputs): PieceOperand(number) for number in range(len(indices))}
             outputs = [next(results) for _ in copied.results]
             try:
-                if number in broken or any(place.name in written for place in places):
+                if number in broken or any(index.name in written for index in indices):
                     raise NotUnderstoodError("a write into an operand")
                 pieces.append(_piece(run, nodes, operands, outputs))
             except NotUnderstoodError:
@@ -939,16 +945,16 @@ def _piece(
         steps.append(PieceStep(origin, node.target, args, kwargs, _layouts(node.value)))
     assert run.signature is not None
     operand_layouts = run.signature[-1]
-    places = tuple(map(piece_argument, outputs))
+    indices = tuple(map(piece_argument, outputs))
     layouts = tuple(
         operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
-        for at in places
+        for at in indices
         if isinstance(at, PieceOperand | PieceResult)
     )
-    if len(layouts) != len(places):
+    if len(layouts) != len(indices):
         raise NotUnderstoodError("a result that is no tensor")
     asks = any("strided" in str(step.target) for step in steps)  # where a tensor begins
-    return OperatorPiece(tuple(steps), places, layouts, asks)
+    return OperatorPiece(tuple(steps), indices, layouts, asks)
 
 
 # The program, with the pieces put in.
@@ -994,8 +1000,8 @@ class _Stamp:
             self._set(run, own)
             return
         picked = [
-            self._add(operator.getitem, (own, place), {}, meta, item)
-            for place, item in enumerate(value)
+            self._add(operator.getitem, (own, index), {}, meta, item)
+            for index, item in enumerate(value)
         ]
         self._set(run, tuple(picked))
 
@@ -1076,8 +1082,8 @@ class _Stamp:
         """
         from torch._export.utils import _rename_without_collisions
 
-        given = set(self._program.graph_signature.user_inputs)
-        names = sorted(self._inputs.values(), key=lambda name: name not in given)
+        provided = set(self._program.graph_signature.user_inputs)
+        names = sorted(self._inputs.values(), key=lambda name: name not in provided)
         others = [node for node in self._graph.nodes if node not in self._inputs]
         if not {node.name for node in others}.isdisjoint(names):
             renamed: dict[str, str] = {}

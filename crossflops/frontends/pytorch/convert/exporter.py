@@ -244,8 +244,8 @@ def promoting_scalar_operands() -> Iterator[None]:
 
 def _is_tensors_place(node: Any, number: Any) -> bool:
     """Whether the node takes this number where its operator takes a tensor."""
-    places = zip(node.target._schema.arguments, node.args, strict=False)
-    return any(str(place.type) == "Tensor" and given is number for place, given in places)
+    indices = zip(node.target._schema.arguments, node.args, strict=False)
+    return any(str(index.type) == "Tensor" and provided is number for index, provided in indices)
 
 
 def _takes_complex(node: Any) -> bool:
@@ -269,8 +269,10 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
     opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
 
     def translate(*args: Any, **kwargs: Any) -> Any:
-        given = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
-        named = dict(_with_parts((_attribute_name(name), given[name]) for name in given))
+        provided = (
+            dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
+        )
+        named = dict(_with_parts((_attribute_name(name), provided[name]) for name in provided))
         flat = [
             x
             for argument in named.values()
@@ -459,7 +461,7 @@ def to_onnx(
     table[torch.ops.aten.index_put.default] = _put
     table[torch.ops.aten._unsafe_index_put.default] = _put
     table[torch.ops.aten.masked_scatter.default] = _put_in_order
-    whole: Any = None  # the program before all composite operators in it were taken apart
+    full: Any = None  # the program before all composite operators in it were taken apart
     refused: Any = None
     while True:
         _forget_open_sizes(exported)
@@ -486,17 +488,17 @@ def to_onnx(
                 )
         except Exception as error:
             operator = unknown_operator(error)
-            if operator is None and whole is None:
+            if operator is None and full is None:
                 # An operator has an ONNX form, but not for these arguments (attention on three
                 # axes, for one): take all composite operators apart.
-                whole, refused = exported, untranslatable_operator(error)
+                full, refused = exported, untranslatable_operator(error)
                 dropped.forget()
                 # It raises for a tied parameter that is changed in place, for one.
                 with suppress(Exception), watch_dropped(dropped):
                     exported = exported.run_decompositions()
                     continue
-            if operator is None and whole is not None:
-                exported, whole, operator = whole, None, refused
+            if operator is None and full is not None:
+                exported, full, operator = full, None, refused
                 dropped.forget()
             if operator is None or operator in table:
                 reason = brief_error_text(_root_export_error(error))
@@ -564,21 +566,21 @@ def cast_places(model: Any) -> None:
     for node in list(model.graph.all_nodes()):
         if node.op_type not in _PLACES or node.inputs[1].dtype != ir.DataType.INT32:
             continue
-        places = node.inputs[1]
-        name = f"{places.name}_of_{node.outputs[0].name}"
-        wide = ir.Value(name=name, type=ir.TensorType(ir.DataType.INT64), shape=places.shape)
-        if places.is_initializer() and places.const_value is not None:
-            numbers = places.const_value.numpy().astype("int64")
+        indices = node.inputs[1]
+        name = f"{indices.name}_of_{node.outputs[0].name}"
+        wide = ir.Value(name=name, type=ir.TensorType(ir.DataType.INT64), shape=indices.shape)
+        if indices.is_initializer() and indices.const_value is not None:
+            numbers = indices.const_value.numpy().astype("int64")
             wide.const_value = ir.tensor(numbers, name=name)
             model.graph.register_initializer(wide)
         else:
             to = ir.AttrInt64("to", int(ir.DataType.INT64))
             notes = dict(node.metadata_props)
-            cast = ir.Node("", "Cast", [places], [to], outputs=[wide], metadata_props=notes)
+            cast = ir.Node("", "Cast", [indices], [to], outputs=[wide], metadata_props=notes)
             node.graph.insert_before(node, cast)
         node.replace_input_with(1, wide)
-        if places.is_initializer() and not places.uses():
-            del model.graph.initializers[places.name]
+        if indices.is_initializer() and not indices.uses():
+            del model.graph.initializers[indices.name]
 
 
 def _without_empty_joins(exported: Any) -> None:
@@ -615,8 +617,8 @@ def _affine_grid(*args: Any) -> Any:
     from onnxscript.onnx_opset import opset23
 
     theta, size, align_corners = args
-    given = opset23.Constant(value_ints=[int(extent) for extent in size])
-    return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
+    provided = opset23.Constant(value_ints=[int(extent) for extent in size])
+    return opset23.AffineGrid(theta, provided, align_corners=int(align_corners))
 
 
 def _convolution_over_time(*args: Any) -> Any:
@@ -650,7 +652,7 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
     """Products of vectors along an axis: taken apart they would be products and a sum."""
     from onnxscript.onnx_opset import opset23
 
-    letters = [chr(ord("a") + place) for place in range(max(len(first.shape), len(second.shape)))]
+    letters = [chr(ord("a") + index) for index in range(max(len(first.shape), len(second.shape)))]
     result = [letter for letter in letters if letter != letters[dim]]
     rows = ("".join(letters[len(letters) - len(x.shape) :]) for x in (first, second))
     return opset23.Einsum(first, second, equation=f"{','.join(rows)}->{''.join(result)}")
@@ -679,11 +681,13 @@ def _put(*args: Any) -> Any:
     source, indices, number, *adds = args
     indices = [_wide(index) for index in indices]
     args = (source, indices, number, *adds)
-    ((place, mask), *others) = [(k, index) for k, index in enumerate(indices) if index is not None]
+    ((position, mask), *others) = [
+        (k, index) for k, index in enumerate(indices) if index is not None
+    ]
     of_mask = mask.dtype == DataType.BOOL and not others and not any(adds)
     if not of_mask or number.shape is None or any(size != 1 for size in number.shape):
         return aten_index_put(*args)
-    more = len(source.shape) - place - len(mask.shape)  # axes behind those of the mask
+    more = len(source.shape) - position - len(mask.shape)  # axes behind those of the mask
     if more:
         mask = opset23.Unsqueeze(mask, opset23.Constant(value_ints=range(-more, 0)))
     return opset23.Where(mask, number, source)
@@ -713,14 +717,14 @@ def _put_in_order(*args: Any) -> Any:
     tensor, mask, source = args
     flat = opset23.Constant(value_ints=[-1])
     first, step = opset23.Constant(value_int=0), opset23.Constant(value_int=1)
-    whole = opset23.Expand(mask, opset23.Constant(value_ints=list(tensor.shape)))
+    full = opset23.Expand(mask, opset23.Constant(value_ints=list(tensor.shape)))
     counts = opset23.CumSum(
-        opset23.Cast(opset23.Reshape(whole, flat), to=int(DataType.INT64)), first
+        opset23.Cast(opset23.Reshape(full, flat), to=int(DataType.INT64)), first
     )
-    places = opset23.Max(opset23.Sub(counts, step), first)
-    rows = opset23.Gather(opset23.Reshape(source, flat), places)
+    indices = opset23.Max(opset23.Sub(counts, step), first)
+    rows = opset23.Gather(opset23.Reshape(source, flat), indices)
     shaped = opset23.Reshape(rows, opset23.Constant(value_ints=list(tensor.shape)))
-    return opset23.Where(whole, shaped, tensor)
+    return opset23.Where(full, shaped, tensor)
 
 
 def _uniform(*args: Any) -> Any:
@@ -743,7 +747,7 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
     from onnxscript.onnx_opset import opset23
 
     dtype = 1 if dtype < 0 else int(dtype)
-    places = opset23.Cast(
+    indices = opset23.Cast(
         opset23.Range(
             opset23.Constant(value_int=0),
             opset23.Constant(value_int=steps),
@@ -756,7 +760,7 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
         opset23.Cast(opset23.Constant(value_float=value), to=dtype)
         for value in (float(start), step)
     )
-    return opset23.Add(opset23.Mul(places, width), first)
+    return opset23.Add(opset23.Mul(indices, width), first)
 
 
 def _powers(

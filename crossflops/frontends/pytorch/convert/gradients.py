@@ -71,15 +71,15 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
     ends = outputs if len(outputs) == len(graph.outputs) else ()
     if not cut and not detached and not any(ends):
         return graph
-    places = _detachment_positions(graph, detached)
+    indices = _detachment_positions(graph, detached)
     nodes = []
     for node in graph.nodes:
-        begun = {place for place, spec in node.training.past.items() if spec.name in graph.starts}
-        severed = tuple(place for place in places.get(node.key, ()) if place not in begun)
+        begun = {index for index, spec in node.training.past.items() if spec.name in graph.starts}
+        severed = tuple(index for index in indices.get(node.key, ()) if index not in begun)
         if node.call in cut or detaches(calls.get(node.call)):
             severed = tuple(range(len(node.inputs)))
         nodes.append(node.with_training(severed=severed))
-    missing = tuple(place for place, is_cut in enumerate(ends) if is_cut)
+    missing = tuple(index for index, is_cut in enumerate(ends) if is_cut)
     return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
 
 
@@ -157,7 +157,7 @@ def mark_lost_starts(
     }
     ways: _Ways = {}
     gradient_sources(program, plain, present | lost, ways)
-    held = _constants_with_gradients(program, operators, lost, present)
+    stored_value = _constants_with_gradients(program, operators, lost, present)
     signature = program.graph_signature
     stored = {*signature.inputs_to_parameters.values(), *signature.inputs_to_buffers.values()}
     plainly = {pair for pair, flags in ways.items() if not all(flags)}
@@ -167,10 +167,10 @@ def mark_lost_starts(
     nodes = []
     for node in graph.nodes:
         past, why = dict(node.training.past), node.training.own_backward
-        for place, spec in enumerate(node.inputs):
+        for index, spec in enumerate(node.inputs):
             if spec is None:
                 continue
-            value = held.get(spec.name) or held.get((node.call, spec.shape))
+            value = stored_value.get(spec.name) or stored_value.get((node.call, spec.shape))
             made_there = spec.role and spec.name not in stored
             if value is not None and made_there and value.dtype == spec.dtype:
                 known |= {(source, node.call) for source in value.sources}
@@ -185,7 +185,7 @@ def mark_lost_starts(
                     known.add((source, node.call))
                     name = f"{spec.name} ({source})"
                     starts[name] = True
-                    past[place] = msgspec.structs.replace(spec, name=name)
+                    past[index] = msgspec.structs.replace(spec, name=name)
         nodes.append(node.with_training(past=past, own_backward=why))
     cut = {call.key for call in operators.values() if not call.grad}
     takers = {
@@ -208,14 +208,14 @@ def _leaves_of_lost_calls(
     roots: dict[fx.Node, str] = {}
     leaves: dict[str, set[str]] = {}
     for node in program.graph.nodes:
-        call, given = operators.get(node.name), _gradient_argument_nodes(node)
+        call, provided = operators.get(node.name), _gradient_argument_nodes(node)
         if node.op == "placeholder":
             roots[node] = f"={parameters.get(node.name, node.name)}"
         elif call is not None and call.key in present:
             roots[node] = call.key
-        elif call is not None and len(given) == 1 and given[0] in roots:
-            root = roots[given[0]]
-            hands_on = _hands_on(given[0], node)
+        elif call is not None and len(provided) == 1 and provided[0] in roots:
+            root = roots[provided[0]]
+            hands_on = _hands_on(provided[0], node)
             if call.key in lost and (detaches(call) or (hands_on and root.startswith("="))):
                 leaves.setdefault(root, set()).add(call.key)
             elif hands_on:
@@ -239,44 +239,44 @@ def _constants_with_gradients(
     They are known by the name of a value of the program, which PyTorch gives to another where it
     takes an operator apart: so also by the call that takes one, with its shape.
     """
-    held: dict[Hashable, _Folded] = {}
+    stored: dict[Hashable, _Folded] = {}
     for node in program.graph.nodes:
         call = operators.get(node.name)
         if call is None:
             continue
-        given = [
-            held[argument.name]
+        provided = [
+            stored[argument.name]
             for argument in _gradient_argument_nodes(node)
-            if argument.name in held
+            if argument.name in stored
         ]
         if call.key in present:
             for argument in _gradient_argument_nodes(node):
-                if argument.name in held:
+                if argument.name in stored:
                     shape = tuple(argument.meta["val"].shape)
-                    held[call.key, shape] = held[argument.name]
+                    stored[call.key, shape] = stored[argument.name]
             continue
         made = node.meta.get("val")
         if not hasattr(made, "dtype") or not (made.is_floating_point() or made.is_complex()):
             continue
         dtype = str(made.dtype).removeprefix("torch.")
         if call.key in lost:
-            held[node.name] = _Folded(frozenset({call.key}), True, dtype)
-        elif given and not detaches(call) and call.grad:
-            whole = (
-                len(given) == 1
-                and given[0].whole
+            stored[node.name] = _Folded(frozenset({call.key}), True, dtype)
+        elif provided and not detaches(call) and call.grad:
+            full = (
+                len(provided) == 1
+                and provided[0].whole
                 and _hands_on(_gradient_argument_nodes(node)[0], node)
             )
-            sources = frozenset().union(*(value.sources for value in given))
-            held[node.name] = _Folded(sources, whole, dtype)
-    return held
+            sources = frozenset().union(*(value.sources for value in provided))
+            stored[node.name] = _Folded(sources, full, dtype)
+    return stored
 
 
-def _hands_on(given: "fx.Node", node: "fx.Node") -> bool:
+def _hands_on(provided: "fx.Node", node: "fx.Node") -> bool:
     """Whether the gradient of the node's value is that of what it is given, element by element."""
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
-    taken, made = (value.meta.get("val") for value in (given, node))
+    taken, made = (value.meta.get("val") for value in (provided, node))
     if not hasattr(taken, "numel") or not hasattr(made, "numel"):
         return False  # what only asserts makes nothing, and some operators make several tensors
     same = bool(taken.numel() == made.numel())
@@ -337,17 +337,17 @@ def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
     leaves: set[fx.Node] = set()  # such views
     takers: set[str] = set()
     for node in program.graph.nodes:
-        call, given = operators.get(node.name), _gradient_argument_nodes(node)
+        call, provided = operators.get(node.name), _gradient_argument_nodes(node)
         if node.op == "placeholder":
             graded |= {node} if node.name in parameters else set()
         elif call is None:  # one of several results
-            graded |= {node} if graded.intersection(given) else set()
-            leaves |= {node} if leaves.intersection(given) else set()
+            graded |= {node} if graded.intersection(provided) else set()
+            leaves |= {node} if leaves.intersection(provided) else set()
         elif call.grad:
             graded |= set() if detaches(call) else {node}
-            takers |= {call.key} if leaves.intersection(given) else set()
-            leaves |= {node} if _is_view(node) and leaves.intersection(given) else set()
-        elif _is_view(node) and not detaches(call) and graded.intersection(given[:1]):
+            takers |= {call.key} if leaves.intersection(provided) else set()
+            leaves |= {node} if _is_view(node) and leaves.intersection(provided) else set()
+        elif _is_view(node) and not detaches(call) and graded.intersection(provided[:1]):
             graded.add(node)
             leaves.add(node)
     return _with_reason(graph, takers, _VIEWED) if takers else graph
@@ -399,13 +399,13 @@ def restore_pasts(
     nodes = []
     for node in graph.nodes:
         past = {}
-        for place, spec in enumerate(node.inputs):
+        for index, spec in enumerate(node.inputs):
             maker, behind = made.get(spec.name, _NOWHERE) if spec else _NOWHERE
             bases = written.get(maker, ()) if maker != node.call else ()
             base = bases[-1 - behind] if behind < len(bases) else None
             if spec is not None and base is not None and base in taken.get(node.call, ()):
                 weight = msgspec.structs.replace(spec, name=base[1:], role="parameter")
-                past[place] = weight if base.startswith("=") else last.get(base) or spec
+                past[index] = weight if base.startswith("=") else last.get(base) or spec
         past = {**node.training.past, **past}
         nodes.append(node.with_training(past=past) if past else node)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
@@ -434,7 +434,9 @@ def _mutation_bases(
             continue
         makers[node] = call.key if call.key in present else makers.get(first, "")
         taken[call.key] = {
-            bases[given] for given in arguments if given in bases and given not in detached
+            bases[provided]
+            for provided in arguments
+            if provided in bases and provided not in detached
         }
         changes = _is_in_place_call(call) and (not call.grad or first in detached)
         if changes and first in bases:
@@ -486,21 +488,21 @@ def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int,
     made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
     taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for node in graph.nodes:
-        for place, spec in enumerate(node.inputs):
+        for index, spec in enumerate(node.inputs):
             if spec is not None:
                 pair = made.get(spec.name, f"={spec.name}"), node.call
-                taken.setdefault(pair, []).append((node.key, place))
+                taken.setdefault(pair, []).append((node.key, index))
     cut: dict[str, tuple[int, ...]] = {}
     for pair, flags in detached.items():
         uses = taken.get(pair, [])
         if all(flags):
             flags = (True,) * len(uses)
         known = len(flags) == len(uses)
-        for (key, place), is_cut in zip(
+        for (key, index), is_cut in zip(
             uses, flags if known else (True,) * len(uses), strict=True
         ):
             if is_cut:
-                cut[key] = (*cut.get(key, ()), place if known else UNSURE)
+                cut[key] = (*cut.get(key, ()), index if known else UNSURE)
     return cut
 
 
@@ -514,8 +516,8 @@ def _ways(
     ways: _Ways = {}
     reached = gradient_sources(program, operators, present, ways)
     names = {node.name: node for node in program.graph.nodes}
-    given = [names.get(name) for name in program.graph_signature.user_outputs]
-    results = [reached.get(node, {}) for node in given if node is not None]
+    provided = [names.get(name) for name in program.graph_signature.user_outputs]
+    results = [reached.get(node, {}) for node in provided if node is not None]
     return ways, tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
 
 
@@ -538,9 +540,9 @@ def gradient_sources(
         before = _merge_gradient_sources(
             [reached.get(argument, {}) for argument in _gradient_argument_nodes(node)]
         )
-        whole = node.args[0] if "getitem" in getattr(node.target, "__name__", "") else None
-        if whole in together:  # each of its results is one of what it takes
-            before = reached.get(together[whole][node.args[1]], {})
+        full = node.args[0] if "getitem" in getattr(node.target, "__name__", "") else None
+        if full in together:  # each of its results is one of what it takes
+            before = reached.get(together[full][node.args[1]], {})
         call = operators.get(node.name)
         if call is not None and call.key not in present and call.target == _BROADCAST:
             together[node] = node.args[0]

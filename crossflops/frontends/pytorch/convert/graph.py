@@ -243,13 +243,13 @@ def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
     the program's own copy, or of the model, to which a function holds on. In a module around the
     model all names are longer.
     """
-    held, prefix = program.state_dict, f"{WITHIN}."
+    stored, prefix = program.state_dict, f"{WITHIN}."
     names = {_tensor_memory_key(parameter): name for name, parameter in model.named_parameters()}
-    own = {name: name.removeprefix(prefix) for name in held}
+    own = {name: name.removeprefix(prefix) for name in stored}
     names |= {
-        _tensor_memory_key(held[name]): own[name] for name in program.graph_signature.parameters
+        _tensor_memory_key(stored[name]): own[name] for name in program.graph_signature.parameters
     }
-    constants = {name: _tensor_memory_key(held) for name, held in program.constants.items()}
+    constants = {name: _tensor_memory_key(stored) for name, stored in program.constants.items()}
     longer = {name: plain for name, plain in own.items() if name != plain}
     known = {name: names[memory] for name, memory in constants.items() if memory in names}
     return {**longer, **known}
@@ -263,22 +263,24 @@ def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
     """
     signature = program.graph_signature
     names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
-    given = {
+    provided = {
         node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")
     }
-    graded = {name for name, value in given.items() if getattr(value, "requires_grad", False)}
-    held = {name for at, name in names.items() if at in graded}
-    beside = {
+    graded = {name for name, value in provided.items() if getattr(value, "requires_grad", False)}
+    stored = {name for at, name in names.items() if at in graded}
+    additional = {
         _tensor_memory_key(parameter)
         for row, module in zip(index.rows, index.objects, strict=True)
         for parameter in module.parameters(recurse=False)
         if not row.names and parameter.requires_grad
     }
-    held |= {
-        name for name, tensor in program.constants.items() if _tensor_memory_key(tensor) in beside
+    stored |= {
+        name
+        for name, tensor in program.constants.items()
+        if _tensor_memory_key(tensor) in additional
     }
     inputs = dict.fromkeys(graded.intersection(signature.user_inputs), True)
-    return inputs | {name.removeprefix(f"{WITHIN}."): False for name in held}
+    return inputs | {name.removeprefix(f"{WITHIN}."): False for name in stored}
 
 
 def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
@@ -301,10 +303,10 @@ def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
 def _tensor_memory_key(tensor: Any) -> Any:
     """Where a tensor lies and how it is read; of what has no memory, the object itself."""
     try:
-        place = tensor.untyped_storage()._cdata
+        index = tensor.untyped_storage()._cdata
     except (AttributeError, RuntimeError, NotImplementedError):
         return id(tensor)
-    return place, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+    return index, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 # The places of inputs whose value says how much there is to do, where no shape does, and of those
@@ -404,11 +406,13 @@ def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
     from onnx_ir.convenience import get_const_tensor
 
     asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
-    given = {place: node.inputs[place] for place in asked if place < len(node.inputs)}
-    known = {place: get_const_tensor(value) for place, value in given.items() if value is not None}
+    provided = {index: node.inputs[index] for index in asked if index < len(node.inputs)}
+    known = {
+        index: get_const_tensor(value) for index, value in provided.items() if value is not None
+    }
     return {
-        place: tuple(map(int, numbers.numpy().flat))
-        for place, numbers in known.items()
+        index: tuple(map(int, numbers.numpy().flat))
+        for index, numbers in known.items()
         if numbers is not None
     }
 

@@ -94,10 +94,10 @@ def loses_argument(node: Any) -> bool:
     if not names:
         return False
     schema = node.target._schema.arguments
-    given = dict(zip((argument.name for argument in schema), node.args, strict=False))
-    given.update(node.kwargs)
+    provided = dict(zip((argument.name for argument in schema), node.args, strict=False))
+    provided.update(node.kwargs)
     return any(
         argument.name in names
-        and given.get(argument.name, argument.default_value) != argument.default_value
+        and provided.get(argument.name, argument.default_value) != argument.default_value
         for argument in schema
     )

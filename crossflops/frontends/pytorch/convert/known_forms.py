@@ -127,19 +127,19 @@ def _value_key(value: Any) -> Any:
     return str(kind), None if shape is None else tuple(map(str, shape))
 
 
-def _onnx_values_by_id(arguments: Any, held: dict[int, Any]) -> dict[int, Any]:
+def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]:
     """The values in arguments, by their identity, each once."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
-        held.setdefault(id(arguments), arguments)
+        stored.setdefault(id(arguments), arguments)
     elif isinstance(arguments, list | tuple):
         for item in arguments:
-            _onnx_values_by_id(item, held)
+            _onnx_values_by_id(item, stored)
     elif isinstance(arguments, dict):
         for item in arguments.values():
-            _onnx_values_by_id(item, held)
-    return held
+            _onnx_values_by_id(item, stored)
+    return stored
 
 
 def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
@@ -205,12 +205,12 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     if recorder.functions:
         raise _NotPlainError
     keys = {id(value): name for name, value in constants.items()}
-    known: dict[int, Any] = {id(value): _Given(place) for place, value in enumerate(own)}
+    known: dict[int, Any] = {id(value): _Given(index) for index, value in enumerate(own)}
     known[id(None)] = None
     written = []
     for number, node in enumerate(nodes):
-        for place, value in enumerate(node.outputs):
-            known[id(value)] = _Made(number, place)
+        for index, value in enumerate(node.outputs):
+            known[id(value)] = _Made(number, index)
         attributes = tuple(node.attributes.values())
         if any("GRAPH" in attribute.type.name for attribute in attributes) or node.metadata_props:
             raise _NotPlainError
@@ -231,8 +231,8 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
         )
     several = isinstance(outputs, list | tuple)
     results = [known[id(value)] for value in (outputs if several else [outputs])]
-    given = tuple(map(_value_key, values))
-    return _Written(given, tuple(written), type(outputs)(results) if several else results[0])
+    provided = tuple(map(_value_key, values))
+    return _Written(provided, tuple(written), type(outputs)(results) if several else results[0])
 
 
 def _copy_type_or_shape(value: Any) -> Any:
@@ -250,10 +250,10 @@ def _replay_form_nodes(written: _Written, values: Sequence[Any]) -> Any:
     tracer: Any = _core.current_tracer
     made: list[Any] = []
 
-    def value_of(place: Any) -> Any:
-        if isinstance(place, _Made):
-            return made[place.node][place.place]
-        return None if place is None else values[place.place]
+    def value_of(index: Any) -> Any:
+        if isinstance(index, _Made):
+            return made[index.node][index.place]
+        return None if index is None else values[index.place]
 
     for node in written.nodes:
         shared = None if node.constant is None else tracer.constant_farm.get(node.constant)
@@ -270,7 +270,7 @@ def _replay_form_nodes(written: _Written, values: Sequence[Any]) -> Any:
             ir.Node(
                 node.domain,
                 node.op_type,
-                [value_of(place) for place in node.inputs],
+                [value_of(index) for index in node.inputs],
                 node.attributes,
                 overload=node.overload,
                 outputs=outputs,
@@ -281,5 +281,5 @@ def _replay_form_nodes(written: _Written, values: Sequence[Any]) -> Any:
             tracer.constant_farm[node.constant] = outputs[0]
         made.append(outputs)
     if isinstance(written.outputs, list | tuple):
-        return type(written.outputs)([value_of(place) for place in written.outputs])
+        return type(written.outputs)([value_of(index) for index in written.outputs])
     return value_of(written.outputs)

@@ -127,10 +127,10 @@ class _NodeKeys:
                 continue
             shape, kind = value.shape, value.type
             extents = None if shape is None else tuple(map(_shape_extent_key, shape.dims))
-            held = None if value.const_value is None else self._constant_key(value)
-            place = names.setdefault(value.name, len(names))
+            stored = None if value.const_value is None else self._constant_key(value)
+            index = names.setdefault(value.name, len(names))
             is_tensor = isinstance(kind, ir.TensorType)
-            inputs.append((place, kind.dtype if is_tensor else str(kind), extents, held))
+            inputs.append((index, kind.dtype if is_tensor else str(kind), extents, stored))
         there = tuple(bool(value.name) for value in node.outputs)
         return node.domain, node.op_type, opset, tuple(attributes), tuple(inputs), there
 
@@ -143,14 +143,14 @@ class _NodeKeys:
     def _constant_key(self, value: Any) -> Any:
         from onnxscript.optimizer._constant_folding import _get_numpy_value
 
-        held = value.const_value
-        known = self._constants.get(id(held))
+        stored = value.const_value
+        known = self._constants.get(id(stored))
         if known is None:
             numbers = _get_numpy_value(value, size_limit=20)
             key = (
                 None if numbers is None else (str(numbers.dtype), numbers.shape, numbers.tobytes())
             )
-            known = self._constants[id(held)] = held, key
+            known = self._constants[id(stored)] = stored, key
         return known[1]
 
 
@@ -160,8 +160,8 @@ def _shape_extent_key(extent: Any) -> Any:
 
 def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], Any]:
     """Return what an array holds; of texts the texts, whose bytes are only where they lie."""
-    held = tuple(numbers.flat) if numbers.dtype.hasobject else numbers.tobytes()
-    return numbers.dtype, numbers.shape, held
+    stored = tuple(numbers.flat) if numbers.dtype.hasobject else numbers.tobytes()
+    return numbers.dtype, numbers.shape, stored
 
 
 def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
@@ -171,10 +171,10 @@ def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) ->
         return None
     if not all(isinstance(value, int | float | str | bytes) for value in attributes.values()):
         return None
-    given = tuple(None if value is None else _numbers_key(value) for value in inputs)
+    provided = tuple(None if value is None else _numbers_key(value) for value in inputs)
     # as they are written: 0.0 and -0.0 are equal
     named = tuple((name, type(value), repr(value)) for name, value in attributes.items())
-    return domain, name, version, given, named
+    return domain, name, version, provided, named
 
 
 def _attribute_value_key(attribute: Any) -> Any:

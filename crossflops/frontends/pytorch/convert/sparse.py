@@ -134,12 +134,12 @@ def _observe_sparse_run(
                 seen[n.name] = (result, facts)
             return result
 
-    given = list(program_arguments(program))
-    if any(is_fake(value) or getattr(value, "is_meta", False) for value in given):
+    provided = list(program_arguments(program))
+    if any(is_fake(value) or getattr(value, "is_meta", False) for value in provided):
         raise _sparse_storage_error("its weights or inputs have no values")
     try:
         with torch.no_grad(), seeding_generators():
-            Observing(program.graph_module).run(*given)
+            Observing(program.graph_module).run(*provided)
     except Exception as error:
         raise _sparse_storage_error(
             f"the exported program does not run ({brief_error_text(error)})"
@@ -159,8 +159,8 @@ def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> 
     tensors = list(_tensors_in_arguments((args, kwargs)))
     name = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
     schema = getattr(node.target, "_schema", None)
-    given = dict(zip((a.name for a in schema.arguments), args, strict=False)) if schema else {}
-    given |= kwargs
+    provided = dict(zip((a.name for a in schema.arguments), args, strict=False)) if schema else {}
+    provided |= kwargs
     stored = [_sparse_storage_size(tensor) for tensor in tensors]
     results = list(_tensors_in_arguments(result))
     terms, sparse_terms = _sparse_product_counts(name, tensors)
@@ -171,8 +171,8 @@ def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> 
         "distinct": [_sparse_storage_size(_coalesce_tensor(tensor)) for tensor in tensors],
         "terms": terms,
         "masked": sparse_terms,
-        "groups": _reduction_group_count(name, tensors, given),
-        "scales": [float(given.get("beta", 1)), float(given.get("alpha", 1))],
+        "groups": _reduction_group_count(name, tensors, provided),
+        "scales": [float(provided.get("beta", 1)), float(provided.get("alpha", 1))],
         "sparse": [int(is_sparse(tensor)) for tensor in tensors],
     }
 
@@ -197,10 +197,10 @@ def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
     Each stored element of the one factor meets a row of the other: all of a dense one, what is
     stored of a sparse one. -1 where it is no product, or not known.
     """
-    places = _FACTORS.get(name)
-    if places is None or len(tensors) <= places[1]:
+    indices = _FACTORS.get(name)
+    if indices is None or len(tensors) <= indices[1]:
         return -1, -1
-    left, right = (tensors[place] for place in places)
+    left, right = (tensors[index] for index in indices)
     if name == "linear":
         right = right.t()
     if name in _COALESCE_FIRST:
@@ -233,25 +233,25 @@ def _matching_pair_count(left: Any, right: Any) -> int:
     return int((columns * rows).sum())
 
 
-def _reduction_group_count(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
+def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, Any]) -> int:
     """How many groups of stored elements a softmax or a sum has; -1 where it has none."""
     import torch
 
     if name not in _GROUPED or not tensors or not is_sparse(tensors[0]):
         return -1
-    dims = given.get("dim")
+    dims = provided.get("dim")
     if dims is None or dims == []:
         return 1
     dims = [dims] if isinstance(dims, int) else dims
     rank = tensors[0].dim()
-    places = _coordinates(tensors[0])
+    indices = _coordinates(tensors[0])
     folded = {dim % rank for dim in dims}
-    if any(dim >= len(places) for dim in folded):
+    if any(dim >= len(indices) for dim in folded):
         return -1
-    kept = [place for dim, place in enumerate(places) if dim not in folded]
+    kept = [index for dim, index in enumerate(indices) if dim not in folded]
     if not kept:
         return 1
-    rest = _sparse_storage_size(tensors[0]) // max(places.shape[1], 1)
+    rest = _sparse_storage_size(tensors[0]) // max(indices.shape[1], 1)
     rows: int = torch.stack(kept).unique(dim=1).shape[1]
     return int(rows * rest)
 
@@ -290,14 +290,14 @@ def _store_values(
     import torch
     from torch.utils._pytree import tree_map_only
 
-    for held in (program.state_dict, program.constants):
-        for name, tensor in list(held.items()):
+    for stored in (program.state_dict, program.constants):
+        for name, tensor in list(stored.items()):
             if is_sparse(tensor):
                 values = _sparse_tensor_values(
                     tensor.detach()
                 ).clone()  # a view of what has no strides
                 parameter = isinstance(tensor, torch.nn.Parameter)
-                held[name] = (
+                stored[name] = (
                     torch.nn.Parameter(values, tensor.requires_grad) if parameter else values
                 )
     program.example_inputs = tree_map_only(

@@ -162,8 +162,8 @@ def batch_norm_form(
     )
 
     if not training:
-        given = (x, weight, bias, mean, variance, False, momentum, eps)
-        return aten__native_batch_norm_legit_functional(*given)
+        provided = (x, weight, bias, mean, variance, False, momentum, eps)
+        return aten__native_batch_norm_legit_functional(*provided)
     tracked = mean is not None and variance is not None
     of_channels = opset23.Shape(x, start=1, end=2)
     zeros = opset23.Expand(torch_constant_like(0.0, x), of_channels)
@@ -231,16 +231,16 @@ def instance_norm(
     from onnxscript.function_libs.torch_lib.ops.core import aten_instance_norm
 
     if not use_input_stats or mean is None or variance is None:
-        given = (x, weight, bias, mean, variance, use_input_stats, momentum, eps, cudnn_enabled)
-        return aten_instance_norm(*given)
-    items, channels, *places = x.shape
+        provided = (x, weight, bias, mean, variance, use_input_stats, momentum, eps, cudnn_enabled)
+        return aten_instance_norm(*provided)
+    items, channels, *indices = x.shape
     weight, bias, mean, variance = (
         None
         if row is None
         else _set_type(opset23.Tile(row, integer_list_constant(items)), row, items * channels)
         for row in (weight, bias, mean, variance)
     )
-    flat = 1, items * channels, *places
+    flat = 1, items * channels, *indices
     rows = _set_type(opset23.Reshape(x, integer_list_constant(*flat)), x, *flat)
     y = batch_norm_form(rows, weight, bias, mean, variance, True, momentum, eps)[0]
     return opset23.Reshape(y, opset23.Shape(x))
@@ -330,13 +330,13 @@ def _label_smoothing_loss(
     )
     ignored = opset23.Equal(target, torch_constant_like(ignore_index, target))
     terms = opset23.Neg(opset23.ReduceSum(weighed, integer_list_constant(1), keepdims=0))
-    alike = opset23.Where(ignored, torch_constant_like(0.0, x), terms)
+    similar = opset23.Where(ignored, torch_constant_like(0.0, x), terms)
     if reduction in (_MEAN, _SUM):
-        alike = opset23.ReduceSum(alike, keepdims=0)
+        similar = opset23.ReduceSum(similar, keepdims=0)
     if reduction == _MEAN:
-        alike = opset23.Div(alike, _total_weight(x, target, weight, ignored))
+        similar = opset23.Div(similar, _total_weight(x, target, weight, ignored))
     kept = opset23.Mul(likelihood, torch_constant_like(1.0 - smoothing, x))
-    return opset23.Add(kept, opset23.Mul(alike, torch_constant_like(smoothing / x.shape[1], x)))
+    return opset23.Add(kept, opset23.Mul(similar, torch_constant_like(smoothing / x.shape[1], x)))
 
 
 def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
@@ -357,13 +357,13 @@ def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
     classes, second, last = int(x.shape[-1]), integer_list_constant(1), integer_list_constant(2)
     if len(x.shape) == 1:
         x, target = (opset23.Unsqueeze(value, integer_list_constant(0)) for value in (x, target))
-    places, nothing = integer_list_constant(*range(classes)), torch_constant_like(-1, target)
+    indices, nothing = integer_list_constant(*range(classes)), torch_constant_like(-1, target)
     ends = opset23.Where(
-        opset23.Equal(target, nothing), places, torch_constant_like(classes, target)
+        opset23.Equal(target, nothing), indices, torch_constant_like(classes, target)
     )
-    is_label = opset23.Less(places, opset23.ReduceMin(ends, second, keepdims=1))
+    is_label = opset23.Less(indices, opset23.ReduceMin(ends, second, keepdims=1))
     labels = opset23.Where(is_label, target, nothing)
-    chosen = opset23.CastLike(opset23.Equal(opset23.Unsqueeze(labels, last), places), target)
+    chosen = opset23.CastLike(opset23.Equal(opset23.Unsqueeze(labels, last), indices), target)
     is_chosen = opset23.Cast(opset23.ReduceMax(chosen, second, keepdims=1), to=_TRUTH)
     of_labels = opset23.GatherElements(
         x, opset23.Where(is_label, target, torch_constant_like(0, target)), axis=1
@@ -409,8 +409,8 @@ def average_pool(
     before = _numbers_per_axis(padding, axes)
     sizes = list(x.shape)[-axes:]
     after = [
-        _end_padding(*place, ceil_mode)
-        for place in zip(sizes, kernel, stride, before, strict=True)
+        _end_padding(*index, ceil_mode)
+        for index in zip(sizes, kernel, stride, before, strict=True)
     ]
     single = len(x.shape) == axes + 1
     batch = opset23.Unsqueeze(x, integer_list_constant(0)) if single else x
@@ -448,18 +448,18 @@ def resize_form(
     from onnxscript.function_libs.torch_lib.ops import nn
 
     smooth = str(operator).endswith("_aa.default")
-    given = list(zip(list(x.shape)[2:], size, scales, strict=False))
+    provided = list(zip(list(x.shape)[2:], size, scales, strict=False))
     changes = any(old != new for old, new in zip(x.shape[2:], size, strict=True))
     if smooth and align_corners and changes:
         return opaque(operator)(x, size, align_corners, *scales)
-    apart = any(
-        scale is not None and not math.isclose(old * scale, new) for old, new, scale in given
+    separate = any(
+        scale is not None and not math.isclose(old * scale, new) for old, new, scale in provided
     )
-    if align_corners or not apart:
+    if align_corners or not separate:
         form = getattr(nn, f"aten_{str(operator).removeprefix('aten.').removesuffix('.default')}")
         return form(x, integer_list_constant(*size), align_corners)
-    factors = [new / old if scale is None else scale for old, new, scale in given]
-    if any(math.floor(old * scale) != new for old, new, scale in given if scale is not None):
+    factors = [new / old if scale is None else scale for old, new, scale in provided]
+    if any(math.floor(old * scale) != new for old, new, scale in provided if scale is not None):
         return opaque(operator)(x, size, align_corners, *scales)
     return opset23.Resize(
         x,
@@ -476,10 +476,10 @@ def resize_form(
 
 def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
     """The source in the type and the shape of x: the exporter leaves it the smaller shape."""
-    given = opset23.CastLike(source, x)
+    provided = opset23.CastLike(source, x)
     if list(source.shape) == list(x.shape):
-        return given
-    return opset23.Expand(given, opset23.Shape(x))
+        return provided
+    return opset23.Expand(provided, opset23.Shape(x))
 
 
 def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
@@ -526,5 +526,5 @@ def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = No
     if replacement:
         return aten_multinomial(x, count, replacement)
     drawn = opset23.Neg(opset23.Log(opset23.RandomUniformLike(x)))
-    _, places = opset23.TopK(opset23.Div(x, drawn), integer_list_constant(count), axis=-1)
-    return places
+    _, indices = opset23.TopK(opset23.Div(x, drawn), integer_list_constant(count), axis=-1)
+    return indices

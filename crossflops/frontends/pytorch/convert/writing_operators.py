@@ -106,17 +106,17 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
     import torch
 
     returns = ", ".join(["Tensor"] * call.results)
-    whole = f"({returns})" if call.results > 1 else returns
-    library.define(f"{name}(Tensor[] given) -> {whole}")
+    full = f"({returns})" if call.results > 1 else returns
+    library.define(f"{name}(Tensor[] given) -> {full}")
     run = functools.partial(_run_writing_call, call)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
     return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
 
-def _run_writing_call(call: _WritingCall, given: list[Any]) -> Any:
+def _run_writing_call(call: _WritingCall, provided: list[Any]) -> Any:
     """Run the operator on copies of these tensors."""
-    copies = [value.clone() for value in given]
+    copies = [value.clone() for value in provided]
     args, kwargs = call.arguments_with_values(copies)
     result = call.target(*args, **kwargs)
     own = result if isinstance(result, tuple) else (result,) * call.returns
@@ -125,9 +125,9 @@ def _run_writing_call(call: _WritingCall, given: list[Any]) -> Any:
     return values if call.results > 1 else values[0]
 
 
-def _opaque_writing_form(call: _WritingCall, given: list[Any]) -> Any:
+def _opaque_writing_form(call: _WritingCall, provided: list[Any]) -> Any:
     """Write one opaque node that bears the name of the operator itself."""
-    args, kwargs = call.arguments_with_values(given)
+    args, kwargs = call.arguments_with_values(provided)
     return opaque(call.target, results=call.results)(*args, **kwargs)
 
 
@@ -149,15 +149,15 @@ def _replace_writing_node(
         return added
 
     with graph.inserting_before(node):
-        whole = add(operator, (call.given,), values if several else values[0])
+        full = add(operator, (call.given,), values if several else values[0])
         parts = [
-            add(getitem, (whole, place), value) if several else whole
-            for place, value in enumerate(values)
+            add(getitem, (full, index), value) if several else full
+            for index, value in enumerate(values)
         ]
         for source, part in zip(call.written, parts[call.returns :], strict=True):
             add(torch.ops.aten.copy_.default, (source, part), source.meta.get("val"))
     node.replace_all_uses_with(
-        write_and_return_node(node) or (parts[0] if call.returns == 1 else whole)
+        write_and_return_node(node) or (parts[0] if call.returns == 1 else full)
     )
     graph.erase_node(node)
-    whole.name = name  # the table of calls knows it by this
+    full.name = name  # the table of calls knows it by this

@@ -34,9 +34,9 @@ def running_uncompiled() -> Iterator[None]:
 
     stated: Any = frames._callback_from_stance
 
-    def callback(given: Any) -> Any:
+    def callback(provided: Any) -> Any:
         by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
-        return stated(given) if by_operator or given in (False, None) else None
+        return stated(provided) if by_operator or provided in (False, None) else None
 
     def count_frames(_: int) -> int:
         return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted

@@ -197,11 +197,11 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
         values["image_grid_thw"] = [list(grid)] * batch
     if "mm_token_type_ids" in taken:
         values["mm_token_type_ids"] = [[1] * rows + [0] * (length - rows)] * batch
-    whole = (
+    full = (
         TensorSpec(name, "int64", _row_table_shape(value), "input")
         for name, value in values.items()
     )
-    ids, *others = whole
+    ids, *others = full
     return Usual((ids, pixels, *details, *others), values)
 
 
@@ -220,13 +220,13 @@ def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
     import torch
 
     device = next(model.parameters()).device
-    given = {
+    provided = {
         spec.name: torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype), device=device)
         for spec in images
     }
     holder = model if hasattr(model, "get_image_features") else model.base_model
     with torch.no_grad():
-        features = holder.get_image_features(**given)
+        features = holder.get_image_features(**provided)
     if hasattr(features, "last_hidden_state"):  # pooled and projected in most models
         pooled = getattr(features, "pooler_output", None)
         features = features.last_hidden_state if pooled is None else pooled

@@ -98,20 +98,20 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
             return tensor
         if id(tensor) not in known:
             with mode:
-                bare = torch.empty_strided(
+                plain = torch.empty_strided(
                     tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
                 )
             if isinstance(tensor, torch.nn.Parameter):
-                bare = torch.nn.Parameter(bare, tensor.requires_grad)
-            known[id(tensor)] = bare
+                plain = torch.nn.Parameter(plain, tensor.requires_grad)
+            known[id(tensor)] = plain
         return known[id(tensor)]
 
     for module in model.modules():
-        held = vars(module)
-        for home in (held, module._parameters, module._buffers):
-            home.update({k: fake(v) for k, v in home.items() if isinstance(v, torch.Tensor)})
-    given = tree_map_only(torch.Tensor, lambda x: fake(x) if _is_bare(x) else x, (args, kwargs))
-    return model, *given
+        stored = vars(module)
+        for owner in (stored, module._parameters, module._buffers):
+            owner.update({k: fake(v) for k, v in owner.items() if isinstance(v, torch.Tensor)})
+    provided = tree_map_only(torch.Tensor, lambda x: fake(x) if _is_bare(x) else x, (args, kwargs))
+    return model, *provided
 
 
 def without_values() -> Callable[[Any], Any]:
@@ -124,10 +124,10 @@ def without_values() -> Callable[[Any], Any]:
         if not isinstance(value, torch.Tensor):
             return value
         with mode:
-            bare = torch.empty(value.shape, dtype=value.dtype, device="cpu")
+            plain = torch.empty(value.shape, dtype=value.dtype, device="cpu")
         if isinstance(value, torch.nn.Parameter):
-            return torch.nn.Parameter(bare, value.requires_grad)
-        return bare
+            return torch.nn.Parameter(plain, value.requires_grad)
+        return plain
 
     return fake
 

@@ -121,8 +121,8 @@ def _indices() -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
-                places = args[1] if isinstance(args[1], tuple | list) else (args[1],)
-                return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in places])
+                indices = args[1] if isinstance(args[1], tuple | list) else (args[1],)
+                return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in indices])
             return func(*args, **kwargs or {})
 
     return Selection()
@@ -132,9 +132,9 @@ def _has_indices(index: Any) -> bool:
     """Return whether an index has a tensor, and nothing but tensors and integers."""
     import torch
 
-    places = index if isinstance(index, tuple | list) else (index,)
-    return any(isinstance(place, torch.Tensor) for place in places) and all(
-        isinstance(place, torch.Tensor | int) for place in places
+    indices = index if isinstance(index, tuple | list) else (index,)
+    return any(isinstance(position, torch.Tensor) for position in indices) and all(
+        isinstance(position, torch.Tensor | int) for position in indices
     )
 
 
@@ -170,7 +170,7 @@ def _mask_attention_calls(
     *_, block_queries, block_keys, _ = mask
     if block_queries >= queries and block_keys >= keys:
         return
-    partial, places, full, full_places = mask[2:6]
+    partial, positions, full, full_places = mask[2:6]
     grid = batch * heads
     rows, columns = -(-queries // block_queries), -(-keys // block_keys)
     total = grid * queries * keys * width
@@ -181,7 +181,7 @@ def _mask_attention_calls(
     heights = _extents(queries, block_queries, rows).view(-1, 1)
     widths = _extents(keys, block_keys, columns)
     kept = area = 0
-    for counts, indices in ((partial, places), (full, full_places)):
+    for counts, indices in ((partial, positions), (full, full_places)):
         if counts is None:
             continue
         valid = torch.arange(indices.shape[-1]) < counts.unsqueeze(-1)

@@ -24,11 +24,11 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
 
     generator = torch.Generator().manual_seed(0)
     weights = list(model.parameters()) if hasattr(model, "parameters") else []
-    bare = bool(weights) and all(weight.is_meta for weight in weights)
-    values = {spec.name: _tensor_from_spec(spec, None if bare else generator) for spec in specs}
+    plain = bool(weights) and all(weight.is_meta for weight in weights)
+    values = {spec.name: _tensor_from_spec(spec, None if plain else generator) for spec in specs}
     for name, rows in known.items():
-        given = torch.tensor(rows, dtype=values[name].dtype)
-        values[name] = given.to("meta") if bare else given
+        provided = torch.tensor(rows, dtype=values[name].dtype)
+        values[name] = provided.to("meta") if plain else provided
     return split_input_values(values)
 
 

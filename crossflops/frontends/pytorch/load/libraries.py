@@ -245,9 +245,9 @@ def _notes_on_weights(
         )
 
 
-def _config(transformers: Any, name: str, given: Mapping[str, Any], dtype: str) -> Any:
+def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: str) -> Any:
     """The config of such content, for weights of this type."""
-    content = without_types(given)
+    content = without_types(provided)
     if dtype:
         content["torch_dtype"] = dtype  # which every transformers reads
     kind = content.pop("model_type", None)
@@ -335,9 +335,9 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
     if is_building():
         return _build_config_model(kind, config)
     with torch.device("meta"):
-        bare = _build_config_model(kind, config)
-    if sum(weight.numel() for weight in bare.parameters()) >= _LARGE:
-        return bare
+        plain = _build_config_model(kind, config)
+    if sum(weight.numel() for weight in plain.parameters()) >= _LARGE:
+        return plain
     return _build_config_model(kind, config)
 
 

@@ -82,10 +82,10 @@ def fresh(
     import torch
     from torch.utils._pytree import tree_map_only
 
-    given = tuple(args), dict(kwargs)
-    with registering_input_containers(given):
+    provided = tuple(args), dict(kwargs)
+    with registering_input_containers(provided):
         copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
-            torch.Tensor, torch.clone, given
+            torch.Tensor, torch.clone, provided
         )
     return copied
 
@@ -217,8 +217,8 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
     import torch
     from torch.nn.parameter import UninitializedBuffer
 
-    held = (value for module in model.modules() for value in vars(module).values())
-    derived = (value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf)
+    stored = (value for module in model.modules() for value in vars(module).values())
+    derived = (value for value in stored if isinstance(value, torch.Tensor) and not value.is_leaf)
     memo = {id(tensor): tensor for tensor in derived}
     for module in model.modules():
         for tensor in module._parameters.values():
@@ -295,14 +295,14 @@ def restoring_module_variables(model: "nn.Module") -> Iterator[None]:
         (id(space), name): _variable_content(value)
         for space, name, value in _class_and_file_variables(model)
     }
-    held = {id(leaf) for content in before.values() for leaf in _container_leaves(content)}
+    stored = {id(leaf) for content in before.values() for leaf in _container_leaves(content)}
     try:
         yield
     finally:
         clear_caches(model)
         for space, name, value in list(_class_and_file_variables(model)):
             leaves = (leaf for leaf in _container_leaves(value) if isinstance(leaf, torch.Tensor))
-            if any(id(leaf) not in held for leaf in leaves):
+            if any(id(leaf) not in stored for leaf in leaves):
                 _restore_variable(space, name, value, before.get((id(space), name), _NOTHING))
 
 
@@ -332,8 +332,8 @@ def _caches(modules: int) -> list[Any]:
 
 def _own_caches(model: "nn.Module") -> Iterator[Any]:
     """Those of the modules, their classes and files, which a collector may leave out (frozen)."""
-    held = (value for module in model.modules() for value in vars(module).values())
-    for value in (*held, *(value for _, _, value in _class_and_file_variables(model))):
+    stored = (value for module in model.modules() for value in vars(module).values())
+    for value in (*stored, *(value for _, _, value in _class_and_file_variables(model))):
         # by their exact types: to ask anything else for an attribute may load a whole library
         function = value.__func__ if type(value) in (staticmethod, classmethod) else value
         closed = function.__closure__ or () if type(function) is FunctionType else ()
@@ -494,7 +494,7 @@ _OF_TYPES = (
 def model_run_error(error: BaseException, where: str = "on these inputs") -> InputError:
     """The model's own error, as one line."""
     leaves = isinstance(error, SystemExit)
-    bare = "device meta" in str(error) or "meta tensor" in str(error)
+    plain = "device meta" in str(error) or "meta tensor" in str(error)
     mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
     return InputError(
         f"the model raised {where}: {error_words(error)}{error_location(error)}",
@@ -503,7 +503,7 @@ def model_run_error(error: BaseException, where: str = "on these inputs") -> Inp
         else _OF_VALUES
         if "item() cannot be called on meta" in str(error)
         else "give inputs without numbers where the weights have none (device='meta'), or shapes"
-        if bare
+        if plain
         else _OF_TYPES
         if mistyped
         else error_remedy(error, "check the number, the shapes and the types of --input"),
@@ -534,9 +534,9 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
 
     _name_parameters(model)
     taken = set(dir(torch.fx.GraphModule)) - set(dir(torch.nn.Module))
-    held = {*model._modules.keys(), *model._parameters.keys(), *model._buffers.keys()}
-    around = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
-    return Around() if around or taken & held else model
+    stored = {*model._modules.keys(), *model._parameters.keys(), *model._buffers.keys()}
+    enclosing = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
+    return Around() if enclosing or taken & stored else model
 
 
 def _name_parameters(model: "nn.Module") -> None:
@@ -591,7 +591,7 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> Ready:
         profiled.export_chrome_trace(path)
         return path
 
-    how = (
+    config = (
         "module(*inputs), "
         f"{_run_mode_label(setting)}{', synchronized' if device.type != 'cpu' else ''}"
     )
@@ -599,7 +599,7 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> Ready:
         run_and_synchronize,
         f"torch {torch.__version__}",
         device.type,
-        how,
+        config,
         trace,
         lambda: attending.note,
     )

@@ -74,10 +74,10 @@ def dequantize_tensors(model: "nn.Module") -> None:
     import torch
 
     for module in model.modules():
-        for place in (module._buffers, vars(module)):
-            for name, value in list(place.items()):
+        for index in (module._buffers, vars(module)):
+            for name, value in list(index.items()):
                 if isinstance(value, torch.Tensor) and value.is_quantized:
-                    place[name] = value.dequantize()
+                    index[name] = value.dequantize()
 
 
 def _read_scales(module: "nn.Module") -> None:
@@ -182,11 +182,11 @@ def replacing_quantized_operators(packed: bool) -> Iterator[None]:
 
     with ExitStack() as stack:
         enter = functools.cache(lambda: _replace_operators(stack))
-        for name, place in _QUANTIZING.items():
-            stack.enter_context(_patched(torch, name, _quantizing(enter, place)))
-        for home in (torch, torch.Tensor):  # a call has its function before its arguments run
+        for name, index in _QUANTIZING.items():
+            stack.enter_context(_patched(torch, name, _quantizing(enter, index)))
+        for owner in (torch, torch.Tensor):  # a call has its function before its arguments run
             for name, function in _READING.items():
-                stack.enter_context(_patched(home, name, function))
+                stack.enter_context(_patched(owner, name, function))
         if packed:
             enter()
         yield
@@ -200,13 +200,13 @@ _QUANTIZING = {
 }
 
 
-def _quantizing(enter: Callable[[], None], place: int) -> Callable[..., Any]:
+def _quantizing(enter: Callable[[], None], index: int) -> Callable[..., Any]:
     """Return what takes a float tensor, or each of a list, through whole numbers and back."""
 
     def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
         enter()
-        wanted = kwargs["dtype"] if "dtype" in kwargs else args[place]
-        kind = str(wanted).removeprefix("torch.q")
+        requested = kwargs["dtype"] if "dtype" in kwargs else args[index]
+        kind = str(requested).removeprefix("torch.q")
         kind = kind if kind in _RANGE else "uint8"  # numbers of 4 and of 2 bits are stored so
         if isinstance(input, list | tuple):
             return [_round_through(x, kind) for x in input]
@@ -226,9 +226,9 @@ def _replace_operators(stack: ExitStack) -> None:
             stack.enter_context(_patched(torch.ops.quantized, name, function))
     for name, function in _functional_replacements().items():
         stack.enter_context(_patched(torch.ao.nn.quantized.functional, name, function))
-    for home in (torch, _VF):
-        stack.enter_context(_patched(home, "quantized_lstm", _float_lstm))
-        stack.enter_context(_patched(home, "quantized_gru", _gru))
+    for owner in (torch, _VF):
+        stack.enter_context(_patched(owner, "quantized_lstm", _float_lstm))
+        stack.enter_context(_patched(owner, "quantized_gru", _gru))
 
 
 def _round_through(x: Any, kind: str = "uint8") -> Any:
@@ -399,12 +399,12 @@ def _functional_replacements() -> dict[str, Callable[..., Any]]:
     import torch.ao.nn.quantized.functional as quantized
     import torch.nn.functional as plain
 
-    alike = (
+    similar = (
         *("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"),
         *("max_pool1d", "max_pool2d", "hardtanh", "hardsigmoid", "threshold", "interpolate"),
         *("upsample", "upsample_bilinear", "upsample_nearest"),
     )
-    same = {name: getattr(plain, name) for name in alike if hasattr(quantized, name)}
+    same = {name: getattr(plain, name) for name in similar if hasattr(quantized, name)}
     return same | {
         "elu": lambda x, _s, _z, alpha=1.0: _round_through(plain.elu(x, alpha)),
         "celu": lambda x, _s, _z, alpha=1.0: _round_through(plain.celu(x, alpha)),

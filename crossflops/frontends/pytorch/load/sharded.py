@@ -48,16 +48,16 @@ def without_model_shards(
         kind = _own_class(type(module))
         memo[id(module)] = object.__new__(kind)
     for module in modules:
-        held = {
+        stored = {
             name: _without_theirs(value) if name.endswith("_hooks") else value
             for name, value in vars(module).items()
             if not name.startswith(_STATE)
         }
-        vars(memo[id(module)]).update(copy.deepcopy(held, memo))
+        vars(memo[id(module)]).update(copy.deepcopy(stored, memo))
     from torch.utils._pytree import tree_map
 
-    given = tree_map(fake, (args, dict(kwargs)))
-    return memo[id(model)], *given
+    provided = tree_map(fake, (args, dict(kwargs)))
+    return memo[id(model)], *provided
 
 
 def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
@@ -73,8 +73,8 @@ def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
 def _own_class(kind: type) -> type:
     """The class that a module had before FSDP gave it one."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    given = fsdp is not None and fsdp.FSDPModule in kind.__bases__
-    return kind.__bases__[1] if given else kind
+    provided = fsdp is not None and fsdp.FSDPModule in kind.__bases__
+    return kind.__bases__[1] if provided else kind
 
 
 def _without_theirs(hooks: Any) -> Any:
@@ -85,5 +85,5 @@ def _without_theirs(hooks: Any) -> Any:
 def _distributes(hook: Any) -> bool:
     while hasattr(hook, "func"):  # functools.partial
         hook = hook.func
-    homes = getattr(hook, "__module__", ""), type(getattr(hook, "__self__", None)).__module__
-    return any((home or "").startswith("torch.distributed") for home in homes)
+    owners = getattr(hook, "__module__", ""), type(getattr(hook, "__self__", None)).__module__
+    return any((owner or "").startswith("torch.distributed") for owner in owners)

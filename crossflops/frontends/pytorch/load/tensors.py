@@ -73,11 +73,11 @@ def torch_tensor_specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
     if isinstance(values, Mapping):
         items = [(str(key), value) for key, value in values.items()]
     elif isinstance(values, tuple | list):
-        items = [(str(place), value) for place, value in enumerate(values)]
+        items = [(str(index), value) for index, value in enumerate(values)]
     else:
         return
-    for place, value in items:
-        yield from torch_tensor_specs(value, f"{name}.{place}" if name else place)
+    for index, value in items:
+        yield from torch_tensor_specs(value, f"{name}.{index}" if name else index)
 
 
 _WITHOUT_TENSORS = frozenset((bool, int, float, str, bytes, type(None)))
@@ -113,14 +113,14 @@ def torch_value_kind(value: Any) -> str:
 
 def plain_argument_settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
     """The plain arguments, by place or by keyword."""
-    named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     plain_values = {name: plain_json_value(value) for name, value in named.items()}
     return {name: value for name, value in plain_values.items() if value is not None}
 
 
 def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of plain arguments that are lists (see `plain_argument_settings`)."""
-    named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     return tuple(
         name for name, value in named.items() if type(value) is list and plain_json_value(value)
     )
@@ -213,8 +213,8 @@ def plainly(value: Any) -> Any:
         return type(value)(map(plainly, value))
     if type(value) is dict:
         return {name: plainly(item) for name, item in value.items()}
-    held = None if type(value) in SUPPORTED_NODES else values_by_name(value)
-    return value if held is None else {name: plainly(item) for name, item in held.items()}
+    stored = None if type(value) in SUPPORTED_NODES else values_by_name(value)
+    return value if stored is None else {name: plainly(item) for name, item in stored.items()}
 
 
 @contextmanager
@@ -244,11 +244,11 @@ def _container_classes(value: Any) -> Iterator[type]:
     elif isinstance(value, dict):
         inner = value.values()
     else:
-        held = values_by_name(value)
-        if held is None:
+        stored = values_by_name(value)
+        if stored is None:
             return
         yield type(value)
-        inner = held.values()
+        inner = stored.values()
     for item in inner:
         yield from _container_classes(item)
 
@@ -258,8 +258,8 @@ class _Beside:
 
     def __init__(self, value: Any, names: Any) -> None:
         self.attributes = {
-            name: held
-            for name, held in getattr(value, "__dict__", {}).items()
+            name: stored
+            for name, stored in getattr(value, "__dict__", {}).items()
             if name not in names and name != "data"
         }
 
@@ -274,8 +274,8 @@ def _register(kind: Any) -> None:
     from torch.utils import _pytree
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
-        held = values_by_name(value) or {}
-        return list(held.values()), (tuple(held), _Beside(value, held))
+        stored = values_by_name(value) or {}
+        return list(stored.values()), (tuple(stored), _Beside(value, stored))
 
     def with_keys(value: Any) -> tuple[list[Any], Any]:
         items, context = flatten(value)
@@ -283,11 +283,11 @@ def _register(kind: Any) -> None:
         return list(zip(keys, items, strict=True)), context
 
     def unflatten(items: Any, context: Any) -> Any:
-        names, beside = context
+        names, additional = context
         value = kind.__new__(kind)
-        held = dict(zip(names, items, strict=True))
-        held = {"data": held} if issubclass(kind, UserDict) else held
-        for name, item in {**beside.attributes, **held}.items():
+        stored = dict(zip(names, items, strict=True))
+        stored = {"data": stored} if issubclass(kind, UserDict) else stored
+        for name, item in {**additional.attributes, **stored}.items():
             object.__setattr__(value, name, item)  # the class may be frozen
         return value
 

@@ -33,7 +33,7 @@ def type_of_config(content: Mapping[str, Any], target: str) -> str:
     The text model of several goes first, as transformers builds all of them in one type. Raises
     TargetError for a type that weights cannot have.
     """
-    configs = sorted(_configs(content), key=lambda place: place[0] not in ("", "text_config"))
+    configs = sorted(_configs(content), key=lambda index: index[0] not in ("", "text_config"))
     for key, config in configs:
         for name in _KEYS:
             where = f"{target}, {key}.{name}" if key else f"{target}, {name}"

@@ -75,28 +75,31 @@ def align_observed_calls(
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
     forward = [call for call in seen if call.phase == "forward"]
-    homes = [_home(call.frames, by_key) or root for call in forward]
-    around = _frame if view.level == "dispatch" else _innermost_module_call
-    places = [around(key, by_key) for key in homes]
+    owners = [_home(call.frames, by_key) or root for call in forward]
+    enclosing = _frame if view.level == "dispatch" else _innermost_module_call
+    indices = [enclosing(key, by_key) for key in owners]
     ran = [call.key for call in calls if call.level == "operator" and _has_run_in_view(call, view)]
     work = _assign_operator_work(
-        [_work_kind(call) for call in forward], places, ran, by_key, around
+        [_work_kind(call) for call in forward], indices, ran, by_key, enclosing
     )
-    belonging = list(zip(forward, homes, work, strict=True))
+    belonging = list(zip(forward, owners, work, strict=True))
     names: Counter[str] = Counter()
     watched_calls: list[Call] = []
     # An event begins before its operator makes a node: the last that tells its number made it.
     makers = belonging[::-1] if view.level == "event" else belonging
     together = _function_operator_groups(calls, by_key, functions)
-    for observed, home, keys in [*belonging, *_match_backward_calls(seen, makers, root, together)]:
+    for observed, owner, keys in [
+        *belonging,
+        *_match_backward_calls(seen, makers, root, together),
+    ]:
         known = [by_key[key] for key in keys if key in by_key]
         live = not known or any(call.live for call in known)
         like = Call(
             key="",
-            parent=home,
+            parent=owner,
             level=view.level,
             target="",
-            module=by_key[home].module,
+            module=by_key[owner].module,
             live=live,
             stored=not live and any(call.stored for call in known),
             setting=view.id,
@@ -117,11 +120,11 @@ def _function_operator_groups(
     """By each operator in a custom function all of them: they have one backward pass."""
     inside: dict[str, list[str]] = defaultdict(list)
     for call in calls:
-        around = call.parent
-        while around is not None and around not in functions:
-            around = by_key[around].parent
-        if around is not None and call.level == "operator":
-            inside[around].append(call.key)
+        enclosing = call.parent
+        while enclosing is not None and enclosing not in functions:
+            enclosing = by_key[enclosing].parent
+        if enclosing is not None and call.level == "operator":
+            inside[enclosing].append(call.key)
     return {key: tuple(keys) for keys in inside.values() for key in keys}
 
 
@@ -145,24 +148,24 @@ def _match_backward_calls(
         waiting[_likeness(belonging[0])].append(belonging)
     for call in seen:
         if call.phase in ("rerun", "begun"):
-            alike = waiting[_likeness(call)]
-            _, home, keys = alike[0] if alike else (call, root, ())
-            alike.rotate(-1)  # a checkpoint in another one runs again once more
+            similar = waiting[_likeness(call)]
+            _, owner, keys = similar[0] if similar else (call, root, ())
+            similar.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _autograd_node_numbers(call):
-                made[number].append((call, home, keys))
+                made[number].append((call, owner, keys))
             name = checkpoint_stop_key if call.phase == "begun" else rerun_of
-            yield call, home, tuple(map(name, keys))
+            yield call, owner, tuple(map(name, keys))
         elif call.phase in ("gradients", "own"):
             makers = next(
                 (made[number] for number in _autograd_node_numbers(call) if number in made), []
             )
-            home = makers[0][1] if makers else root
+            owner = makers[0][1] if makers else root
             keys = tuple(key for _, _, work in makers for key in work)
             all_of_it = call.phase == "own" or _is_fused_gradient(call)
             if call.phase == "own":
                 keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
             again = map(scores_of, keys) if all_of_it else ()
-            yield call, home, (*map(gradients_of, keys), *again)
+            yield call, owner, (*map(gradients_of, keys), *again)
 
 
 def _autograd_node_numbers(call: WatchedCall) -> list[int]:
@@ -173,8 +176,8 @@ def _autograd_node_numbers(call: WatchedCall) -> list[int]:
 
 def _likeness(call: WatchedCall) -> tuple[object, ...]:
     """Return what a call has in common with itself when a checkpoint runs it again."""
-    place = _module_path(call.frames[0]) if call.frames else ""
-    return call.target, place, tuple(spec.shape for spec in call.inputs)
+    index = _module_path(call.frames[0]) if call.frames else ""
+    return call.target, index, tuple(spec.shape for spec in call.inputs)
 
 
 def _is_fused_gradient(call: WatchedCall) -> bool:
@@ -235,38 +238,42 @@ def _work_kind(seen: WatchedCall) -> str:
 
 
 def _assign_operator_work(
-    kinds: list[str], places: list[str], ran: list[str], by_key: dict[str, Call], around: Around
+    kinds: list[str],
+    indices: list[str],
+    ran: list[str],
+    by_key: dict[str, Call],
+    enclosing: Around,
 ) -> list[tuple[str, ...]]:
     """For each that was seen the operator calls, among those that ran, whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
-    for number, (kind, place) in enumerate(zip(kinds, places, strict=True)):
-        waiting[place, kind].append(number)
+    for number, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
+        waiting[index, kind].append(number)
     work: list[list[str]] = [[] for _ in kinds]
     alone: dict[str, list[str]] = defaultdict(list)
     for key in ran:
-        place = around(key, by_key)
-        same = waiting[place, _bare_operator_name(by_key[key].target)]
+        index = enclosing(key, by_key)
+        same = waiting[index, _bare_operator_name(by_key[key].target)]
         if same:
             work[same.popleft()].append(key)
         else:
-            alone[place].append(key)
+            alone[index].append(key)
     free: dict[str, list[int]] = defaultdict(list)
-    for (place, _), numbers in waiting.items():
-        free[place].extend(numbers)
-    for place, keys in alone.items():
-        for number in _nearest_free_work(place, free, by_key, around):
+    for (index, _), numbers in waiting.items():
+        free[index].extend(numbers)
+    for index, keys in alone.items():
+        for number in _nearest_free_work(index, free, by_key, enclosing):
             work[number].extend(keys)
     return [tuple(keys) for keys in work]
 
 
 def _nearest_free_work(
-    place: str, free: dict[str, list[int]], by_key: dict[str, Call], around: Around
+    location: str, free: dict[str, list[int]], by_key: dict[str, Call], enclosing: Around
 ) -> list[int]:
     """Return what is left over in this call, or in the innermost around it that has any."""
-    while place:
-        if free.get(place):
-            return free[place]
-        place = around(by_key[place].parent, by_key)
+    while location:
+        if free.get(location):
+            return free[location]
+        location = enclosing(by_key[location].parent, by_key)
     return []
 
 
@@ -390,12 +397,12 @@ def _is_nested(frame: Frame) -> bool:
 
 def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
     """The kernels by name, each with the modules in which it ran."""
-    homes: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}
     for frames, name in kernels:
         if not name.startswith(NESTED):
-            homes.setdefault(name, []).append(_module_path(frames[0]) if frames else "")
+            owners.setdefault(name, []).append(_module_path(frames[0]) if frames else "")
     return tuple(
-        Kernel(name, len(paths), tuple(dict.fromkeys(paths))) for name, paths in homes.items()
+        Kernel(name, len(paths), tuple(dict.fromkeys(paths))) for name, paths in owners.items()
     )
 
 
@@ -419,17 +426,17 @@ def kernel_by_fused_call(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[st
     inside: dict[str, list[Call]] = {}
     for call in calls:
         if call.level != "module":
-            around = call.parent
-            while around is not None:
-                inside.setdefault(around, []).append(call)
-                around = parents[around]
+            enclosing = call.parent
+            while enclosing is not None:
+                inside.setdefault(enclosing, []).append(call)
+                enclosing = parents[enclosing]
     swallowed_by: dict[str, str] = {}
     for frames, kernel in kernels:
         if kernel.startswith(NESTED):
             swallowed_by[frames[0]] = kernel
             continue
-        home = next((key for key in frames if key in inside), None)
-        for call in inside.get(home or "", ()):
+        owner = next((key for key in frames if key in inside), None)
+        for call in inside.get(owner or "", ()):
             if call.level == "operator" or kernel.startswith(_INSTEAD):
                 swallowed_by.setdefault(call.key, kernel)
     return swallowed_by

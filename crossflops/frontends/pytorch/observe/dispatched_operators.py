@@ -326,7 +326,7 @@ def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> li
         if name.startswith(_OWN):
             open_.append(_OwnPass(int(name.removeprefix(_OWN))))
             continue
-        around = open_[-1] if open_ else None
+        enclosing = open_[-1] if open_ else None
         passes = (at.sequence for at in open_[::-1] if isinstance(at, _OwnPass))
         own, number = next(passes, -1), event.sequence_nr()
         if number < 0 and not name.startswith(_ENGINE):  # in a function with a gradient of its own
@@ -334,14 +334,14 @@ def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> li
         seen = WatchedCall(
             name, inputs=_specs_from_shapes(event.shapes()), inside=[], sequence=number
         )
-        if isinstance(around, WatchedCall) and (own >= 0 or not name.startswith(_ENGINE)):
-            around.inside.append(seen)
+        if isinstance(enclosing, WatchedCall) and (own >= 0 or not name.startswith(_ENGINE)):
+            enclosing.inside.append(seen)
         elif own >= 0:
             seen.phase, seen.sequence = "own", own
             tree.append(seen)
         else:
             seen.phase = _event_call_phase(seen, open_, graded=event.sequence_nr() >= 0)
-            seen.frames = frames[around] if isinstance(around, int) else ()
+            seen.frames = frames[enclosing] if isinstance(enclosing, int) else ()
             tree.append(seen)
         open_.append(seen)
     _mark_repeated(tree)
@@ -350,23 +350,23 @@ def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> li
 
 def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
     """In a node of autograd gradients are on for what a checkpoint runs again alone."""
-    around = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
-    if not any(target.startswith(_ENGINE) for target in around):
+    enclosing = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
+    if not any(target.startswith(_ENGINE) for target in enclosing):
         return "forward"
     return "rerun" if graded else "gradients"
 
 
 def _mark_repeated(
-    seen: list[WatchedCall], around: str | None = None, taken: str | None = None
+    seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
 ) -> None:
     """`taken` is the operator that a dispatch mode took, which runs these."""
     for call in seen:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
         call.settings = {
-            REPEATED: len(seen) == 1 and call.target == around,
+            REPEATED: len(seen) == 1 and call.target == enclosing,
             TWICE: call.target in (taken, *runs),
         }
-        _mark_repeated(call.inside, call.target, around if call.target == _MODE else None)
+        _mark_repeated(call.inside, call.target, enclosing if call.target == _MODE else None)
 
 
 def _specs_from_shapes(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:

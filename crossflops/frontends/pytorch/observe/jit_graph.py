@@ -56,7 +56,7 @@ def observe_traced_nodes(
 
 
 def _trace_jit_nodes(
-    whole: "nn.Module",
+    full: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -71,17 +71,17 @@ def _trace_jit_nodes(
         inputs = positional(model.forward, args, kwargs)
         record = recording_entry_points(recorder, captured=False)
         with hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
-            graph = torch.jit._get_trace_graph(whole, inputs)[0]
+            graph = torch.jit._get_trace_graph(full, inputs)[0]
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-        traces = _is_traced_unwatched(whole, model, args, kwargs, setting)
+        traces = _is_traced_unwatched(full, model, args, kwargs, setting)
         return [WatchedCall(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
     frames = frame_chains(recorder)
     return [WatchedCall(RUN), *(_jit_watched_call(node, frames) for node in graph.nodes())]
 
 
 def _is_traced_unwatched(
-    whole: "nn.Module",
+    full: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -93,7 +93,7 @@ def _is_traced_unwatched(
     try:
         inputs = positional(model.forward, args, kwargs)
         with hooks(model, setting), torch.set_grad_enabled(setting.grad):
-            torch.jit._get_trace_graph(whole, inputs)
+            torch.jit._get_trace_graph(full, inputs)
     except (Exception, SystemExit):
         return False
     return True
@@ -186,7 +186,7 @@ def _jit_input_names(node: Any, count: int) -> list[str]:
 
 
 def _position_names(values: Sequence[Any]) -> list[str]:
-    return [str(place) for place in range(len(values))]
+    return [str(index) for index in range(len(values))]
 
 
 def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
@@ -199,7 +199,7 @@ def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpe
         elif value.node().kind() == "prim::ListConstruct":
             items = list(value.node().inputs())
             yield from _jit_tensor_specs(
-                items, [f"{name}.{place}" for place in _position_names(items)]
+                items, [f"{name}.{index}" for index in _position_names(items)]
             )
 
 

@@ -128,20 +128,20 @@ def _body_calls(
     for call in custom:
         waiting[_nearest_module_call(call.parent, by_key), _packet(call.target)].append(call)
     frames = {frame.key: frame for frame in recorder.frames}
-    homes: dict[str, tuple[Call, str]] = {}  # by frame: the operator, and the call that it became
+    owners: dict[str, tuple[Call, str]] = {}  # by frame: the operator, and the call that it became
     for frame in recorder.frames:
-        around = homes.get(frame.parent or "")
-        if around is None:
-            place = _nearest_module_call(frame.parent, frames), _packet(frame.target)
-            if frame.level == "operator" and waiting[place]:
-                operator = waiting[place].popleft()
-                homes[frame.key] = operator, operator.key
+        enclosing = owners.get(frame.parent or "")
+        if enclosing is None:
+            index = _nearest_module_call(frame.parent, frames), _packet(frame.target)
+            if frame.level == "operator" and waiting[index]:
+                operator = waiting[index].popleft()
+                owners[frame.key] = operator, operator.key
         elif _is_transparent(frame, recorder):
-            homes[frame.key] = around
+            owners[frame.key] = enclosing
         else:
-            call = _body_operator_call(frame, *around, recorder)
-            homes[frame.key] = around[0], call.key
-            yield around[0].key, call
+            call = _body_operator_call(frame, *enclosing, recorder)
+            owners[frame.key] = enclosing[0], call.key
+            yield enclosing[0].key, call
 
 
 def _nearest_module_call(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:

@@ -113,12 +113,12 @@ def torch_loss_dependence(
             raise InputError(f"the loss is {_output_value_label(value)}, and no number", _HINT)
         if not value.requires_grad:
             raise InputError("the loss depends on no output of the model", _HINT)
-        graded = [place for place, leaf in enumerate(outputs) if leaf.requires_grad]
+        graded = [index for index, leaf in enumerate(outputs) if leaf.requires_grad]
         gradients = torch.autograd.grad(
-            value.sum(), [outputs[place] for place in graded], allow_unused=True
+            value.sum(), [outputs[index] for index in graded], allow_unused=True
         )
-    alive = {place for place, grad in zip(graded, gradients, strict=True) if grad is not None}
-    return tuple(place in alive for place in range(len(outputs)))
+    alive = {index for index, grad in zip(graded, gradients, strict=True) if grad is not None}
+    return tuple(index in alive for index in range(len(outputs)))
 
 
 def _output_value_label(value: Any) -> str:

@@ -68,8 +68,8 @@ def operator_kept_values(node: "fx.Node") -> Kept:
     return "nothing" if name in _NOTHING else "operands" if name in _OPERANDS else "results"
 
 
-def _to_tensor_tuple(given: Any) -> tuple[Any, ...]:
-    return tuple(given) if isinstance(given, list | tuple) else (given,)
+def _to_tensor_tuple(provided: Any) -> tuple[Any, ...]:
+    return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
 def notice_checkpoints(
@@ -85,13 +85,13 @@ def notice_checkpoints(
     own = checkpoint.CheckpointFunction.forward
 
     def generator(*args: Any, **kwargs: Any) -> Any:
-        given = parameters.bind(*args, **kwargs)
-        given.apply_defaults()
+        provided = parameters.bind(*args, **kwargs)
+        provided.apply_defaults()
         asked = names["_enable_checkpoint_early_stop"]
-        stops = asked if asked is not None else given.arguments["early_stop"]
+        stops = asked if asked is not None else provided.arguments["early_stop"]
         kind = "stopping" if stops else "whole"
         policy = None
-        contexts = given.arguments["context_fn"]
+        contexts = provided.arguments["context_fn"]
         if contexts is not checkpoint.noop_context_fn:
             policy = getattr(contexts()[0], "policy_fn", None)
             kind = kind if policy else "unknown"
@@ -101,11 +101,11 @@ def notice_checkpoints(
             yield from plain(*args, **kwargs)
 
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        def run_with_gradients(*given: Any) -> Any:
+        def run_with_gradients(*provided: Any) -> Any:
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
-                return function(*given)
+                return function(*provided)
 
-        weights = any(isinstance(given, checkpoint.torch.nn.Parameter) for given in args)
+        weights = any(isinstance(provided, checkpoint.torch.nn.Parameter) for provided in args)
         with _recording_checkpoint(recorder, "reentrant", weights=weights):
             return own(ctx, run_with_gradients, *args)
 
@@ -125,16 +125,16 @@ def _recording_checkpoint(
     if recorder.in_function:
         yield
         return
-    around, chosen = recorder.checkpoint, recorder.chosen
+    enclosing, chosen = recorder.checkpoint, recorder.chosen
     recorder.checkpoints += 1
-    recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=around, weights=weights)
+    recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=enclosing, weights=weights)
     recorder.chosen = chosen or policy is not None
     if policy is not None:
         recorder.policies[recorder.checkpoints] = policy
     try:
         yield
     finally:
-        recorder.checkpoint, recorder.chosen = around, chosen
+        recorder.checkpoint, recorder.chosen = enclosing, chosen
 
 
 def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
@@ -163,11 +163,11 @@ def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
                 choices.append((saves, func._overloadpacket in flop_registry))
             return result
 
-    given = torch.fx.node.map_arg((node.args, node.kwargs), lambda at: at.meta.get("val"))
+    provided = torch.fx.node.map_arg((node.args, node.kwargs), lambda at: at.meta.get("val"))
     target: Any = node.target
     try:
         with torch.enable_grad(), Asking():
-            target(*given[0], **given[1])
+            target(*provided[0], **provided[1])
     except Exception:  # what a policy of a model's own raises
         return None
     deciding = {saves for saves, multiplies in choices if multiplies} or {s for s, _ in choices}

@@ -40,20 +40,20 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
     def notice_function_call(function: Any, *args: Any, **kwargs: Any) -> Any:
         if recorder.bare or recorder.in_function or is_unseen(function):
             return apply(function, *args, **kwargs)
-        held = parameter_names(recorder) if args else {}
-        given = {
-            place: tuple(
+        stored = parameter_names(recorder) if args else {}
+        provided = {
+            index: tuple(
                 msgspec.structs.replace(torch_tensor_spec(name, argument), role="parameter")
-                for name in held[id(argument)]
+                for name in stored[id(argument)]
             )
-            for place, argument in enumerate(args)
-            if id(argument) in held
+            for index, argument in enumerate(args)
+            if id(argument) in stored
         }
         number = len(recorder.applied)
-        recorder.applied.append(Applied(function.__qualname__, recorder.stack[-1].key, given))
-        for place, argument in enumerate(args):
+        recorder.applied.append(Applied(function.__qualname__, recorder.stack[-1].key, provided))
+        for index, argument in enumerate(args):
             if isinstance(argument, torch.Tensor):
-                use = number, place
+                use = number, index
                 mark_tensor_node(argument, GIVEN, partial(_append_use, use))
         recorder.in_function = True
         try:
@@ -109,14 +109,14 @@ def members(
     if not applied:
         return {}
     parents = {frame.key: frame.parent for frame in frames}
-    places = {function.frame: place for place, function in enumerate(applied)}
+    indices = {function.frame: index for index, function in enumerate(applied)}
     inside = {}
     for call in calls:
-        around = call.parent
-        while around is not None and around not in places:
-            around = parents[around]
-        if around is not None:
-            inside[call.key] = places[around]
+        enclosing = call.parent
+        while enclosing is not None and enclosing not in indices:
+            enclosing = parents[enclosing]
+        if enclosing is not None:
+            inside[call.key] = indices[enclosing]
     return inside
 
 
@@ -152,24 +152,24 @@ def with_functions(
         nodes[inside.get(node.call)].append(node.key)
     makers = {node.call: node for node in graph.nodes}
     weights = {s.name: s for node in graph.nodes for s in node.inputs if s and s.role}
-    given: dict[int, dict[int, list[TensorSpec]]] = defaultdict(lambda: defaultdict(list))
-    homes: dict[int, str] = {}  # of those without nodes
+    provided: dict[int, dict[int, list[TensorSpec]]] = defaultdict(lambda: defaultdict(list))
+    owners: dict[int, str] = {}  # of those without nodes
     for fx_node, origins in sources.items():
-        for function, place in (fx_node.meta.get("custom") or {}).get(GIVEN, ()):
+        for function, index in (fx_node.meta.get("custom") or {}).get(GIVEN, ()):
             for origin in origins:
                 if origin in makers:
-                    given[function][place] += filter(None, makers[origin].outputs)
-                    homes[function] = makers[origin].key
+                    provided[function][index] += filter(None, makers[origin].outputs)
+                    owners[function] = makers[origin].key
                 elif origin[1:] in weights:
-                    given[function][place].append(weights[origin[1:]])
+                    provided[function][index].append(weights[origin[1:]])
     functions = []
-    for place, function in enumerate(applied):
+    for index, function in enumerate(applied):
         for at, named in function.parameters.items():
-            given[place][at] = [next((s for s in named if s.name in weights), named[0])]
-        keys = tuple(nodes[place])
-        home = keys[-1] if keys else homes.get(place, graph.nodes[0].key if graph.nodes else "")
-        operands = {at: tuple(specs) for at, specs in given[place].items()}
-        functions.append(Function(function.name, keys, operands, home))
+            provided[index][at] = [next((s for s in named if s.name in weights), named[0])]
+        keys = tuple(nodes[index])
+        owner = keys[-1] if keys else owners.get(index, graph.nodes[0].key if graph.nodes else "")
+        operands = {at: tuple(specs) for at, specs in provided[index].items()}
+        functions.append(Function(function.name, keys, operands, owner))
     return msgspec.structs.replace(graph, functions=tuple(functions))
 
 

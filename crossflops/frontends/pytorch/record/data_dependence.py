@@ -39,8 +39,8 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     import torch
     from torch.utils._pytree import tree_leaves
 
-    held = [*model.parameters(), *model.buffers(), *tree_leaves((args, dict(kwargs)))]
-    return not any(isinstance(value, torch.Tensor) and value.is_meta for value in held)
+    stored = [*model.parameters(), *model.buffers(), *tree_leaves((args, dict(kwargs)))]
+    return not any(isinstance(value, torch.Tensor) and value.is_meta for value in stored)
 
 
 @contextmanager
@@ -128,10 +128,10 @@ def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     import torch
     from torch.utils._pytree import tree_map_only
 
-    given = _real(args, kwargs)
-    if given is None:
+    provided = _real(args, kwargs)
+    if provided is None:
         return _UNKNOWN
-    own, named = given
+    own, named = provided
     return tree_map_only(torch.Tensor, lambda value: _fake(mode, value), func(*own, **named))
 
 
@@ -161,12 +161,12 @@ def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     from torch.utils._pytree import tree_map_only
 
     writes = hasattr(func, "_schema") and func._schema.is_mutable
-    given = _real(args, kwargs) if writes or draws(func) else None
-    if given is None:
+    provided = _real(args, kwargs) if writes or draws(func) else None
+    if provided is None:
         yield
         return
     before = torch.get_rng_state()
-    own, named = tree_map_only(torch.Tensor, torch.ops.aten.clone.default, given)
+    own, named = tree_map_only(torch.Tensor, torch.ops.aten.clone.default, provided)
     func(*own, **named)
     after = torch.get_rng_state()
     torch.set_rng_state(before)
@@ -178,11 +178,11 @@ def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     torch.set_rng_state(after)
     written = zip(
         _operator_write_targets(func, own, named),
-        _operator_write_targets(func, *given),
+        _operator_write_targets(func, *provided),
         strict=True,
     )
-    for value, held in written:
-        torch.ops.aten.copy_.default(held, value)
+    for value, stored in written:
+        torch.ops.aten.copy_.default(stored, value)
 
 
 def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
@@ -190,8 +190,8 @@ def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     import torch
     from torch.utils._pytree import tree_leaves
 
-    for place, argument in enumerate(func._schema.arguments):
-        value = args[place] if place < len(args) else kwargs.get(argument.name)
+    for index, argument in enumerate(func._schema.arguments):
+        value = args[index] if index < len(args) else kwargs.get(argument.name)
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield from (x for x in tree_leaves(value) if isinstance(x, torch.Tensor))
 
@@ -232,10 +232,10 @@ def _overwrite(result: Any, value: Any) -> None:
     from torch.utils._pytree import tree_leaves
 
     for fake, real in zip(tree_leaves(result), tree_leaves(value), strict=False):
-        held = getattr(from_fun(fake), "real_tensor", None)
-        if held is not None and isinstance(real, torch.Tensor) and held.shape == real.shape:
+        stored = getattr(from_fun(fake), "real_tensor", None)
+        if stored is not None and isinstance(real, torch.Tensor) and stored.shape == real.shape:
             with _disable_current_modes():
-                torch.ops.aten.copy_.default(held, real)
+                torch.ops.aten.copy_.default(stored, real)
 
 
 def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
@@ -395,9 +395,9 @@ def _takes_places(node: "fx.Node") -> bool:
 
     if node.target is not torch.ops.aten.index.Tensor:
         return False
-    given: Any = node.args[1]
-    places = [place for place in given if hasattr(place, "meta")]
-    return all(place.meta["val"].dtype not in {torch.bool, torch.uint8} for place in places)
+    provided: Any = node.args[1]
+    indices = [index for index in provided if hasattr(index, "meta")]
+    return all(index.meta["val"].dtype not in {torch.bool, torch.uint8} for index in indices)
 
 
 def _can_work_in_place(operator: Any) -> bool:
@@ -435,9 +435,9 @@ def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
     if not unknown:
         return
     names = {node.name for node in program.exported_program.graph.nodes}
-    wanted = {name for node in unknown for name in _source_value_names(node, names)}
+    requested = {name for node in unknown for name in _source_value_names(node, names)}
     real = _run_program_nodes(
-        program.exported_program, lambda name, _: name in wanted, known=known
+        program.exported_program, lambda name, _: name in requested, known=known
     )
     values = _Values(real)
     for node in unknown:
@@ -470,7 +470,7 @@ def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
 
 def _run_program_nodes(
     exported: Any,
-    wanted: Callable[[str, bool], bool],
+    requested: Callable[[str, bool], bool],
     states: Sequence[Any] = (),
     known: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
@@ -493,9 +493,9 @@ def _run_program_nodes(
                 before = torch.get_rng_state()
                 result = super().run_node(n)
                 has_drawn = not torch.equal(before, torch.get_rng_state())
-            given = known.get(origins.get(n.name, ""))
-            result = given if _is_like(result, given) else result
-            if wanted(n.name, has_drawn):
+            provided = known.get(origins.get(n.name, ""))
+            result = provided if _is_like(result, provided) else result
+            if requested(n.name, has_drawn):
                 state[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
             return result
 
@@ -507,13 +507,13 @@ def _run_program_nodes(
     return state
 
 
-def _is_like(result: Any, given: Any) -> bool:
+def _is_like(result: Any, provided: Any) -> bool:
     """Whether both are tensors of one shape and type."""
     import torch
 
-    if not isinstance(result, torch.Tensor) or not isinstance(given, torch.Tensor):
+    if not isinstance(result, torch.Tensor) or not isinstance(provided, torch.Tensor):
         return False
-    return bool(result.shape == given.shape and result.dtype == given.dtype)
+    return bool(result.shape == provided.shape and result.dtype == provided.dtype)
 
 
 def program_arguments(exported: Any) -> Iterator[Any]:
@@ -521,13 +521,13 @@ def program_arguments(exported: Any) -> Iterator[Any]:
     import torch
     from torch.utils._pytree import tree_leaves
 
-    given = iter(tree_leaves(exported.example_inputs))
+    provided = iter(tree_leaves(exported.example_inputs))
     for entry in exported.graph_signature.input_specs:
         if entry.kind.name == "USER_INPUT":
-            value = next(given)
+            value = next(provided)
         else:
-            held = exported.state_dict.get(entry.target)
-            value = exported.constants.get(entry.target) if held is None else held
+            stored = exported.state_dict.get(entry.target)
+            value = exported.constants.get(entry.target) if stored is None else stored
         yield value.clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -606,19 +606,23 @@ def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
     from onnx.reference import ReferenceEvaluator
 
     proto = ir.to_proto(node)
-    names = [f"input{place}" for place, array in enumerate(inputs)]
+    names = [f"input{index}" for index, array in enumerate(inputs)]
     inputs = _as_reference_takes(node.op_type, inputs)
-    given = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
+    provided = {
+        name: array for name, array in zip(names, inputs, strict=True) if array is not None
+    }
     del proto.input[:]
-    proto.input.extend(name if name in given else "" for name in names)
-    wanted = [name for name in proto.output if name]
+    proto.input.extend(name if name in provided else "" for name in names)
+    requested = [name for name in proto.output if name]
     graph = helper.make_graph(
         [proto],
         "node",
-        [helper.make_tensor_value_info(name, 0, None) for name in given],
-        [helper.make_tensor_value_info(name, 0, None) for name in wanted],
+        [helper.make_tensor_value_info(name, 0, None) for name in provided],
+        [helper.make_tensor_value_info(name, 0, None) for name in requested],
     )
     opsets = [helper.make_opsetid(node.domain, node.version or 23)]
-    results = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, given)
-    placed = dict(zip(wanted, results, strict=True))
+    results = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(
+        None, provided
+    )
+    placed = dict(zip(requested, results, strict=True))
     return [placed.get(name) for name in proto.output]

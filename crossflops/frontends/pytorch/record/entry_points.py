@@ -494,14 +494,14 @@ def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = Tr
 
     for module in self.children() if recurse else ():
         module._apply(fn)
-    for held in (self._parameters, self._buffers):
-        for name, tensor in held.items():
+    for stored in (self._parameters, self._buffers):
+        for name, tensor in stored.items():
             if tensor is None:
                 continue
             with torch.no_grad():
                 new = fn(tensor)
             if (new.dtype, new.device) != (tensor.dtype, tensor.device):
-                held[name] = new
+                stored[name] = new
     return self
 
 

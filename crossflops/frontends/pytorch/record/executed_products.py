@@ -85,15 +85,15 @@ def program_run_products(
                 known[key] = result, executed[at[0]] - before
             return result
 
-    whole = program.module(check_guards=False)
+    full = program.module(check_guards=False)
     if any(
-        _is_writing_node(node) for node in whole.graph.nodes
+        _is_writing_node(node) for node in full.graph.nodes
     ):  # perhaps into the model's own weights
-        for parameter in whole.parameters():
+        for parameter in full.parameters():
             parameter.data = parameter.data.clone()
     flat = tree_flatten(fresh(args, kwargs))[0]
     with torch.enable_grad(), _weighing_products(lambda: at[0]) as executed:
-        Placed(whole).run(*flat, enable_io_processing=False)
+        Placed(full).run(*flat, enable_io_processing=False)
     return +executed  # without the zeros that were looked up
 
 

@@ -57,22 +57,22 @@ def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
 
 def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
     """The idle part of each weight of experts that are one module, by its storage."""
-    matrices = [held for held in module.params if len(held.shape) == 3]
-    counts = {held.shape[0] if len(held.shape) > 1 else 0 for held in module.params}
-    widths = {size for held in matrices for size in held.shape[1:]}
+    matrices = [stored for stored in module.params if len(stored.shape) == 3]
+    counts = {stored.shape[0] if len(stored.shape) > 1 else 0 for stored in module.params}
+    widths = {size for stored in matrices for size in stored.shape[1:]}
     chosen = [k for call in calls if (k := _choices_per_row(call.inputs, widths))]
     if not 1 <= len(counts) <= 2 or not chosen:
         return
     experts, of = min(counts), max(counts)  # some of those that are chosen may have no weights
     if experts and max(chosen) < of:
         used = -(-max(chosen) * experts // of)
-        for held in module.params:
-            yield held.storage, _idle(held, held.shape[0], used)
+        for stored in module.params:
+            yield stored.storage, _idle(stored, stored.shape[0], used)
 
 
-def _idle(held: Parameter, experts: int, used: int) -> int:
+def _idle(stored: Parameter, experts: int, used: int) -> int:
     """The elements of a weight of so many experts that a token does not use."""
-    return held.numel - held.numel // experts * used
+    return stored.numel - stored.numel // experts * used
 
 
 def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
@@ -82,9 +82,9 @@ def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> in
     *rows, width = inputs[0].shape
     if width not in widths:
         return 0
-    for given in inputs[1:]:
-        shape = given.shape or ()
-        if given.dtype.startswith("int") and len(shape) > 1 and prod(shape[:-1]) == prod(rows):
+    for provided in inputs[1:]:
+        shape = provided.shape or ()
+        if provided.dtype.startswith("int") and len(shape) > 1 and prod(shape[:-1]) == prod(rows):
             return shape[-1]
     return 0
 
@@ -98,9 +98,9 @@ def _topk_idle_weights(
     """
     idle: dict[int, int] = {}
     for choice, stacks in _choices(trace, modules, calls):
-        for held in stacks:
-            rest = _idle(held, choice.experts, choice.used)
-            idle[held.storage] = min(rest, idle.get(held.storage, rest))
+        for stored in stacks:
+            rest = _idle(stored, choice.experts, choice.used)
+            idle[stored.storage] = min(rest, idle.get(stored.storage, rest))
     return idle
 
 
@@ -138,14 +138,18 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
     Beside each stands how many experts a token chose, and of how many.
     """
     modules = {module.id: module for module in trace.modules}
-    holders = {held.storage: module.id for module in trace.modules for held in module.params}
+    holders = {
+        stored_value.storage: module.id
+        for module in trace.modules
+        for stored_value in module.params
+    }
     calls = _calls_by_module(trace, "module")
     products = _calls_by_module(trace, "operator")
     unchosen = {}
     for choice, stacks in _choices(trace, modules, calls):
-        stored = [held.shape for held in stacks if len(held.shape) == 3]
+        stored = [stored_value.shape for stored_value in stacks if len(stored_value.shape) == 3]
         shapes = {*stored, *((of, second, first) for of, first, second in stored)}
-        for number in {holders[held.storage] for held in stacks}:
+        for number in {holders[stored_value.storage] for stored_value in stacks}:
             for call in products[number]:
                 if _is_product_of_all(call, shapes, choice):
                     unchosen[call.key] = (choice.used, choice.experts)
@@ -183,12 +187,16 @@ def _stacks(
     the axis in front is one for channels there.
     """
     own = () if module.bases[:1] and module.bases[0].startswith("torch.nn.") else module.params
-    if any(len(held.shape) == 3 and held.shape[0] == experts for held in own):
-        yield from (held for held in own if held.shape[0] == experts and len(held.shape) > 1)
+    if any(len(stored.shape) == 3 and stored.shape[0] == experts for stored in own):
+        yield from (
+            stored for stored in own if stored.shape[0] == experts and len(stored.shape) > 1
+        )
         return
     if any(_gets_numbers(call.inputs, used) for call in calls[module.id]):
-        below = [held for held in _module_tree_parameters(module, modules) if len(held.shape) == 2]
-        if below and all(not held.shape[0] % experts for held in below):
+        below = [
+            stored for stored in _module_tree_parameters(module, modules) if len(stored.shape) == 2
+        ]
+        if below and all(not stored.shape[0] % experts for stored in below):
             yield from below
             return
     for _, number in module.children:
@@ -221,23 +229,23 @@ def _lists(
         beneath = [modules[number] for _, number in holder.children]
         experts = [child for child in beneath if any(_module_tree_parameters(child, modules))]
         shapes = {
-            tuple(held.shape for held in _module_tree_parameters(expert, modules))
+            tuple(stored.shape for stored in _module_tree_parameters(expert, modules))
             for expert in experts
         }
         if len(experts) < 2 or len(shapes) != 1:
             continue
         path = holder.path.rpartition(".")[0]
-        around = [m for m in modules.values() if path in m.names and path != holder.path]
-        routers = [number for m in around for _, number in m.children if number != holder.id]
+        enclosing = [m for m in modules.values() if path in m.names and path != holder.path]
+        routers = [number for m in enclosing for _, number in m.children if number != holder.id]
         scores = [spec.shape for n in routers for call in calls[n] for spec in call.outputs]
         if len(experts) not in {shape[-1] for shape in scores if shape}:
             continue
-        tokens = sum(_input_row_count(call) for m in around for call in calls[m.id])
+        tokens = sum(_input_row_count(call) for m in enclosing for call in calls[m.id])
         rows = [sum(_input_row_count(call) for call in calls[expert.id]) for expert in experts]
         used = min(-(-sum(rows) // tokens), sum(map(bool, rows))) if tokens else 0
         chosen = {
             call.outputs[0].shape[-1]
-            for number in (*routers, *(m.id for m in around))
+            for number in (*routers, *(m.id for m in enclosing))
             for call in operators[number]
             if call.target == _CHOICE and (call.inputs[0].shape or (0,))[-1] == len(experts)
             if call.outputs[0].shape
@@ -255,7 +263,7 @@ def _expert_list_idle_weights(
     for listed in _lists(trace, modules, calls):
         weights = list(_module_tree_parameters(listed.experts[0], modules))
         idle = len(listed.experts) - listed.used
-        yield weights[0].storage, sum(held.numel for held in weights) * idle
+        yield weights[0].storage, sum(stored.numel for stored in weights) * idle
 
 
 def _expert_table_idle_weights(
@@ -275,15 +283,15 @@ def _expert_table_idle_weights(
         tables: dict[tuple[int, ...], list[tuple[Parameter, int]]] = defaultdict(list)
         for _, child in modules[number].children:
             looked_up = [call.inputs[0].shape or () for call in calls[child] if call.inputs]
-            held = modules[child].params
-            is_table = len(held) == 1 and _EMBEDDING in modules[child].bases
+            stored = modules[child].params
+            is_table = len(stored) == 1 and _EMBEDDING in modules[child].bases
             by_choice = all(len(shape) > 1 and shape[-1] in counts for shape in looked_up)
             if tokens and is_table and looked_up and by_choice:
                 rows = sum(map(prod, looked_up)) // tokens
-                tables[held[0].shape].append((held[0], rows))
-        for (experts, *_), alike in tables.items():
-            if len(alike) > 1:
-                for table, used in alike:
+                tables[stored[0].shape].append((stored[0], rows))
+        for (experts, *_), similar in tables.items():
+            if len(similar) > 1:
+                for table, used in similar:
                     yield table.storage, _idle(table, experts, min(used, experts))
 
 

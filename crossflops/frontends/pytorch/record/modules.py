@@ -166,14 +166,14 @@ def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Gra
     stacks = list(_stacks(model, calls))
     if len(stacks) != len(calls):
         return graph, trace
-    homes = {call.key: stack for call, stack in zip(calls, stacks, strict=True)}
+    owners = {call.key: stack for call, stack in zip(calls, stacks, strict=True)}
     rows = _module_table_rows(trace.modules, stacks)
     ids = {row.path: number for number, row in enumerate(rows)}
     moved = {row.id: ids[row.path] for row in trace.modules}
     graph = msgspec.structs.replace(
         graph,
         name=rows[0].class_name,
-        nodes=tuple(_with_module_path(node, homes) for node in graph.nodes),
+        nodes=tuple(_with_module_path(node, owners) for node in graph.nodes),
     )
     trace = msgspec.structs.replace(
         trace,
@@ -217,8 +217,8 @@ def _class_path_name(kind: Any) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _with_module_path(node: Node, homes: dict[str, Stack]) -> Node:
-    stack = homes.get(node.call)
+def _with_module_path(node: Node, owners: dict[str, Stack]) -> Node:
+    stack = owners.get(node.call)
     return msgspec.structs.replace(node, path=stack[-1][0]) if stack else node
 
 
@@ -239,8 +239,8 @@ def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Mo
     for path, kind in classes.items():
         if path not in known:
             above = path.rpartition(".")[0]
-            places = [at for at, row in enumerate(table) if _is_within_path(row.path, above)]
-            table.insert(max(places) + 1, _export_only_module(path, kind))
+            indices = [at for at, row in enumerate(table) if _is_within_path(row.path, above)]
+            table.insert(max(indices) + 1, _export_only_module(path, kind))
     return table
 
 

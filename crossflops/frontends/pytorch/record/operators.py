@@ -172,8 +172,8 @@ def _schema_arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
     placed = [
-        (names[place] if place < len(names) else str(place), value)
-        for place, value in enumerate(node.args)
+        (names[index] if index < len(names) else str(index), value)
+        for index, value in enumerate(node.args)
     ]
     return placed + list(node.kwargs.items())
 
@@ -182,11 +182,11 @@ def _operator_input_specs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec
     inputs: list[TensorSpec] = []
     for name, value in _schema_arguments(node):
         values = value if isinstance(value, list | tuple) else [value]
-        for place, item in enumerate(values):
+        for index, item in enumerate(values):
             tensor = item.meta.get("val") if hasattr(item, "meta") else None
             if hasattr(tensor, "shape"):
                 inputs.append(
-                    torch_tensor_spec(name if values[0] is value else f"{name}.{place}", tensor)
+                    torch_tensor_spec(name if values[0] is value else f"{name}.{index}", tensor)
                 )
     return tuple(inputs)
 
@@ -251,8 +251,8 @@ def write_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
     names = {
         item.name for item in schema.arguments if item.alias_info and item.alias_info.is_write
     }
-    given = (value for name, value in _schema_arguments(node) if name in names)
-    flat = (item for value in given for item in (value if isinstance(value, list) else [value]))
+    provided = (value for name, value in _schema_arguments(node) if name in names)
+    flat = (item for value in provided for item in (value if isinstance(value, list) else [value]))
     return [item for item in dict.fromkeys(flat) if isinstance(item, Node)]
 
 
@@ -271,8 +271,8 @@ def write_and_return_node(node: "fx.Node") -> "fx.Node | None":
         for item in schema.arguments
         if item.alias_info and item.alias_info.before_set == alias.before_set
     }
-    given = (value for name, value in _schema_arguments(node) if name in same)
-    return next((value for value in given if isinstance(value, Node)), None)
+    provided = (value for name, value in _schema_arguments(node) if name in same)
+    return next((value for value in provided if isinstance(value, Node)), None)
 
 
 def is_third_party_operator(node: "fx.Node") -> bool:
@@ -350,9 +350,9 @@ def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[
     """
     written = dict(calls)
     for node in list(program.graph.nodes):
-        for place in _miscast(node):
-            cast = _insert_float_cast(program, node, place)
-            node.replace_input_with(place, cast)
+        for index in _miscast(node):
+            cast = _insert_float_cast(program, node, index)
+            node.replace_input_with(index, cast)
             if node.name in calls:
                 written[cast.name] = calls[node.name]
     program.graph_module.recompile()
@@ -363,8 +363,8 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
     """The floating inputs of an operator that autocast gives it in another type."""
     import torch
 
-    given = [node.meta.get("val"), *node.args, *node.kwargs.values()]
-    chosen = any(isinstance(value, torch.dtype) for value in given)
+    provided = [node.meta.get("val"), *node.args, *node.kwargs.values()]
+    chosen = any(isinstance(value, torch.dtype) for value in provided)
     if node.op != "call_function" or chosen or str(node.target).startswith(_CONVERSIONS):
         return
     dtype = _float_type(node)

@@ -36,12 +36,12 @@ def as_run() -> Iterator[Arrays]:
     usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
-        held = _real(self)
-        if held is None:
+        stored = _real(self)
+        if stored is None:
             return usual(self, *args, **kwargs)
         arrays.taken = True
         with _disable_current_modes(), torch._C.DisableTorchFunction():
-            return usual(held.detach(), *args, **kwargs)
+            return usual(stored.detach(), *args, **kwargs)
 
     primitives, packed = torch._VF, "_pad_packed_sequence"
     unpacked = original(primitives, packed, inventory.PACKED)
@@ -51,7 +51,7 @@ def as_run() -> Iterator[Arrays]:
         patching_attribute(
             primitives,
             packed,
-            lambda *given: _pad_sequence_pieces(unpacked, *given),
+            lambda *provided: _pad_sequence_pieces(unpacked, *provided),
             inventory.PACKED,
         ),
     ):
@@ -83,14 +83,16 @@ def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -
     """
     with ExitStack() as undo:
         for module in list(sys.modules.values()):
-            held = getattr(module, "__dict__", None)
-            if not isinstance(held, dict) or wrappers.keys().isdisjoint(map(id, held.values())):
+            stored = getattr(module, "__dict__", None)
+            if not isinstance(stored, dict) or wrappers.keys().isdisjoint(
+                map(id, stored.values())
+            ):
                 continue
             instead = {
-                name: wrappers[id(v)] for name, v in list(held.items()) if id(v) in wrappers
+                name: wrappers[id(v)] for name, v in list(stored.items()) if id(v) in wrappers
             }
             if instead:
-                undo.enter_context(patching_items(held, instead, inventory.QUESTIONS))
+                undo.enter_context(patching_items(stored, instead, inventory.QUESTIONS))
         yield
 
 
@@ -117,11 +119,11 @@ def _pad_sequence_pieces(
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
-    held = _real(batch_sizes)
-    if held is None:
+    stored = _real(batch_sizes)
+    if stored is None:
         return usual(data, batch_sizes, batch_first, padding_value, total_length)
     with _disable_current_modes(), torch._C.DisableTorchFunction():
-        sizes = held.tolist()
+        sizes = stored.tolist()
     steps = max(len(sizes), total_length)
     out = data.new_full((steps, sizes[0], *data.shape[1:]), padding_value)
     lengths: list[int] = []
@@ -143,9 +145,9 @@ def _real(tensor: Any) -> Any:
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx import traceback
 
-    held = getattr(from_fun(tensor), "real_tensor", None)
+    stored = getattr(from_fun(tensor), "real_tensor", None)
     marks = traceback.current_meta.get("custom")
-    if held is not None and marks is not None:
+    if stored is not None and marks is not None:
         # A dict of its own: nodes that were traced before hold the other one.
         traceback.current_meta["custom"] = {**marks, READ: True}
-    return held
+    return stored

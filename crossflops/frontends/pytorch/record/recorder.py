@@ -308,10 +308,10 @@ class Recorder:
             return True
         parent = self.stack[-1]
         custom = sum(frame.target == CUSTOM for frame in self.stack)
-        around = self.checkpoint
-        while around is not None:  # a reentrant one is a custom function, too
-            custom -= around.kind == "reentrant"
-            around = around.around
+        enclosing = self.checkpoint
+        while enclosing is not None:  # a reentrant one is a custom function, too
+            custom -= enclosing.kind == "reentrant"
+            enclosing = enclosing.around
         if custom > 0:
             return parent.grad
         return torch.is_grad_enabled() or not self._graded
@@ -374,10 +374,10 @@ def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ..
     for call in operators.values():
         by_parent.setdefault(call.parent or "", []).append(call)
     modules = [frame.key for frame in frames if frame.level == "module"]
-    wanted = _with_all_around(frames, [*by_parent, *modules])
+    requested = _with_all_around(frames, [*by_parent, *modules])
     calls: list[Call] = []
     for frame in frames:
-        if frame.key in wanted:
+        if frame.key in requested:
             calls.append(call_of(frame))
             calls.extend(by_parent.get(frame.key, ()))
     return tuple(calls)
@@ -387,10 +387,10 @@ def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
     parents = {frame.key: frame.parent for frame in frames}
     kept: set[str] = set()
     for key in keys:
-        around: str | None = key
-        while around is not None and around not in kept:
-            kept.add(around)
-            around = parents[around]
+        enclosing: str | None = key
+        while enclosing is not None and enclosing not in kept:
+            kept.add(enclosing)
+            enclosing = parents[enclosing]
     return kept
 
 

@@ -53,7 +53,7 @@ def _smm(input: Any, mat: Any) -> Any:
     """A product of a sparse and a dense matrix with a sparse result, added to nothing."""
     import torch
 
-    places = torch.empty((2, 0), dtype=torch.long, device=input.device)
+    indices = torch.empty((2, 0), dtype=torch.long, device=input.device)
     values = torch.empty(0, dtype=input.dtype, device=input.device)
-    empty = torch.sparse_coo_tensor(places, values, (input.shape[0], mat.shape[1]))
+    empty = torch.sparse_coo_tensor(indices, values, (input.shape[0], mat.shape[1]))
     return torch.sspaddmm(empty, input, mat, beta=0)

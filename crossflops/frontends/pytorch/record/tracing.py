@@ -85,10 +85,10 @@ def questions(denied: bool) -> Iterator[Answers]:
     asked = Answers()
     wrappers = {
         id(original): _wrap_question(original, asked, denied)
-        for home, names in _QUESTIONS.items()
-        if home in sys.modules
+        for owner, names in _QUESTIONS.items()
+        if owner in sys.modules
         for name in names
-        if (original := getattr(sys.modules[home], name, None)) is not None
+        if (original := getattr(sys.modules[owner], name, None)) is not None
     }
     with replacing_functions_everywhere(wrappers):
         yield asked
@@ -365,7 +365,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
     from torch.fx.traceback import preserve_node_meta
 
     args, kwargs = asked.args, asked.kwargs
-    whole = callable_by_export(model)
+    full = callable_by_export(model)
     training = asked.setting.training
     known = answers(model, args, kwargs, training) if is_asked(model) else []
     try:
@@ -380,7 +380,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
             sparse_constants(),
             transforms_first(),
         ):
-            program = torch.export.export(whole, args, dict(kwargs), strict=False)
+            program = torch.export.export(full, args, dict(kwargs), strict=False)
             if recorder.derives:
                 _refuse_wrapped(program)
                 _refuse_tangents(program)

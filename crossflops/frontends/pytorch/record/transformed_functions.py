@@ -39,10 +39,10 @@ def transforms_first() -> Iterator[None]:
     def take_out(results: Any, level: int) -> tuple[Any, Any]:
         values, axes = unwrap(results, level)
         flat, tree = tree_flatten(results)
-        places = zip(flat, tree.flatten_up_to(values), tree.flatten_up_to(axes), strict=True)
+        indices = zip(flat, tree.flatten_up_to(values), tree.flatten_up_to(axes), strict=True)
         taken = [
             value if axis is None else remove(result, level, value.shape[axis], axis)
-            for result, value, axis in places
+            for result, value, axis in indices
         ]
         return tree_unflatten(taken, tree), axes
 

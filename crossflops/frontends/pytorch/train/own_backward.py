@@ -143,8 +143,8 @@ class _Seen:
             repeats = True
         first = self._known.setdefault(values, len(self._kept))
         read = frozenset(map(_storage_identity, tensors))
-        for place, made in enumerate(results):
-            self._put(made, first + place)
+        for index, made in enumerate(results):
+            self._put(made, first + index)
         for part, made in _kernel_call_parts(_Call(func, args, kwargs), result):
             key = kernel if part.args is args else (*kernel, repr(part.args[-1]))
             if tensors and not func.is_view:
@@ -155,14 +155,14 @@ class _Seen:
     def gave(self, results: Any) -> None:
         """Forget the work of the forward pass that leads to its results: the graph has that."""
         needed = set(map(_storage_identity, _tensors_in_nest(results)))
-        beside: list[_Ran] = []
+        additional: list[_Ran] = []
         for operator in reversed(self._operators):
             if needed & operator.written:
                 needed |= operator.read
             else:
-                beside.insert(0, operator)
-        self._operators = beside
-        left = {operator.kernel for operator in beside}
+                additional.insert(0, operator)
+        self._operators = additional
+        left = {operator.kernel for operator in additional}
         self.kernels = {key: call for key, call in self.kernels.items() if key in left}
 
     def note_gradients(self, result: Any, needed: Sequence[bool]) -> None:
@@ -171,10 +171,10 @@ class _Seen:
 
         self.ran = True
         gradients = result if isinstance(result, tuple | list) else (result,)
-        given = {place for place, grad in enumerate(gradients) if torch.is_tensor(grad)}
-        for place in given:
-            self.reached[_storage_identity(gradients[place])].add(place)
-        self.graded = frozenset(place for place in given if needed[place])
+        provided = {index for index, grad in enumerate(gradients) if torch.is_tensor(grad)}
+        for index in provided:
+            self.reached[_storage_identity(gradients[index])].add(index)
+        self.graded = frozenset(index for index in provided if needed[index])
 
     def same(self, tensor: Any, other: Any) -> None:
         """Note that two tensors hold the same values."""
@@ -198,8 +198,8 @@ class _Seen:
     def note_unpacked_tensor(self, tensor: Any, saved: Any) -> None:
         """Note a tensor that was kept: in a checkpoint it was made again."""
         self.same(tensor, saved)
-        places = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
-        self._operators.append(_Ran((), *places, "back", again=False))
+        indices = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
+        self._operators.append(_Ran((), *indices, "back", again=False))
 
     @property
     def forward_only_kernels(self) -> Counter[Kernel]:
@@ -211,20 +211,20 @@ class _Seen:
     ) -> OwnBackward:
         """What it ran, for which operands. `first` is what is `early` as it is first applied."""
         early = ZERO
-        reached = {memory: set(places) for memory, places in self.reached.items()}
+        reached = {memory: set(indices) for memory, indices in self.reached.items()}
         work: dict[tuple[frozenset[int], bool], Cost] = defaultdict(lambda: ZERO)
         missing: dict[str, None] = {}
         for operator in reversed(self._operators):
-            places = frozenset().union(*(reached.get(at, ()) for at in operator.written))
+            indices = frozenset().union(*(reached.get(at, ()) for at in operator.written))
             for memory in operator.read:
-                reached.setdefault(memory, set()).update(places)
+                reached.setdefault(memory, set()).update(indices)
             cost = costs.get(operator.kernel, ZERO)
-            if operator.phase == "forward" and not places:
+            if operator.phase == "forward" and not indices:
                 continue  # no gradient depends on it, either
             if isinstance(cost, str):
                 missing[cost] = None
             else:
-                work[places, operator.again] += cost
+                work[indices, operator.again] += cost
                 if operator.phase == "forward" and first[operator.kernel]:
                     first[operator.kernel] -= 1
                     early += cost
@@ -234,7 +234,7 @@ class _Seen:
             self.ran,
             self.graded,
             any(tensor is not None for tensor in self.saved),
-            tuple(OwnWork(places, cost, again) for (places, again), cost in done.items()),
+            tuple(OwnWork(indices, cost, again) for (indices, again), cost in done.items()),
             "; ".join(missing),
             early,
         )
@@ -256,10 +256,10 @@ def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[A
         yield call, _tensors_in_nest(result)
         return
     *before, mask = call.args
-    for place, asked in enumerate(mask):
+    for index, asked in enumerate(mask):
         if asked:
-            alone = [at == place for at in range(len(mask))]
-            yield msgspec.structs.replace(call, args=(*before, alone)), [result[place]]
+            alone = [at == index for at in range(len(mask))]
+            yield msgspec.structs.replace(call, args=(*before, alone)), [result[index]]
 
 
 def _tensors_in_nest(nested: Any) -> list[Any]:
@@ -338,8 +338,8 @@ class _Watch(Running):
         if is_checkpoint(function):
             self._known[number] = inner = scope.take(_Scope)
             return self._run_in_scope(inner, node, run)
-        place = scope.take(lambda: next(self._numbers))
-        self._known[number] = self._current = _Seen(place, function.__qualname__)
+        index = scope.take(lambda: next(self._numbers))
+        self._known[number] = self._current = _Seen(index, function.__qualname__)
         self.seen.append(self._current)
         try:
             results = run()
@@ -440,7 +440,7 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
             return dict.fromkeys(kernels, f"its backward pass: {error.message}")
         items, half = list(kernels.items()), len(kernels) // 2
         return _costs(dict(items[:half])) | _costs(dict(items[half:]))
-    by_path = {str(place): kernel for place, kernel in enumerate(kernels)}
+    by_path = {str(index): kernel for index, kernel in enumerate(kernels)}
     for node in graph.nodes:
         kernel = by_path.get(node.path)
         if kernel is None:  # the export copies what is changed in place
@@ -478,9 +478,9 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             self.given = [leaf for leaf in leaves if torch.is_tensor(leaf)]
             self.plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
 
-        def forward(self, given: list[Any]) -> Any:
+        def forward(self, provided: list[Any]) -> Any:
             """Return what the call gives."""
-            left = iter(given)
+            left = iter(provided)
             leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
             args, kwargs = tree_unflatten(leaves, self.form)
             return self.run(*args, **kwargs)
@@ -488,15 +488,15 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
     class Kernels(torch.nn.ModuleList):
         """Makes all of them."""
 
-        def forward(self, *given: list[Any]) -> list[Any]:
+        def forward(self, *provided: list[Any]) -> list[Any]:
             """The tensors that they give."""
-            results = [kernel(own) for kernel, own in zip(self, given, strict=True)]
+            results = [kernel(own) for kernel, own in zip(self, provided, strict=True)]
             return _tensors_in_nest(results)
 
-    bare = without_values()
+    plain = without_values()
     model = Kernels(map(Kernel, calls))
-    given: list[list[Any]] = []
+    provided: list[list[Any]] = []
     for kernel in model.children():
-        given.append([bare(tensor) for tensor in kernel.given])
+        provided.append([plain(tensor) for tensor in kernel.given])
         kernel.given = []
-    return model, tuple(given)
+    return model, tuple(provided)

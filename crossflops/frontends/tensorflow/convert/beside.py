@@ -46,11 +46,11 @@ def _become_table(node: Any, reader: Any) -> None:
 
     node.op = _TABLE
     node.attr.clear()
-    for name, given, usual in (
+    for name, provided, usual in (
         ("key_dtype", "Tin", types_pb2.DT_STRING),
         ("value_dtype", "Tout", types_pb2.DT_INT64),
     ):
-        dtype = reader.attr[given].type if reader is not None else usual
+        dtype = reader.attr[provided].type if reader is not None else usual
         node.attr[name].CopyFrom(attr_value_pb2.AttrValue(type=dtype))
 
 
@@ -64,18 +64,18 @@ def model_inputs(function: Any) -> list[Any]:
 
 
 def with_values(
-    data: bytes, domain: str, frozen: Any, source: Any, given: Mapping[str, Any]
+    data: bytes, domain: str, frozen: Any, source: Any, provided: Mapping[str, Any]
 ) -> tuple[bytes, Mapping[str, Any]]:
     """The ONNX model in which results of operations of the domain are inputs, and their values.
 
     So are results of what works on text. The values are those of one run of the `frozen` function,
-    on what is `given` by name, else on numbers and words that are made up. `source` is the
+    on what is `provided` by name, else on numbers and words that are made up. `source` is the
     function that was frozen, which has the tables.
     """
     model = parse_model_proto(data)
     outside = list(_nodes_beyond_onnx(model.graph, domain, frozen.graph))
     if not outside:
-        return data, given
+        return data, provided
     for node in outside:
         model.graph.node.remove(node)
     read = {name for node in model.graph.node for name in _names_inside(node)}
@@ -86,10 +86,10 @@ def with_values(
         for name in node.output
         if name in read or _has_domain(node, domain)
     }
-    wanted = [tensor for tensor in _tensors_with_values(frozen.graph) if tensor.name in made]
-    feeds = {tensor.name: _feed_value(tensor, given) for tensor in model_inputs(frozen)}
+    requested = [tensor for tensor in _tensors_with_values(frozen.graph) if tensor.name in made]
+    feeds = {tensor.name: _feed_value(tensor, provided) for tensor in model_inputs(frozen)}
     tables = {inner.name: outer for outer, inner in source.graph.captures}
-    values = _fetch_values(frozen, wanted, {**tables, **feeds})
+    values = _fetch_values(frozen, requested, {**tables, **feeds})
     _declare_fed_values(model.graph, values)
     inputs = {value.name for value in model.graph.input}
     known = {name: value for name, value in {**feeds, **values}.items() if name in inputs}
@@ -121,17 +121,17 @@ def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
 def _has_domain(node: Any, domain: str) -> bool:
     """Return whether a node, or one in a body of it, is of this domain."""
     inner = [inner for body in node_subgraphs(node) for inner in body.node]
-    return node.domain == domain or any(_has_domain(held, domain) for held in inner)
+    return node.domain == domain or any(_has_domain(stored, domain) for stored in inner)
 
 
-def _fetch_values(frozen: Any, tensors: list[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) -> dict[str, Any]:
     """The values of these tensors in one run of a frozen function."""
     import tensorflow as tf
 
     if not tensors:
         return {}
     arguments = {
-        tensor.op.name: tf.convert_to_tensor(given[tensor.name]) for tensor in frozen.inputs
+        tensor.op.name: tf.convert_to_tensor(provided[tensor.name]) for tensor in frozen.inputs
     }
     values = frozen.prune(list(frozen.inputs), list(tensors))(**arguments)
     return {
@@ -155,10 +155,10 @@ def _names_inside(node: Any) -> Iterator[str]:
             yield from (value.name for value in attribute.g.output)
 
 
-def _feed_value(tensor: Any, given: Mapping[str, Any]) -> Any:
+def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
     """What is given for an input, else what is made up: floats are random, texts one word."""
-    if tensor.name in given:
-        return given[tensor.name]
+    if tensor.name in provided:
+        return provided[tensor.name]
     shape, kind = tensor.shape.as_list(), tensor.dtype.as_numpy_dtype
     if tensor.dtype.name == "string":
         return np.full(shape, _WORD)

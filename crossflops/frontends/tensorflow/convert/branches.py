@@ -39,10 +39,10 @@ def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
     result as well.
     """
     yield graph.node, ""
-    place = 0
-    while place < len(graph.library.function):
-        yield graph.library.function[place].node_def, ":z:0"
-        place += 1
+    index = 0
+    while index < len(graph.library.function):
+        yield graph.library.function[index].node_def, ":z:0"
+        index += 1
 
 
 def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
@@ -54,14 +54,14 @@ def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
         names = [_reading_index(library, names[0]).signature.name, rest]
         node.input.insert(1, index)
         node.attr["Tin"].list.type.insert(0, _INT32)
-    place = nodes.add(op="Const", name=f"{node.name}/number")
-    place.attr["dtype"].type = _INT32
-    held = place.attr["value"].tensor
-    held.dtype = _INT32
-    held.tensor_shape.SetInParent()
-    held.int_val.append(number)
+    position = nodes.add(op="Const", name=f"{node.name}/number")
+    position.attr["dtype"].type = _INT32
+    stored = position.attr["value"].tensor
+    stored.dtype = _INT32
+    stored.tensor_shape.SetInParent()
+    stored.int_val.append(number)
     equal = nodes.add(op="Equal", name=f"{node.name}/is_number")
-    equal.input.extend([index, f"{place.name}:output:0" if result else place.name])
+    equal.input.extend([index, f"{position.name}:output:0" if result else position.name])
     equal.attr["T"].type = _INT32
     node.op, node.input[0] = _IFS[node.op], equal.name + result
     node.attr["Tcond"].type = _BOOL
@@ -77,12 +77,12 @@ def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
     function.control_ret.clear()
     case = function.node_def.add()
     case.CopyFrom(node)
-    case.input[:] = [held.name for held in function.signature.input_arg]
+    case.input[:] = [stored.name for stored in function.signature.input_arg]
     case.attr[_FIRST].i = number
     branches = case.attr["branches"].list.func
     del branches[0]
-    for place, held in enumerate(function.signature.output_arg):
-        function.ret[held.name] = f"{case.name}:output:{place}"
+    for index, stored in enumerate(function.signature.output_arg):
+        function.ret[stored.name] = f"{case.name}:output:{index}"
     return str(function.signature.name)
 
 
@@ -138,19 +138,19 @@ def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     for op in caller.get_operations():
-        given = [tensor.shape for tensor in op.inputs]
+        provided = [tensor.shape for tensor in op.inputs]
         for key in (*_CALLED, "f"):
             if key not in op.node_def.attr or not op.node_def.attr[key].HasField("func"):
                 continue
             name = op.node_def.attr[key].func.name
             definition = graph._functions[name].definition
             for (
-                held
+                stored
             ) in definition.arg_attr.values():  # stale, and taken before those of the caller
-                held.attr.pop("_output_shapes", None)
+                stored.attr.pop("_output_shapes", None)
             taken = len(definition.signature.input_arg)
             try:
-                shapes = given[len(given) - taken :]
+                shapes = provided[len(provided) - taken :]
                 function = function_def_to_graph(definition, input_shapes=shapes)
             except (TypeError, ValueError):  # it says other shapes than its caller gives
                 function = function_def_to_graph(definition)

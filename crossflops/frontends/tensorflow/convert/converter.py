@@ -150,19 +150,19 @@ def _bring_out(loop: Any, graph: Any) -> None:
     read = {value for node in _everything(graph) for value in node.input}
     read |= {value.name for value in graph.output}
     straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
-    for place in reversed(range(len(loop.input) - 2)):
-        value, result = body.input[place + 2].name, body.output[place + 1].name
-        unused = place >= len(loop.output) or loop.output[place] not in read
+    for index in reversed(range(len(loop.input) - 2)):
+        value, result = body.input[index + 2].name, body.output[index + 1].name
+        unused = index >= len(loop.output) or loop.output[index] not in read
         if straight.get(result, result) != value or not unused:
             continue
         for node in _everything(body):
             node.input[:] = [
-                loop.input[place + 2] if name == value else name for name in node.input
+                loop.input[index + 2] if name == value else name for name in node.input
             ]
-        outside = loop.input[place + 2]
-        del loop.input[place + 2], body.input[place + 2], body.output[place + 1]
-        if place < len(loop.output):
-            del loop.output[place]
+        outside = loop.input[index + 2]
+        del loop.input[index + 2], body.input[index + 2], body.output[index + 1]
+        if index < len(loop.output):
+            del loop.output[index]
         if value in {output.name for output in body.output}:  # another value becomes this one
             body.node.append(
                 helper.make_node("Identity", [outside], [value], name=f"{value}/kept")
@@ -183,13 +183,13 @@ def write_out_erfc(graph: Any) -> None:
         graph.node.append(node)
         if node.op_type != "Erfc":
             continue
-        held = graph.node[-1]
-        name, result = held.name, held.output[0]
-        held.op_type, held.output[0] = "Erf", f"{result}/erf"
+        stored = graph.node[-1]
+        name, result = stored.name, stored.output[0]
+        stored.op_type, stored.output[0] = "Erf", f"{result}/erf"
         ones_name = f"{result}/one"
         graph.initializer.append(helper.make_tensor(ones_name, 1, (), [1.0]))
         graph.node.append(
-            helper.make_node("Sub", [ones_name, held.output[0]], [result], name=f"{name}__1")
+            helper.make_node("Sub", [ones_name, stored.output[0]], [result], name=f"{name}__1")
         )
 
 
@@ -277,17 +277,17 @@ def make_aliases(graph: Any) -> frozenset[str]:
 
 def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Leave of these nodes an alias of the result that is read: what each hands on beside it."""
-    given: dict[str, tuple[str, ...]] = {}
+    provided: dict[str, tuple[str, ...]] = {}
     read = {value for node in _everything(graph) for value in node.input}
     read.update(output.name for output in graph.output)
     for node in graph.node:
         if node.op_type == _HANDING and node.name in results:
             pairs = list(zip(node.input, node.output, strict=True))
-            given[node.name] = tuple(node.input[results[node.name] :])
+            provided[node.name] = tuple(node.input[results[node.name] :])
             [(value, output)] = [pair for pair in pairs if pair[1] in read]
             node.op_type, node.input[:], node.output[:] = "Identity", [value], [output]
             del node.attribute[:]
-    return given
+    return provided
 
 
 @contextmanager
@@ -390,7 +390,7 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
     from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
     from tensorflow.python.grappler import tf_optimizer
 
-    wanted = [tensor.name for tensor in (*model_inputs(frozen), *frozen.outputs)]
+    requested = [tensor.name for tensor in (*model_inputs(frozen), *frozen.outputs)]
     config = config_pb2.ConfigProto()
     config.graph_options.infer_shapes = True
     config.graph_options.rewrite_options.optimizers[:] = ["function", "dependency"]
@@ -399,7 +399,7 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
             tf.import_graph_def(graph, name="")
             meta = tf.compat.v1.train.export_meta_graph(graph_def=graph)
         kept = meta_graph_pb2.CollectionDef()
-        kept.node_list.value.extend([*wanted, *results])
+        kept.node_list.value.extend([*requested, *results])
         meta.collection_def["train_op"].CopyFrom(kept)
         return tf_optimizer.OptimizeGraph(config, meta)
 
@@ -474,14 +474,14 @@ def _begin_lists_empty(graph: Any, loop: Any) -> None:
     builder = importlib.import_module("tf2onnx.graph_builder").GraphBuilder(graph)
     functions = importlib.import_module("tf2onnx.tf_loader")
     body = functions.find_function(loop.get_attr_str("body"))
-    for place, begun in enumerate(loop.inputs):
+    for index, begun in enumerate(loop.inputs):
         if begun.type != "TensorListSetItem" or begun.inputs[0].type != "TensorListReserve":
             continue
-        readers = list(_read_by(graph, loop.output[place]))
+        readers = list(_read_by(graph, loop.output[index]))
         stacked = all(reader.type == "TensorListStack" for reader in readers)
-        if not stacked or body.input_names[place] in body.ta_reads:
+        if not stacked or body.input_names[index] in body.ta_reads:
             continue
-        graph.replace_input(loop, begun.output[0], begun.input[0], place)
+        graph.replace_input(loop, begun.output[0], begun.input[0], index)
         for stack in readers:
             rows = stack.output[0]
             first = builder.make_unsqueeze({"data": begun.input[2], "axes": [0]})
@@ -514,8 +514,8 @@ def _keeping_shared_products() -> Iterator[None]:
     class Unshared(gemm_rewriter.GraphMatcher):
         def match_ops(self, ops: Any) -> Iterator[Any]:
             for match in super().match_ops(ops):
-                held = filter(None, map(match.get_op, ("matmul", "mul1", "mul2")))
-                if all(_is_read_once(node) for node in held):
+                stored = filter(None, map(match.get_op, ("matmul", "mul1", "mul2")))
+                if all(_is_read_once(node) for node in stored):
                     yield match
 
     with patching_attribute(gemm_rewriter, "GraphMatcher", Unshared, inventory.GEMMS):

@@ -42,14 +42,14 @@ class WeightNames(NamedTuple):
     missing: frozenset[str] = frozenset()
 
 
-def find_weights(graph: Graph, function: Any, whole: Any, layers: LayerTable) -> WeightNames:
+def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> WeightNames:
     """Return which stored tensors of a graph, whose nodes know their modules, are variables.
 
-    `function` is the traced one, `whole` the graph that was converted.
+    `function` is the traced one, `full` the graph that was converted.
     """
     names = _parameters_by_constant(function, layers)
-    stored = {op.outputs[0].name for op in whole.get_operations() if op.type == "Const"}
-    read = {name for name in stored if whole.get_tensor_by_name(name).consumers()}
+    stored = {op.outputs[0].name for op in full.get_operations() if op.type == "Const"}
+    read = {name for name in stored if full.get_tensor_by_name(name).consumers()}
     anew, lost = _match_new_tensors(graph, names, stored, layers)
     missing = {names[constant] for constant in names if constant in read} & lost
     return WeightNames(names | anew, frozenset(missing))
@@ -71,27 +71,27 @@ def add_own_functions(
     graph: Graph,
     owns: Iterable[OwnGradient],
     names: Mapping[str, str],
-    given: Mapping[str, Sequence[str]],
+    provided: Mapping[str, Sequence[str]],
 ) -> Graph:
     """Return the graph with its functions that bring gradients of their own, as far as followed.
 
-    `given` are the values that these take, `names` those of parameters by stored tensors.
+    `provided` are the values that these take, `names` those of parameters by stored tensors.
     """
-    applied = (_application(own, graph, given.get(own.name, ()), names) for own in owns)
+    applied = (_application(own, graph, provided.get(own.name, ()), names) for own in owns)
     return with_functions(graph, filter(None, applied))
 
 
 def _application(
-    own: OwnGradient, graph: Graph, given: Sequence[str], names: Mapping[str, str]
+    own: OwnGradient, graph: Graph, provided: Sequence[str], names: Mapping[str, str]
 ) -> Application | None:
     """A function with a gradient of its own by the nodes of the graph."""
-    if own.unfollowed or len(given) != own.operands:
+    if own.unfollowed or len(provided) != own.operands:
         return None
     return Application(
         name=own.name,
         kind=KIND,
         home=own.name,
-        given={place: names.get(value, value) for place, value in enumerate(given)},
+        given={index: names.get(value, value) for index, value in enumerate(provided)},
         inside=frozenset(node.key for node in graph.nodes if node.call in own.inside),
     )
 
@@ -122,9 +122,9 @@ def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]
     by which the function captures the variable.
     """
     names = {}
-    held = {id(variable.handle): variable for variable in function.graph.variables}
+    stored = {id(variable.handle): variable for variable in function.graph.variables}
     for outer, placeholder in function.graph.captures:
-        name = layers.weights.get(id(held.get(id(outer))))
+        name = layers.weights.get(id(stored.get(id(outer))))
         if name is not None:
             names[placeholder.name] = name
     return names
@@ -138,10 +138,10 @@ def _match_new_tensors(
     present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
     lost = {name for constant, name in names.items() if constant not in present}
     shapes = {
-        f"{path}.{held.name}".removeprefix("."): (path, held.shape)
+        f"{path}.{stored_value.name}".removeprefix("."): (path, stored_value.shape)
         for row in layers.rows
         for path in row.names
-        for held in row.params
+        for stored_value in row.params
     }
     anew: dict[str, str] = {}
     for node, spec in _new_weight_tensors(nodes, stored):
@@ -150,24 +150,24 @@ def _match_new_tensors(
             for name in sorted(lost)
             if name in shapes and _is_nested_module(shapes[name][0], node.path)
         ]
-        alike = [
+        similar = [
             name
             for name in near
             if _sizes_without_ones(shapes[name][1]) == _sizes_without_ones(spec.shape or ())
         ]
         # a weight that is cast is reshaped with that, as the kernels of attention by their heads
-        alike = alike or [name for name in near if prod(shapes[name][1]) == spec.numel]
+        similar = similar or [name for name in near if prod(shapes[name][1]) == spec.numel]
         # biases of a recurrent layer, which ONNX wants twice, and weights side by side
         parts = [name for name in near if spec.numel % max(prod(shapes[name][1]), 1) == 0]
-        if not alike and not parts:  # a further use, as of a tied table that is transposed
-            alike = _single_name(
+        if not similar and not parts:  # a further use, as of a tied table that is transposed
+            similar = _single_name(
                 name
                 for name in sorted({*names.values()} & shapes.keys())
                 if _is_nested_module(shapes[name][0], node.path)
                 and _sizes_without_ones(shapes[name][1]) == _sizes_without_ones(spec.shape or ())
             )
-        if spec.name not in anew and (alike or parts):
-            anew[spec.name] = (alike or parts)[0]
+        if spec.name not in anew and (similar or parts):
+            anew[spec.name] = (similar or parts)[0]
             lost.discard(anew[spec.name])
     return anew, lost
 
@@ -224,8 +224,8 @@ def argument_names(function: Any) -> list[str]:
 
     return [
         name
-        for held in function.structured_input_signature
-        for name, _ in flatten_with_joined_string_paths(held, separator=".")
+        for stored in function.structured_input_signature
+        for name, _ in flatten_with_joined_string_paths(stored, separator=".")
     ]
 
 
@@ -234,8 +234,8 @@ def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
 
     def sever_node(node: Node) -> Node:
         bodies = tuple(sever_stopped_nodes(body, stopped) for body in node.bodies)
-        places = (0,) if node.key in stopped else node.training.severed
-        return msgspec.structs.replace(node.with_training(severed=places), bodies=bodies)
+        indices = (0,) if node.key in stopped else node.training.severed
+        return msgspec.structs.replace(node.with_training(severed=indices), bodies=bodies)
 
     return msgspec.structs.replace(graph, nodes=tuple(map(sever_node, graph.nodes)))
 

@@ -14,20 +14,20 @@ _COMPARED = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 _INT32, _INT64 = 6, 7  # TensorProto.DataType
 
 
-def widen_counters(graph: Any, around: Mapping[str, int] = {}) -> None:
+def widen_counters(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
     """Let nodes that compare an int32 with an int64 compare two int64, in place, bodies too.
 
-    `around` are the types of the values that the graph sees of those around it.
+    `enclosing` are the types of the values that the graph sees of those around it.
     """
-    types = {**around, **_types(graph)}
+    types = {**enclosing, **_types(graph)}
     for node in list(graph.node):
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 widen_counters(attribute.g, types)
         kinds = [types.get(name) for name in node.input]
         if node.op_type in _COMPARED and set(kinds) == {_INT32, _INT64}:
-            place = kinds.index(_INT32)
-            node.input[place] = _widen(graph, node, node.input[place])
+            index = kinds.index(_INT32)
+            node.input[index] = _widen(graph, node, node.input[index])
 
 
 def _types(graph: Any) -> dict[str, int]:
@@ -50,6 +50,6 @@ def _widen(graph: Any, node: Any, name: str) -> str:
             numbers = numpy_helper.to_array(tensor).astype("int64")
             graph.initializer.append(numpy_helper.from_array(numbers, wide))
             return wide
-    place = list(graph.node).index(node)
-    graph.node.insert(place, helper.make_node("Cast", [name], [wide], name=wide, to=_INT64))
+    index = list(graph.node).index(node)
+    graph.node.insert(index, helper.make_node("Cast", [name], [wide], name=wide, to=_INT64))
     return wide

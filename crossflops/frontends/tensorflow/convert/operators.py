@@ -37,8 +37,8 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     for op in operations(graph):
         scope, module = layers.operation_scope(op.name)
         parent = _open(scope, module, layers, by_key)
-        held = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
-        operators.append(_operator_call(op, parent, module, held, layers))
+        stored = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
+        operators.append(_operator_call(op, parent, module, stored, layers))
     below: dict[str, list[Call]] = {}
     for operator in operators:
         below.setdefault(operator.parent or "", []).append(operator)
@@ -70,7 +70,7 @@ def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerT
 
 
 def _operator_call(
-    op: Any, parent: str, module: int, held: Mapping[str, Scalar], layers: LayerTable
+    op: Any, parent: str, module: int, stored: Mapping[str, Scalar], layers: LayerTable
 ) -> Call:
     layer = layers.kind(module, op.name)
     inputs = tuple(_operation_inputs(op))
@@ -85,7 +85,7 @@ def _operator_call(
         module=module,
         settings={
             **_operation_settings(op),
-            **held,
+            **stored,
             "cut": _is_cut(op),
             "after": _after(op, layer),
             "layer": layer,
@@ -171,8 +171,8 @@ def branch_operation_names(graph: Any) -> frozenset[str]:
     depths: dict[str, int] = {}
     todo = [(op, 0) for op in graph.get_operations() if _opens(op)]
     while todo:
-        op, around = todo.pop()
-        depth = around + _opens(op) - _closes(op)
+        op, enclosing = todo.pop()
+        depth = enclosing + _opens(op) - _closes(op)
         if depth <= depths.get(op.name, 0):
             continue
         depths[op.name] = depth
@@ -270,9 +270,9 @@ class Links:
         """The call of a function that the frozen graph keeps whole, and that the node is from."""
         for name in names:
             parts = name.partition("@")[0].split("/")
-            for place, part in enumerate(parts):
+            for index, part in enumerate(parts):
                 op = (
-                    self._ops.get("/".join(parts[: place + 1])) if part.startswith(CALLS) else None
+                    self._ops.get("/".join(parts[: index + 1])) if part.startswith(CALLS) else None
                 )
                 if op is not None and op.type in CALLS:
                     return op
@@ -329,9 +329,11 @@ def link_operations(
     made: dict[str, Call] = {}
     nodes: dict[str, list[str]] = {}
 
-    def link_node(node: Node, around: str) -> Node:
+    def link_node(node: Node, enclosing: str) -> Node:
         name = links.operation_name(node)
-        call = keys.get(name or "") or (made.get(around) or keys.get(around) if around else None)
+        call = keys.get(name or "") or (
+            made.get(enclosing) or keys.get(enclosing) if enclosing else None
+        )
         if call is None:
             call = made[f"{node.key} ({MADE})"] = _converter_call(node, layers)
         nodes.setdefault(call.key, []).append(node.key)
@@ -476,8 +478,8 @@ def _used(graph: Any) -> set[str]:
     for tensor in todo:
         op = tensor.op
         read = [op.inputs[tensor.value_index]] if op.type == "IdentityN" else op.inputs
-        todo += [given for given in read if given.name not in used]
-        used.update((given.name, given.op.name) for given in read)
+        todo += [provided for provided in read if provided.name not in used]
+        used.update((provided.name, provided.op.name) for provided in read)
     return set(used.values())
 
 
@@ -508,16 +510,20 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
     (tf.recompute_grad) has names of its own: it is told by its type and sizes.
     """
     name = call.key.removeprefix(_TAPE)
-    above = [held for held in multiplying if call.target in _BACKWARD[held.target]]
+    above = [stored for stored in multiplying if call.target in _BACKWARD[stored.target]]
     if name != call.key or _OF_BODY in name:
-        named = (held for held in above if _is_named(name, held.key))
-        held = next(named, None)
-        alike = [held] if held else [other for other in above if _has_fitting_sizes(call, other)]
-        yield from (gradients_of(held.key) for held in alike)
+        named = (stored for stored in above if _is_named(name, stored.key))
+        stored = next(named, None)
+        similar = (
+            [stored] if stored else [other for other in above if _has_fitting_sizes(call, other)]
+        )
+        yield from (gradients_of(stored.key) for stored in similar)
     else:
-        alike = [held for held in multiplying if held.target == call.target]
+        similar = [stored for stored in multiplying if stored.target == call.target]
         yield from (
-            rerun_of(held.key) for held in alike if _float_sizes(held) == _float_sizes(call)
+            rerun_of(stored.key)
+            for stored in similar
+            if _float_sizes(stored) == _float_sizes(call)
         )
 
 

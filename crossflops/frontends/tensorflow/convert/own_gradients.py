@@ -77,7 +77,7 @@ def _own_gradient(
     op: Any, gradient: str, repeated: Container[str], again: Container[str]
 ) -> OwnGradient:
     results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
-    read = [place for place, tensor in enumerate(op.outputs) if tensor.consumers()]
+    read = [index for index, tensor in enumerate(op.outputs) if tensor.consumers()]
     unfollowed = ""
     if op.name in again:
         unfollowed = _AGAIN
@@ -229,14 +229,14 @@ def _hands_on(op: Any) -> bool | str:
     if gradient is None:
         return False
     with op.graph.as_default(), FuncGraph("gradient").as_default():
-        given = [tf.compat.v1.placeholder(result.dtype, result.shape) for result in op.outputs]
+        provided = [tf.compat.v1.placeholder(result.dtype, result.shape) for result in op.outputs]
         try:
-            operands = gradient(op, *given)
+            operands = gradient(op, *provided)
         except Exception:
             return True
     operands = operands if isinstance(operands, list | tuple) else [operands]
     ends = [operand.op for operand in operands if isinstance(operand, tf.Tensor)]
     read = _ancestor_operations((), ends)
-    if ends and not any(tensor.op.name in read for tensor in given):
+    if ends and not any(tensor.op.name in read for tensor in provided):
         return _ZEROS.format(op.type)
     return any(operand is not None for operand in operands)

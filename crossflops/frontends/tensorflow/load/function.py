@@ -31,18 +31,18 @@ def function_of(
             "the graph has variables, so their shapes are not in it",
             "freeze it, or give the SavedModel",
         )
-    wanted = [node.name for node in nodes if node.op == _INPUTS[0]]
-    if len(args) + len(kwargs) != len(wanted) or not set(kwargs) <= set(wanted):
+    requested = [node.name for node in nodes if node.op == _INPUTS[0]]
+    if len(args) + len(kwargs) != len(requested) or not set(kwargs) <= set(requested):
         raise InputError(
-            f"the graph has the inputs {', '.join(wanted) or '(none)'}",
-            _input_options_hint(dict.fromkeys(wanted)),
+            f"the graph has the inputs {', '.join(requested) or '(none)'}",
+            _input_options_hint(dict.fromkeys(requested)),
         )
     read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
-    places = [name for name in wanted if name not in kwargs]
+    indices = [name for name in requested if name not in kwargs]
 
-    def run(*given: Any, **named: Any) -> Any:
-        inputs = {f"{name}:0": tensor for name, tensor in zip(places, given, strict=True)}
+    def run(*provided: Any, **named: Any) -> Any:
+        inputs = {f"{name}:0": tensor for name, tensor in zip(indices, provided, strict=True)}
         inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
         imported = tf.graph_util.import_graph_def(
             graph, input_map=inputs, return_elements=results, name=""
@@ -112,7 +112,7 @@ def call_of(
             "the SavedModel has no signature and cannot be called",
             "write it with model.export(FOLDER), or with signatures=",
         )
-    return (lambda *given, **named: model(*given, **named)), args, kwargs
+    return (lambda *provided, **named: model(*provided, **named)), args, kwargs
 
 
 def is_keras_layer(model: Any) -> bool:
@@ -127,12 +127,12 @@ def _keras_call(
     """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
     names = _call_parameter_names(model)
     mode = {"training": training} if "training" in names else {}
-    wanted = inputs_struct(model)
-    if wanted is None:
+    requested = inputs_struct(model)
+    if requested is None:
         if kwargs and not args and not set(kwargs) & set(names) and len(names):
             return (lambda **named: model(named, **mode)), (), kwargs
-        return (lambda *given, **named: model(*given, **named, **mode)), args, kwargs
-    return _functional_call(model, wanted, *_unpack_inputs(args, kwargs), mode)
+        return (lambda *provided, **named: model(*provided, **named, **mode)), args, kwargs
+    return _functional_call(model, requested, *_unpack_inputs(args, kwargs), mode)
 
 
 def inputs_struct(model: Any) -> Any:
@@ -153,24 +153,32 @@ def _unpack_inputs(
 
 
 def _functional_call(
-    model: Any, wanted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: dict[str, bool]
+    model: Any,
+    requested: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    mode: dict[str, bool],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     names = [tensor.name for tensor in model.inputs]
-    whole = isinstance(wanted, dict)
-    if kwargs and not args and set(kwargs) == (set(wanted) if whole else set(names)):
-        if whole:
+    full = isinstance(requested, dict)
+    if kwargs and not args and set(kwargs) == (set(requested) if full else set(names)):
+        if full:
             return (lambda **named: model(named, **mode)), (), kwargs
         order = tuple(kwargs[name] for name in names)
-        return (lambda *given: model(_one(given), **mode)), order, {}
+        return (lambda *provided: model(_one(provided), **mode)), order, {}
     if kwargs or len(args) != len(names):
-        tensors = wanted if whole else dict(zip(names, model.inputs, strict=True))
+        tensors = requested if full else dict(zip(names, model.inputs, strict=True))
         raise InputError(
             f"the model has the inputs {', '.join(tensors)}",
             _input_options_hint(tensors),
         )
-    if whole:
-        return (lambda *given: model(dict(zip(wanted, given, strict=True)), **mode)), args, {}
-    return (lambda *given: model(_one(given), **mode)), args, {}
+    if full:
+        return (
+            (lambda *provided: model(dict(zip(requested, provided, strict=True)), **mode)),
+            args,
+            {},
+        )
+    return (lambda *provided: model(_one(provided), **mode)), args, {}
 
 
 def _input_options_hint(tensors: Mapping[str, Any]) -> str:
@@ -186,8 +194,8 @@ def _input_options_hint(tensors: Mapping[str, Any]) -> str:
     return f"give one --input for each: {' '.join(options)}"
 
 
-def _one(given: tuple[Any, ...]) -> Any:
-    return given[0] if len(given) == 1 else list(given)
+def _one(provided: tuple[Any, ...]) -> Any:
+    return provided[0] if len(provided) == 1 else list(provided)
 
 
 def _call_parameter_names(model: Any) -> tuple[str, ...]:
@@ -213,18 +221,18 @@ def _signature_call(
             f"write one of them behind a colon: FOLDER:{next(iter(signatures))}",
         )
     signature = signatures[name]
-    wanted = signature.structured_input_signature[1]
-    names = list(wanted)
+    requested = signature.structured_input_signature[1]
+    names = list(requested)
     if len(args) > len(names) or (set(kwargs) | set(names[: len(args)])) != set(names):
         shown = ", ".join(
-            f"{input_name}={tuple(spec.shape)}" for input_name, spec in wanted.items()
+            f"{input_name}={tuple(spec.shape)}" for input_name, spec in requested.items()
         )
         raise InputError(
             f"the signature {name} has the inputs {shown}",
-            _input_options_hint(wanted),
+            _input_options_hint(requested),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
-    for argument, spec in wanted.items():
+    for argument, spec in requested.items():
         if (
             not spec.shape.is_compatible_with(named[argument].shape)
             or spec.dtype != named[argument].dtype
@@ -234,7 +242,7 @@ def _signature_call(
                 f"{spec.dtype.name}, not {named[argument].shape} and {named[argument].dtype.name}",
                 f"give --input {argument}=SHAPE:{spec.dtype.name} that fits",
             )
-    return (lambda **given: signature(**given)), (), named
+    return (lambda **provided: signature(**provided)), (), named
 
 
 def active_signature(model: Any) -> str | None:

@@ -54,9 +54,9 @@ class _Quietly(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            held: Any = spec.loader
-            shown = _show_output_on_failure(held.exec_module)
-            patching_attribute(held, "exec_module", shown, inventory.ONE_IMPORT).keep()
+            stored: Any = spec.loader
+            shown = _show_output_on_failure(stored.exec_module)
+            patching_attribute(stored, "exec_module", shown, inventory.ONE_IMPORT).keep()
         return spec
 
 

@@ -12,14 +12,14 @@ from crossflops.ir.graph import TensorSpec
 
 def usual_input(model: Any) -> Named | None:
     """The inputs by their names, an open batch as 1; None where another size or a type is open."""
-    wanted = _model_input_tensors(model)
-    specs = [_usual_input_spec(name, tensor) for name, tensor in wanted.items()]
-    whole = tuple(spec for spec in specs if spec is not None)
-    if not whole or len(whole) < len(specs):
+    requested = _model_input_tensors(model)
+    specs = [_usual_input_spec(name, tensor) for name, tensor in requested.items()]
+    full = tuple(spec for spec in specs if spec is not None)
+    if not full or len(full) < len(specs):
         return None
-    open_batch = any(tuple(tensor.shape)[:1] == (None,) for tensor in wanted.values())
+    open_batch = any(tuple(tensor.shape)[:1] == (None,) for tensor in requested.values())
     origin = "the model itself" + (", with 1 for its open batch" if open_batch else "")
-    return Named(model=model, specs=whole, origin=origin)
+    return Named(model=model, specs=full, origin=origin)
 
 
 def _model_input_tensors(model: Any) -> Mapping[str, Any]:
@@ -27,11 +27,11 @@ def _model_input_tensors(model: Any) -> Mapping[str, Any]:
     keras = sys.modules.get("keras")
     layer: Any = getattr(keras, "Layer", ())
     if isinstance(model, layer):
-        wanted = inputs_struct(model)
-        if wanted is None:
+        requested = inputs_struct(model)
+        if requested is None:
             return {}
-        if isinstance(wanted, dict):
-            return wanted
+        if isinstance(requested, dict):
+            return requested
         tensors = {tensor.name: tensor for tensor in model.inputs}
         return tensors if len(tensors) == len(model.inputs) else {}
     if getattr(model, "signatures", None) and (name := active_signature(model)) is not None:
@@ -43,7 +43,7 @@ def _usual_input_spec(name: str, tensor: Any) -> TensorSpec | None:
     shape = getattr(tensor, "shape", None)
     if shape is None or getattr(shape, "rank", 0) is None:
         return None
-    sizes = tuple(1 if place == 0 and size is None else size for place, size in enumerate(shape))
+    sizes = tuple(1 if index == 0 and size is None else size for index, size in enumerate(shape))
     dtype = getattr(tensor.dtype, "name", tensor.dtype)
     if dtype not in DTYPES or not all(isinstance(size, int) for size in sizes):
         return None

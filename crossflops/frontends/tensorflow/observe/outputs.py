@@ -52,8 +52,10 @@ def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
     import tensorflow as tf
 
     if source.arrays is not None:
-        given = tf.nest.flatten(function_arguments(source.model, *source.arrays, training=False))
-        tensors = [value for value in given if hasattr(value, "shape")]
+        provided = tf.nest.flatten(
+            function_arguments(source.model, *source.arrays, training=False)
+        )
+        tensors = [value for value in provided if hasattr(value, "shape")]
         if len(tensors) == len(frozen.inputs):
             return [
                 np.asarray(value, spec.dtype.as_numpy_dtype)
@@ -89,7 +91,7 @@ def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
 def _is_drawn(output: Any) -> bool:
     """Whether an operation that this tensor depends on draws numbers, in a body too."""
     functions = {
-        held.signature.name: held for held in output.graph.as_graph_def().library.function
+        stored.signature.name: stored for stored in output.graph.as_graph_def().library.function
     }
     todo, known = [output.op], {output.op.name}
     for op in todo:
@@ -109,7 +111,7 @@ def _operation_kinds_inside(node: Any, functions: dict[str, Any]) -> Iterator[st
     """The kind of an operation and of those in the functions that it calls."""
     yield node.op
     for attribute in node.attr.values():
-        for held in (attribute.func, *attribute.list.func):
-            if held.name in functions:
-                for inner in functions[held.name].node_def:
+        for stored in (attribute.func, *attribute.list.func):
+            if stored.name in functions:
+                for inner in functions[stored.name].node_def:
                     yield from _operation_kinds_inside(inner, functions)

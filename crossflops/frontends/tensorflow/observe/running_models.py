@@ -29,8 +29,8 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Ready:
                 run_once()
         tf.profiler.experimental.stop()
 
-    how = "concrete tf.function, results copied out"
-    return Ready(run_once, f"tensorflow {tf.__version__}", "cpu", how, trace)
+    config = "concrete tf.function, results copied out"
+    return Ready(run_once, f"tensorflow {tf.__version__}", "cpu", config, trace)
 
 
 def _sample_tensor(tf: Any, spec: Any) -> Any:

@@ -43,12 +43,12 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
     if _has_own_gradients(graph):  # which may ask for variables
         with suppress(NormalizeError):
             return _freeze_step_function(partial(both, variables), traced)
-    held = [variable for variable in graph.variables if variable.dtype.is_floating]
+    stored = [variable for variable in graph.variables if variable.dtype.is_floating]
 
-    def constant(*given: Any, **named: Any) -> Any:
-        read = {id(variable): _variable_constant(variable) for variable in held}
+    def constant(*provided: Any, **named: Any) -> Any:
+        read = {id(variable): _variable_constant(variable) for variable in stored}
         with _read_as(read):
-            return both([read[id(variable)] for variable in variables], *given, **named)
+            return both([read[id(variable)] for variable in variables], *provided, **named)
 
     return _freeze_step_function(constant, traced)
 
@@ -56,7 +56,7 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
 def _has_own_gradients(graph: Any) -> bool:
     """Whether a function that brings its gradient is in the graph or in one that it calls."""
     definition = graph.as_graph_def()
-    bodies = (definition.node, *(held.node_def for held in definition.library.function))
+    bodies = (definition.node, *(stored.node_def for stored in definition.library.function))
     return any(CUSTOM in node.attr for nodes in bodies for node in nodes)
 
 
@@ -111,13 +111,13 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
 
     before, call = BaseResourceVariable._read_variable_op, Function.__call__
 
-    def read(self: Any, *given: Any, **named: Any) -> Any:
+    def read(self: Any, *provided: Any, **named: Any) -> Any:
         if id(self) not in tensors:
-            return before(self, *given, **named)
+            return before(self, *provided, **named)
         return tf.identity(tensors[id(self)], name="ReadVariableOp")
 
-    def anew(self: Any, *given: Any, **named: Any) -> Any:
-        return call(self._clone(None), *given, **named)
+    def anew(self: Any, *provided: Any, **named: Any) -> Any:
+        return call(self._clone(None), *provided, **named)
 
     with (
         patching_attribute(
@@ -141,25 +141,25 @@ def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSettin
     if any(row.params for row in layers.rows):
         return []
     return [
-        place
-        for place, name in enumerate(argument_names(function))
+        index
+        for index, name in enumerate(argument_names(function))
         if any(matches(name, pattern) for pattern in step.trainable)
     ]
 
 
 def _forward_and_backward(
-    traced: TracedFunction, step: StepSetting, places: Iterable[int]
+    traced: TracedFunction, step: StepSetting, indices: Iterable[int]
 ) -> Callable[..., Any]:
     """Runs the model, and back to these weights and to the inputs at the places."""
     import tensorflow as tf
 
-    def both(weights: Sequence[Any], *given: Any, **named: Any) -> Any:
-        inputs = tf.nest.flatten((given, named))
-        watched = [*weights, *(inputs[place] for place in places)]
+    def both(weights: Sequence[Any], *provided: Any, **named: Any) -> Any:
+        inputs = tf.nest.flatten((provided, named))
+        watched = [*weights, *(inputs[index] for index in indices)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for held in watched:
-                tape.watch(held)
-            outputs = traced.called(*given, **named)
+            for stored in watched:
+                tape.watch(stored)
+            outputs = traced.called(*provided, **named)
         ends = _loss_outputs(tf.nest.flatten(outputs), step)
         ones = [tf.ones_like(end) for end in ends]
         gradients = tape.gradient(ends, watched, output_gradients=ones) if ends else []

@@ -81,9 +81,9 @@ def _freezing_by_shape() -> Iterator[None]:
             return read(self, tensor)
         return _uniform_array(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
 
-    def write_by_shape(values: Any, *given: Any, **named: Any) -> Any:
+    def write_by_shape(values: Any, *provided: Any, **named: Any) -> Any:
         if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
-            return write(values, *given, **named)
+            return write(values, *provided, **named)
         first_value = values.flat[0]
         return write(first_value, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
 

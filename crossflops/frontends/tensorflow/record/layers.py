@@ -198,9 +198,9 @@ class NamedLayers(LayerTable):
     """What the names of operations tell, where no Keras model is at hand."""
 
     def __init__(self, names: Iterable[str], root: str) -> None:
-        places = [place_from_name(name) for name in names]
+        indices = [place_from_name(name) for name in names]
         self.weights = {}
-        self.rows = build_module_table(places, root)
+        self.rows = build_module_table(indices, root)
         self._ids = {row.path: row.id for row in self.rows}
 
     def operation_scope(self, name: str) -> tuple[str, int]:

@@ -24,9 +24,9 @@ def names_recomputed() -> AbstractContextManager[object]:
             tensors = {name: value for name, value in named.items() if _holds_tensors(value)}
             plain = {name: value for name, value in named.items() if name not in tensors}
 
-            def run(*given: Any) -> Any:
-                by_name = dict(zip(tensors, given[len(args) :], strict=True))
-                return function(*given[: len(args)], **by_name, **plain)
+            def run(*provided: Any) -> Any:
+                by_name = dict(zip(tensors, provided[len(args) :], strict=True))
+                return function(*provided[: len(args)], **by_name, **plain)
 
             return recompute(run)(*args, *tensors.values())
 

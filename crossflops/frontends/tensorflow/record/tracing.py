@@ -76,8 +76,8 @@ def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     import keras
 
-    def run(*given: Any, **named: Any) -> Any:
+    def run(*provided: Any, **named: Any) -> Any:
         with keras.StatelessScope():
-            return function(*given, **named)
+            return function(*provided, **named)
 
     return run

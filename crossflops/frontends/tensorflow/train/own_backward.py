@@ -69,23 +69,23 @@ def _gradient_program(own: OwnGradient) -> _Program:
     with results[0].graph.as_default():
         graph = FuncGraph("gradient")
         with graph.as_default():
-            given = [tf.compat.v1.placeholder(t.dtype, t.shape) for t in results]
-            made = gradient_registry.lookup(own.gradient)(None, *given)[own.results :]
+            provided = [tf.compat.v1.placeholder(t.dtype, t.shape) for t in results]
+            made = gradient_registry.lookup(own.gradient)(None, *provided)[own.results :]
             ends = [
-                (place, tf.identity(tf.convert_to_tensor(gradient)))
-                for place, gradient in enumerate(made)
+                (index, tf.identity(tf.convert_to_tensor(gradient)))
+                for index, gradient in enumerate(made)
                 if gradient is not None
             ]
-    graded = tuple(place for place, _ in ends)
+    graded = tuple(index for index, _ in ends)
     if all(op.type in _MOVES for op in _operations_before([end for _, end in ends])):
         return _Program(None, graded)
-    inputs = [*given, *_values_from_outside(graph)]
+    inputs = [*provided, *_values_from_outside(graph)]
     definition, names = graph.as_graph_def(), [end.name for _, end in ends]
 
     def run(*values: Any) -> Any:
-        held = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
+        stored = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
         return tf.graph_util.import_graph_def(
-            definition, input_map=held, return_elements=names, name=""
+            definition, input_map=stored, return_elements=names, name=""
         )
 
     specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs)
@@ -96,9 +96,9 @@ def _values_from_outside(graph: Any) -> list[Any]:
     """Return the values that a graph reads from outside: tensors, and reads of variables."""
     import tensorflow as tf
 
-    taken = [held for _, held in graph.captures]
-    tensors = [held for held in taken if held.dtype != tf.resource]
-    read = {reader.name: reader for held in taken for reader in held.consumers()}
+    taken = [stored for _, stored in graph.captures]
+    tensors = [stored for stored in taken if stored.dtype != tf.resource]
+    read = {reader.name: reader for stored in taken for reader in stored.consumers()}
     return [
         *tensors,
         *(op.outputs[0] for op in read.values() if op.type == "ReadVariableOp"),

@@ -53,7 +53,7 @@ def _write_function(node: Any, overload: str) -> Any:
     opaque = read_node(node)
     if opaque is None:
         return None
-    operands = [ir.Value(name=f"x{place}") for place in range(len(node.inputs))]
+    operands = [ir.Value(name=f"x{index}") for index in range(len(node.inputs))]
     write = BodyWriter()
     results = _BODIES[node.op_type](write, opaque, operands)
     if results is None:

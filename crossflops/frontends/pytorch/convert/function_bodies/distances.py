@@ -43,9 +43,9 @@ def _cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
 def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Return the distances of each two rows, the first of which stands above the other."""
     pairs = _pairwise_vector_distances(write, x[0], x[0], float(node.settings.get("p", 2)))
-    places = write.count_up(node.operands[0].shape[0])
+    indices = write.count_up(node.operands[0].shape[0])
     flat = write.integers(-1)
-    above = write("Reshape", write("Less", write.as_column(places), places), flat)
+    above = write("Reshape", write("Less", write.as_column(indices), indices), flat)
     return [write("Compress", write("Reshape", pairs, flat), above, axis=0)]
 
 

@@ -48,7 +48,7 @@ def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
     return write("Sub", bags, write.integer(1))
 
 
-def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, places: Any) -> Any:
+def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
     """Return the bags of rows whose bags are these."""
     bags, width = node.results[0].shape
     mode = int(node.settings.get("mode", 0))
@@ -56,7 +56,7 @@ def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, places: Any) -> Any
 
     def gather(start: float, added: Any, reduction: str) -> Any:
         empty = write("Expand", write.real(start, rows), shape)
-        return write("ScatterND", empty, places, added, reduction=reduction)
+        return write("ScatterND", empty, indices, added, reduction=reduction)
 
     if mode not in (_MEAN, _MAX):
         return gather(0.0, rows, "add")
@@ -81,8 +81,8 @@ def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
     else:
         ends = [write.real(end, numbers) for end in (low, high)]
     share = write("Div", write("Sub", numbers, ends[0]), write("Sub", ends[1], ends[0]))
-    place = write("Floor", write("Mul", share, write.real(bins, numbers)))
-    last = write("Min", write.as_int64(place), write.integer(bins - 1))
+    index = write("Floor", write("Mul", share, write.real(bins, numbers)))
+    last = write("Min", write.as_int64(index), write.integer(bins - 1))
     inside = write(
         "And",
         write("GreaterOrEqual", numbers, ends[0]),
@@ -100,10 +100,10 @@ def _histogram_weight_sums(
     return [_add_up(write, write.as_int64(x[0]), x[1], node.results[0].shape[0])]
 
 
-def _add_up(write: BodyWriter, places: Any, amounts: Any, number: int) -> Any:
+def _add_up(write: BodyWriter, indices: Any, amounts: Any, number: int) -> Any:
     """Return the sums of the amounts at each of so many places."""
     empty = write("Expand", write.real(0.0, amounts), write.integers(number))
-    return write("ScatterND", empty, write.as_column(places), amounts, reduction="add")
+    return write("ScatterND", empty, write.as_column(indices), amounts, reduction="add")
 
 
 BODIES: Mapping[str, Body] = {

@@ -22,7 +22,7 @@ def _write_grouped_product(
     axes = tuple(len(row.shape) for row in node.operands)
     if axes[:2] not in ((2, 2), (2, 3), (3, 2), (3, 3)) or len(axes) != 2 + (axes[:2] != (3, 3)):
         return None
-    first, second = (write.widen(x[place], node.operands[place]) for place in (0, 1))
+    first, second = (write.widen(x[index], node.operands[index]) for index in (0, 1))
     if axes == (3, 3):
         return [write("CastLike", write("MatMul", first, second), x[0])]
     cut = node.operands[1 if axes == (3, 2, 1) else 0].shape[0 if axes[0] == 2 != axes[1] else -1]
@@ -45,8 +45,8 @@ def _write_grouped_product(
 def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
     """Return which of so many places lie in each group, [groups, places], from their ends."""
     ends = write.as_int64(offsets)
-    places = write.count_up(number)
-    before = write("Less", places, write.as_column(ends))  # the groups end in order
+    indices = write.count_up(number)
+    before = write("Less", indices, write.as_column(ends))  # the groups end in order
     first = write("Slice", before, write.integers(0), write.integers(-1), write.integers(0))
     earlier = write("Pad", first, write.integers(1, 0, 0, 0))
     return write("Xor", before, earlier)

@@ -94,13 +94,13 @@ def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 
 
 def _write_recurrent_layers(
-    write: BodyWriter, node: OpaqueNode, rows: Any, given: Sequence[Any], there: Any
+    write: BodyWriter, node: OpaqueNode, rows: Any, provided: Sequence[Any], there: Any
 ) -> list[Any]:
     """Return the output of the last layer and the last states of all; `there` masks steps."""
     settings, number = node.settings, _STEPS[node.op_type][0]
     directions = 2 if settings["bidirectional"] else 1
     layers = int(settings["num_layers"])
-    first, weights = given[:number], given[number:]
+    first, weights = provided[:number], provided[number:]
     per_cell = len(weights) // (layers * directions)
     last: list[list[Any]] = [[] for _ in first]
     for layer in range(layers):
