@@ -41,9 +41,9 @@ USUAL = BenchLimits()
 
 
 def is_latency_settled(seconds: Sequence[float]) -> bool:
-    """Whether the median of the last five runs is within 2 % of that of the five before.
+    """Return whether the last run moved the median of five by less than 2 %.
 
-    >>> settled([9.0, 1, 1, 1, 1, 1, 1]), settled([2.0] * 5 + [1.0] * 5)
+    >>> is_latency_settled([9.0, 1, 1, 1, 1, 1, 1]), is_latency_settled([2.0] * 5 + [1.0] * 3)
     (True, False)
     """
     if len(seconds) < WINDOW + 1:
@@ -58,7 +58,7 @@ def time_warm_runs(
     """Run until it is warm, then time it. `run` returns when its work is done.
 
     The warm-up ends when the median of the last five runs changes by less than 2 % from one run
-    to the next; one that does not is told by `settled`.
+    to the next; one that does not is told by `is_latency_settled`.
     """
     warm = _repeat_timed_run(run, clock, limits.warmup, limits, is_latency_settled)
     # a run that takes seconds is not warmed up for a minute: what was seen says whether it is

@@ -120,9 +120,9 @@ def test_the_window_of_a_mask_is_left_out_with_the_mask():
 )
 def test_masks_and_windows_act_where_attention_may_be_causal(scores, half, window):
     """A masked square is taken as causal; the newest token sees every key of its window."""
-    assert scores.left(half=True) == half
-    assert scores.left(half=False, window=2) == window
-    assert scores.left(half=False) == 1
+    assert scores.causal_share(half=True) == half
+    assert scores.causal_share(half=False, window=2) == window
+    assert scores.causal_share(half=False) == 1
 
 
 def test_half_of_a_square_by_counting():

@@ -302,7 +302,7 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
 def _percent_with_sign(fraction: float) -> str:
     """In percent with one decimal, and two significant digits where that has none.
 
-    >>> _signed(0.0093), _signed(-0.00036), _signed(0.0)
+    >>> _percent_with_sign(0.0093), _percent_with_sign(-0.00036), _percent_with_sign(0.0)
     ('+0.9 %', '-0.036 %', '+0 %')
     """
     plain = f"{100 * fraction:+.1f}"

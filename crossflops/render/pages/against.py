@@ -254,7 +254,7 @@ def _short_model_names(report: Report, other: Against) -> Names:
 def _last_name_part(name: str) -> str:
     """The last word of a name.
 
-    >>> _last("torchvision.models:resnet50"), _last("a/model.onnx"), _last("ResNet")
+    >>> tuple(map(_last_name_part, ("torchvision.models:resnet50", "a/model.onnx", "ResNet")))
     ('resnet50', 'model.onnx', 'ResNet')
     """
     return name.rpartition(":")[2].rpartition("/")[2]

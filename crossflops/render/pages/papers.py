@@ -90,7 +90,8 @@ def _column_prefix_power(column: tuple[str | Amount, ...]) -> int:
 def _column_figure(count: str | Amount, step: int, digits: int) -> str:
     """A count in its column's unit, rounded half to even to so many significant digits.
 
-    >>> _figure(4133742592, 3, 4), _figure(57, 0, 4), _figure(999960, 1, 4), _figure("", 3, 4)
+    >>> cells = (4133742592, 3), (57, 0), (999960, 1), ("", 3)
+    >>> tuple(_column_figure(value, power, 4) for value, power in cells)
     ('4.134', '57', '1000', '-')
     """
     if isinstance(count, str):
