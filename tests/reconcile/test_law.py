@@ -70,7 +70,7 @@ def test_every_explanation_says_something(case, rules):
     """No amount of zero, no cause without calls, each call in the trace or of no call at all."""
     trace, costs = case
     account = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
-    known = set(trace.by_key) | {""}
+    known = set(trace.calls_by_key) | {""}
     for explanation in account.explanations:
         assert explanation.calls
         assert set(explanation.calls) <= known
