@@ -74,12 +74,16 @@ def test_thops_recurrent_layers(kind, layers, both, expected):
     more = {"input_size": 16, "hidden_size": 32, "num_layers": layers, "bidirectional": both}
     result = [(5, 2, 32 * (1 + both))]
     parts = {
-        name: amount(getattr(thop, name), f"{NN}.rnn.{kind}", {"0": (5, 2, 16)}, result, **more)
-        for name in ("recurrent", "recurrent_gates", "recurrent_bias")
+        name: amount(formula, f"{NN}.rnn.{kind}", {"0": (5, 2, 16)}, result, **more)
+        for name, formula in (
+            ("macs", thop.recurrent),
+            ("gates", thop.thop_gate_adds),
+            ("biases", thop.thop_recurrent_bias),
+        )
     }
     assert sum(parts.values()) == expected
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
-    assert parts["recurrent_bias"] == 10 * layers * (1 + both) * 2 * gates * 32
+    assert parts["biases"] == 10 * layers * (1 + both) * 2 * gates * 32
 
 
 @pytest.mark.parametrize(
