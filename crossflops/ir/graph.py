@@ -163,6 +163,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     what ONNX's inference or the form of its operator says against a node that cannot run, where
     it does, and `remedy` what to do about it, "" where other sizes may do.
 
+    `operand_names` are those of the inputs by the schema of an operator that is none of ONNX: of a
+    list of tensors each bears the name of the list. () where nothing knows them.
+
     A `folded` node is part of the kernels around it: its first result is in memory what its first
     input is, and it moves its other inputs alone.
 
@@ -197,6 +200,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     training: TrainingAnnotation = NO_TRAINING
     conversion: ConversionAnnotation = NO_CONVERSION
     dead: bool = False
+    operand_names: tuple[str, ...] = ()
 
     @property
     def stands_for_itself(self) -> bool:
