@@ -198,7 +198,8 @@ class _Work:
             elif node.choice == "function":
                 (body,) = node.bodies
                 provided = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
-                yield _zero_count(node, f"calls {body.name}", exact=True)
+                what = "by its body" if node.opened else f"calls {body.name}"
+                yield _zero_count(node, what, exact=True)
                 yield _Runs(body, provided, 1)
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
                 yield from self._count_control_flow(node, stored)

@@ -14,7 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -224,6 +224,14 @@ def using_formulas(places: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
     finally:
         STATE.requested, STATE.places = before
         STATE.settle()
+
+
+def hold_formulas(places: Iterable[str]) -> None:
+    """Let the formulas of these files and modules hold as long as this process runs."""
+    _HELD.enter_context(using_formulas(places))
+
+
+_HELD = ExitStack()
 
 
 def refuse_counted_operator(formula: Formula) -> None:
