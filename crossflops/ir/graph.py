@@ -165,7 +165,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     `operand_names` are those of the inputs by the schema of an operator that is none of ONNX: of a
     list of tensors each bears the name of the list. () where nothing knows them. Of a node that is
-    `opened` the body is what the kernel of its operator ran, on "fake" or "real" tensors.
+    `opened` the body is what the kernel of its operator ran, on "fake" or "real" tensors;
+    `closed` says why it has none.
 
     A `folded` node is part of the kernels around it: its first result is in memory what its first
     input is, and it moves its other inputs alone.
@@ -203,6 +204,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     dead: bool = False
     operand_names: tuple[str, ...] = ()
     opened: Literal["", "fake", "real"] = ""
+    closed: str = ""
 
     @property
     def stands_for_itself(self) -> bool:

@@ -88,7 +88,8 @@ def count_node(
         return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
     known = find_operator_rule(node.op)
     if known is None:
-        return Uncounted(node, missing_rule_reason(node.op))
+        closed = f", and {node.closed}" if node.closed else ""
+        return Uncounted(node, missing_rule_reason(node.op) + closed)
     if checked:
         known.check(node)
     try:

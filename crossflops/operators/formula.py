@@ -259,6 +259,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         moved=moved if callable(formula.bytes) else None,
         doubt=judge,
         contracts=None,
+        is_own=True,
         backward=(
             backward if callable(formula.backward)
             else no_gradient if formula.backward == "none"

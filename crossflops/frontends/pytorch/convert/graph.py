@@ -176,8 +176,8 @@ def _unknown_shapes(model: "ir.Model") -> int:
 
 
 def _drop_made_up_biases(program: "ONNXProgram") -> None:
-    biased = {node.name for node in _program_operator_nodes(program) if _has_bias(node)}
-    unbiased = {node.name for node in _program_operator_nodes(program)} - biased
+    biased = {node.name for node in program_operator_nodes(program) if _has_bias(node)}
+    unbiased = {node.name for node in program_operator_nodes(program)} - biased
     for node in program.model.graph.all_nodes():
         if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 3:
             continue
@@ -185,7 +185,7 @@ def _drop_made_up_biases(program: "ONNXProgram") -> None:
             node.replace_input_with(2, None)
 
 
-def _program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
+def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
     """The nodes of the decomposed program and of the bodies in it."""
     import torch
 
@@ -349,7 +349,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         origin_operator_names(program.exported_program),
         weight_names(program),
         dict(model.opset_imports),
-        {node.name: node for node in _program_operator_nodes(program)},
+        {node.name: node for node in program_operator_nodes(program)},
     )
     return Graph(
         name="",
