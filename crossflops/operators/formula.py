@@ -9,6 +9,7 @@
 A formula sees one call: its operands and results by position and by name, and its plain arguments.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -495,10 +496,26 @@ def _check_options(formula: Formula) -> None:
         raise _wrong(formula, "has shapes and no reference", "give reference= too")
 
 
+# A file that is a target is run under a name of its own: see `crossflops.targets.target`.
+_TARGET_MODULE = re.compile(r"crossflops_target_(?P<stem>\w+)_[0-9a-f]{8}")
+
+
+def plain_class_name(name: str) -> str:
+    """Return the name of a class ("package.module.Class") as a formula has it.
+
+    >>> plain_class_name("crossflops_target_layers_0123abcd.Attention")
+    'layers.Attention'
+    """
+    return _TARGET_MODULE.sub(lambda match: match["stem"], name)
+
+
 def loaded_class(place: str) -> Any:
     """Return the class at "package.module:Class", None where its module was never imported."""
     package, _, kind = place.partition(":")
     holder: Any = sys.modules.get(package)
+    if holder is None:
+        names = (name for name in list(sys.modules) if plain_class_name(name) == package)
+        holder = sys.modules.get(next(names, ""))
     for part in kind.split("."):
         holder = getattr(holder, part, None)
     return holder
