@@ -165,7 +165,8 @@ def _collapse(
         training=replace(inner[0].training, severed=(), past={}, own_backward=""),
         operand_names=tuple(name for name, _ in operands),
     )
-    return replace(graph, nodes=_in_order(others, whole))
+    calls = {node.call for node in inner} - {""}
+    return replace(graph, nodes=_in_order(others, whole), whole_calls=graph.whole_calls | calls)
 
 
 def _is_alike(value: TensorSpec, spec: TensorSpec) -> bool:
