@@ -7,7 +7,14 @@ Importing the folder registers all of them: one file for each library, in `_FILE
 
 from importlib import import_module
 
-_FILES: tuple[str, ...] = ()
+_FILES: tuple[str, ...] = (
+    "attention",
+    "linear_attention",
+    "quantized",
+    "sparse",
+    "state_space",
+    "vision",
+)
 
 for _file in _FILES:
     import_module(f"{__name__}.{_file}")
