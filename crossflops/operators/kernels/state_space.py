@@ -5,8 +5,8 @@ Sources: Gu and Dao, Mamba (2023), algorithm 2; Dao and Gu, Transformers are SSM
 
 from collections.abc import Sequence
 
-from crossflops.ir.ledger import ZERO
-from crossflops.operators.formula import OperatorCall
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.kernels.steps import Steps, Value, kernel
 
 _MAMBA = "https://github.com/state-spaces/mamba/blob/main/mamba_ssm/ops/"
@@ -35,6 +35,26 @@ def causal_convolution(call: OperatorCall, steps: Steps) -> None:
     """
     x, weight = steps.operand(call, "x"), steps.operand(call, "weight")
     _convolve(call, steps, x, weight, "bias", _activated(call))
+
+
+@operator(
+    "DaoAILab::_causal_conv1d_bwd_cpp", backward="none", source=f"{_CONVOLUTION}cpp_functions.py"
+)
+def causal_convolution_backward(call: OperatorCall) -> Cost:
+    """2*n(x)*width MACs for dx and dweight, n(x)-D adds for dbias; SiLU: + n(x)*width MACs, ...
+
+    What comes before the activation is not kept: with SiLU the convolution runs again, with its
+    bias, and dY s (1 + y (1 - s)) takes a sigmoid, 3 muls and 2 adds for each element.
+    """
+    wanted = [name for name in ("x", "weight", "bias") if call.has_input(name)]
+    steps, activated = Steps(frozenset(wanted)), _activated(call)
+    x, weight = steps.operand(call, "x"), steps.operand(call, "weight")
+    _convolve(call, steps, x, weight, "bias", activated)
+    back = steps.gradient
+    again = Steps()
+    if activated:
+        _convolve(call, again, x, weight, "bias", False)
+    return sum(back.operands.values(), back.inner + again.forward)
 
 
 def _convolve(
