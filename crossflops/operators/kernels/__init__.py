@@ -9,6 +9,7 @@ from importlib import import_module
 
 _FILES: tuple[str, ...] = (
     "attention",
+    "layers",
     "linear_attention",
     "quantized",
     "sparse",

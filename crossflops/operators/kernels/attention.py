@@ -6,6 +6,7 @@ costs: a mask, a causal one and a window too, is dense. A kernel may skip blocks
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from crossflops.ir.ledger import ZERO, Cost, Exactness
 from crossflops.operators.access import reduction_operations
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
+from crossflops.operators.kernels.steps import setting
 from crossflops.operators.movement import DROPPED
 from crossflops.operators.normalization import softmax_back, softmax_cost
 
@@ -39,7 +41,7 @@ class Lengths(NamedTuple):
     known: bool = True
 
 
-class Scores(NamedTuple):
+class ScoreSizes(NamedTuple):
     """The scores of an attention: of so many heads, each from `depth` products."""
 
     lengths: Lengths
@@ -49,7 +51,7 @@ class Scores(NamedTuple):
     value_depth: int
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """The number of scores."""
         return self.heads * self.lengths.pairs
 
@@ -75,13 +77,13 @@ class Extras(NamedTuple):
         return Cost(muls=1 if self.sloped else 0, adds=1 if added else 0)
 
 
-def attention_cost(scores: Scores, extras: Extras) -> Cost:
+def attention_cost(scores: ScoreSizes, extras: Extras) -> Cost:
     """Return the work of the forward pass.
 
     S*(D+Dv) MACs; Q and K by the root of the scale, n(Q) + n(K) muls; what is added to scores, S
     adds; ALiBi S muls; softcap S (div, tanh, mul); softmax; dropout S (2 muls, compare).
     """
-    count, lengths = scores.count, scores.lengths
+    count, lengths = scores.total, scores.lengths
     scaled = scores.depth * (scores.rows + scores.kv_heads * lengths.keys)
     cost = Cost(macs=count * (scores.depth + scores.value_depth), muls=scaled)
     cost += extras.before_softmax * count + softmax_cost(count, scores.rows)
@@ -91,15 +93,15 @@ def attention_cost(scores: Scores, extras: Extras) -> Cost:
 
 
 def attention_gradient(
-    scores: Scores, extras: Extras, wanted: frozenset[Any], names: Sequence[str]
+    scores: ScoreSizes, extras: Extras, wanted: frozenset[Any], names: Sequence[str]
 ) -> Gradient:
     """Return the work of the gradients of q, k, v and of a bias, which bear these names.
 
     dV = P^T dO, S*Dv MACs; dP = dO V^T, S*Dv; dS by the softmax; dQ = dS K and dK = dS^T Q, S*D
-    each, scaled. Scores are made again from q and k: S*D MACs, S (mul, sub, exp).
+    each, scaled. ScoreSizes are made again from q and k: S*D MACs, S (mul, sub, exp).
     """
     query, key, value, bias = names
-    count, lengths = scores.count, scores.lengths
+    count, lengths = scores.total, scores.lengths
     sizes = {
         query: scores.depth * scores.rows,
         key: scores.depth * scores.kv_heads * lengths.keys,
@@ -121,13 +123,13 @@ def attention_gradient(
     return Gradient(work, inner=inner, recomputed=again * count)
 
 
-def backward_kernel_cost(scores: Scores) -> Cost:
+def backward_kernel_cost(scores: ScoreSizes) -> Cost:
     """Return the work of a kernel that computes the gradients of q, k and v.
 
     Five products, S*(3D + 2Dv) MACs; p = exp(c s - l) and ds = c p (dp - delta), S (exp, 3 muls,
     2 adds); delta = sum(dO O), n(O) muls and n(O) - rows adds.
     """
-    count, results = scores.count, scores.rows * scores.value_depth
+    count, results = scores.total, scores.rows * scores.value_depth
     return Cost(
         macs=count * (3 * scores.depth + 2 * scores.value_depth),
         muls=3 * count + results,
@@ -147,12 +149,13 @@ def _recorded(call: OperatorCall, name: str) -> tuple[int, ...] | None:
 def _lengths_between(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
     if starts is None:
         return None
-    return tuple(end - start for start, end in zip(starts, starts[1:], strict=False))
+    return tuple(end - start for start, end in pairwise(starts))
 
 
 def _padded_lengths(call: OperatorCall, query: str, key: str) -> Lengths:
-    batch, queries, keys = call.input(query).shape[0], *(
-        call.input(name).shape[1] for name in (query, key)
+    batch, queries, keys = (
+        call.input(query).shape[0],
+        *(call.input(name).shape[1] for name in (query, key)),
     )
     return Lengths(batch * queries * keys, batch * queries, batch * keys)
 
@@ -173,6 +176,9 @@ class Packing(NamedTuple):
     most_queries: str = "max_seqlen_q"
     most_keys: str = "max_seqlen_k"
     pages: str = "block_table"
+
+
+PACKED = Packing()
 
 
 def _most(call: OperatorCall, name: str, otherwise: int) -> int:
@@ -211,9 +217,9 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
     return Lengths(min(total * longest, packed * widest), total, packed, known=False)
 
 
-def _heads(call: OperatorCall, lengths: Lengths, names: Sequence[str]) -> Scores:
+def _heads(call: OperatorCall, lengths: Lengths, names: Sequence[str]) -> ScoreSizes:
     query, key, value = (call.input(name).shape for name in names[:3])
-    return Scores(lengths, query[-2], key[-2], query[-1], value[-1])
+    return ScoreSizes(lengths, query[-2], key[-2], query[-1], value[-1])
 
 
 def _flag(call: OperatorCall, *names: str) -> bool:
@@ -227,8 +233,7 @@ def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
     return Extras(
         masked=_flag(call, "causal", "is_causal", "custom_mask_type", "attention_chunk")
         or any(side is not None and side >= 0 for side in sides)
-        or call.attributes.get("window_size", 0) not in (0, None, ())
-        and not _is_list(call),
+        or (call.attributes.get("window_size", 0) not in (0, None, ()) and not _is_list(call)),
         sloped=call.has_input("alibi_slopes"),
         biased=bool(names[3]) and call.has_input(names[3]),
         capped=bool(call.attributes.get("softcap")),
@@ -244,8 +249,8 @@ def declare_attention(
     name: str,
     source: str,
     names: Sequence[str] = ("q", "k", "v", ""),
-    packing: Packing = Packing(),
-    more: Callable[[OperatorCall, Scores], Cost] | None = None,
+    packing: Packing = PACKED,
+    more: Callable[[OperatorCall, ScoreSizes], Cost] | None = None,
 ) -> None:
     """Register an operator that computes attention.
 
@@ -272,7 +277,7 @@ def declare_attention(
     operator(name, backward=back, doubt=_doubt_of(packing), source=source)(fused_attention)
 
 
-def declare_attention_backward(name: str, source: str, packing: Packing = Packing()) -> None:
+def declare_attention_backward(name: str, source: str, packing: Packing = PACKED) -> None:
     """Register an operator that computes the gradients of an attention."""
 
     def attention_backward_kernel(call: OperatorCall) -> Cost:
@@ -292,7 +297,7 @@ def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
     return judge
 
 
-def _appended(call: OperatorCall, scores: Scores) -> Cost:
+def _appended(call: OperatorCall, scores: ScoreSizes) -> Cost:
     """Return the work of keys that are new in a cache, of rotations, and of q that meets values.
 
     New keys meet all queries of their sequence, which are not among those in the cache.
@@ -304,15 +309,15 @@ def _appended(call: OperatorCall, scores: Scores) -> Cost:
         lengths = call.input("k_new").shape
         added = tokens * lengths[1] if len(lengths) == 4 else tokens * lengths[0]
         more = scores._replace(lengths=Lengths(added, 0, new))
-        cost += Cost(macs=more.count * (more.depth + more.value_depth))
+        cost += Cost(macs=more.total * (more.depth + more.value_depth))
         cost += Cost(muls=more.depth * more.kv_heads * new)
-        cost += Cost(compares=1, adds=2, specials=1, divs=1) * more.count
-        cost += _extras(call, ("q", "k", "v", "")).before_softmax * more.count
+        cost += Cost(compares=1, adds=2, specials=1, divs=1) * more.total
+        cost += _extras(call, ("q", "k", "v", "")).before_softmax * more.total
     if call.has_input("rotary_cos"):
         pairs = call.input("rotary_cos").shape[-1]
         cost += _PAIR * (pairs * (tokens * scores.heads + new * scores.kv_heads))
     if call.has_input("qv"):
-        cost += Cost(macs=scores.count * scores.value_depth)
+        cost += Cost(macs=scores.total * scores.value_depth)
     return cost
 
 
@@ -376,7 +381,7 @@ def _paged_lengths(call: OperatorCall) -> Lengths:
     recorded = _recorded(call, "seq_lens")
     if recorded is not None:
         return _joint_lengths((1,) * sequences, recorded)
-    held = call.input("block_tables").shape[1] * int(call.attributes["block_size"])
+    held = call.input("block_tables").shape[1] * int(setting(call, "block_size"))
     keys = sequences * _most(call, "max_seq_len", held)
     return Lengths(keys, sequences, keys, known=False)
 
@@ -393,5 +398,7 @@ def paged_attention(call: OperatorCall) -> Cost:
     query [sequences, heads, D], key_cache [blocks, kv_heads, D/x, block_size, x].
     """
     _, heads, depth = call.input("query").shape
-    scores = Scores(_paged_lengths(call), heads, call.input("key_cache").shape[1], depth, depth)
+    scores = ScoreSizes(
+        _paged_lengths(call), heads, call.input("key_cache").shape[1], depth, depth
+    )
     return attention_cost(scores, Extras(sloped=call.has_input("alibi_slopes")))

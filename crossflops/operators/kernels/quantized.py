@@ -11,14 +11,13 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import reduction_operations
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
+from crossflops.operators.kernels.steps import setting
 
 _BITS = "https://github.com/bitsandbytes-foundation/bitsandbytes/blob/main/bitsandbytes/"
 _OPS = f"{_BITS}_ops.py"
 _FUNCTIONS = f"{_BITS}autograd/_functions.py"
 _VLLM = "https://github.com/vllm-project/vllm/blob/main/csrc/torch_bindings.cpp"
-_NATIVE = (
-    "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml"
-)
+_NATIVE = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml"
 _AO = "https://github.com/pytorch/ao/tree/main/torchao/csrc"
 _FBGEMM = "https://github.com/pytorch/FBGEMM/tree/main/fbgemm_gpu/experimental/gen_ai"
 
@@ -69,8 +68,8 @@ def scaled_lookup(call: OperatorCall) -> Cost:
 
     int8_vectorwise_dequant has no table, and a mul by 1/127 more.
     """
-    each = 2 if "int8_vectorwise" in call.operator else 1
-    return Cost(muls=each * call.result.numel)
+    muls = 2 if "int8_vectorwise" in call.operator else 1
+    return Cost(muls=muls * call.result.numel)
 
 
 @operator("bitsandbytes::int8_vectorwise_quant", backward="none", source=_OPS)
@@ -97,7 +96,7 @@ def product_4bit(call: OperatorCall) -> Cost:
 
     A [..., K], B holds [N, K] in 4 bits, of which each is looked up and scaled.
     """
-    shape = call.attributes["shapeB"]
+    shape = setting(call, "shapeB")
     return _product(call, shape[1]) + Cost(muls=prod(shape))
 
 
@@ -131,8 +130,8 @@ def matmul_4bit(call: OperatorCall) -> Cost:
 
 def _matmul_8bit_backward(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
     """dA = dY (CB * SCB / 127): N*K (2 muls) again, n(Y)*K MACs."""
-    found = _matmul_4bit_backward(call, wanted)
-    return Gradient(found.operands, recomputed=found.recomputed * 2)
+    gradient = _matmul_4bit_backward(call, wanted)
+    return Gradient(gradient.operands, recomputed=gradient.recomputed * 2)
 
 
 @operator(

@@ -34,8 +34,8 @@ def _combine(kind: str, elements: int, results: int) -> Cost:
 def _scatter_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
     """A sum and an extreme hand gradients back; a mean divides; a product is dY Y / x."""
     kind, count = _kind(call), call.input("src").numel
-    each = {"mean": Cost(divs=call.result.numel), "mul": Cost(muls=count, divs=count)}
-    return Gradient({name: each.get(kind, ZERO) if name == "src" else ZERO for name in wanted})
+    work = {"mean": Cost(divs=call.result.numel), "mul": Cost(muls=count, divs=count)}
+    return Gradient({name: work.get(kind, ZERO) if name == "src" else ZERO for name in wanted})
 
 
 def scatter(call: OperatorCall) -> Cost:
@@ -57,12 +57,16 @@ for _name in (
 
 @operator(
     "torch_scatter::gather_coo",
-    backward=lambda call, wanted: Gradient({name: Cost(adds=call.result.numel) for name in wanted}),
+    backward=lambda call, wanted: Gradient(
+        {name: Cost(adds=call.result.numel) for name in wanted}
+    ),
     source=_SCATTER,
 )
 @operator(
     "torch_scatter::gather_csr",
-    backward=lambda call, wanted: Gradient({name: Cost(adds=call.result.numel) for name in wanted}),
+    backward=lambda call, wanted: Gradient(
+        {name: Cost(adds=call.result.numel) for name in wanted}
+    ),
     source=_SCATTER,
 )
 def gather(call: OperatorCall) -> Cost:
@@ -84,7 +88,7 @@ def _spmm_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
 def sparse_product(call: OperatorCall) -> Cost:
     """nnz*N MACs for a sum; mean: n(Y) divs; min, max: nnz*N compares, and muls by values.
 
-    col [nnz], value [nnz] or none, mat [..., K, N]: the rows of mat that a row of the matrix names.
+    col [nnz], value [nnz] or none, mat [..., K, N]: rows of mat that the matrix names.
     Without values rows are summed as they are: nnz*N adds.
     """
     stored, columns = call.input("col").numel, call.input("mat").shape[-1]
@@ -117,9 +121,7 @@ def _sparse_convolution_back(call: OperatorCall, wanted: frozenset[Any]) -> Grad
     """The products of all pairs again for features and filters."""
     work = sparse_convolution(call)
     macs = Cost(macs=work.macs)
-    return Gradient(
-        {name: macs if name in ("features", "filters") else ZERO for name in wanted}
-    )
+    return Gradient({name: macs if name in ("features", "filters") else ZERO for name in wanted})
 
 
 def _pairs(call: OperatorCall) -> int:

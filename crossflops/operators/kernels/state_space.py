@@ -1,33 +1,31 @@
 """Mamba: the selective scan, the chunked scan of Mamba-2, and the causal convolution before them.
 
-Sources: Gu and Dao, Mamba (2023), algorithm 2; Dao and Gu, Transformers are SSMs (2024), section 6.
+Sources: Gu and Dao, Mamba (2023), algorithm 2; Dao and Gu, Transformers are SSMs (2024), 6.
 """
 
 from collections.abc import Sequence
 
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.formula import OperatorCall, operator
-from crossflops.operators.kernels.steps import Steps, Value, kernel
+from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, kernel, setting
 
 _MAMBA = "https://github.com/state-spaces/mamba/blob/main/mamba_ssm/ops/"
 _CONVOLUTION = "https://github.com/Dao-AILab/causal-conv1d/blob/main/causal_conv1d/"
 
 
-def _is_on(call: OperatorCall, name: str) -> bool:
-    return bool(call.attributes.get(name))
-
-
 def _activated(call: OperatorCall) -> bool:
-    word = call.attributes.get("activation")
-    return word in ("silu", "swish") or _is_on(call, "silu_activation")
+    if "silu_activation" in call.attributes:
+        return bool(call.attributes["silu_activation"])
+    return setting(call, "activation") in ("silu", "swish")
 
 
 @kernel(
     "DaoAILab::_causal_conv1d_fwd_cpp",
     source=f"{_CONVOLUTION}cpp_functions.py",
     modules=("causal_conv1d.causal_conv1d_interface:CausalConv1dFn",),
+    writes=True,
 )
-def causal_convolution(call: OperatorCall, steps: Steps) -> None:
+def causal_convolution(call: OperatorCall, steps: KernelSteps) -> None:
     """n(x)*width MACs; bias: n(x) adds; SiLU: n(x)*(sigmoid, mul).
 
     x [B, D, L], weight [D, width]: a convolution of each channel with what came before it. Tokens
@@ -47,19 +45,24 @@ def causal_convolution_backward(call: OperatorCall) -> Cost:
     bias, and dY s (1 + y (1 - s)) takes a sigmoid, 3 muls and 2 adds for each element.
     """
     wanted = [name for name in ("x", "weight", "bias") if call.has_input(name)]
-    steps, activated = Steps(frozenset(wanted)), _activated(call)
+    steps, activated = KernelSteps(frozenset(wanted)), _activated(call)
     x, weight = steps.operand(call, "x"), steps.operand(call, "weight")
     _convolve(call, steps, x, weight, "bias", activated)
     back = steps.gradient
-    again = Steps()
+    again = KernelSteps()
     if activated:
         _convolve(call, again, x, weight, "bias", False)
     return sum(back.operands.values(), back.inner + again.forward)
 
 
 def _convolve(
-    call: OperatorCall, steps: Steps, x: Value, weight: Value, bias: str, activated: bool
-) -> Value:
+    call: OperatorCall,
+    steps: KernelSteps,
+    x: KernelTensor,
+    weight: KernelTensor,
+    bias: str,
+    activated: bool,
+) -> KernelTensor:
     """Return x [B, D, L] convolved with a weight [D, width], or [D, 1, width]."""
     value = steps.contract(x, weight, weight.shape[-1], *x.shape)
     if call.has_input(bias):
@@ -72,20 +75,24 @@ def _convolve(
     source=f"{_MAMBA}selective_scan_interface.py",
     modules=("mamba_ssm.ops.selective_scan_interface:SelectiveScanFn",),
 )
-def selective_scan(call: OperatorCall, steps: Steps) -> None:
+def selective_scan(call: OperatorCall, steps: KernelSteps) -> None:
     """B*D*L*N*(MAC, 3 muls, exp, add) as a recurrence, less the first state; gates by operand.
 
-    h = exp(delta A) h + delta B u, y = C h. Per token and channel delta u, a mul; per state delta A
-    a mul and exp, delta B u a mul, h a mul and an add (none for the first token, whose state was
-    zero), y a MAC. delta_bias B*D*L adds; softplus; D B*D*L (mul, add); z B*D*L (SiLU, mul).
+    h = exp(delta A) h + delta B u, y = C h. Per token and channel delta u, a mul; per state
+    delta A a mul and exp, delta B u a mul, h a mul and an add (none for
+    the first token, whose state was zero), y a MAC. delta_bias B*D*L adds; softplus; D B*D*L (mul, add); z B*D*L (SiLU, mul).
     u, delta, z [B, D, L], A [D, N], B, C [B, N, L] or [B, G, N, L].
     """
     scan_channels(call, steps, steps.operand(call, "u"), steps.operand(call, "delta"))
 
 
 def scan_channels(
-    call: OperatorCall, steps: Steps, u: Value, delta: Value, z: Value | None = None
-) -> Value:
+    call: OperatorCall,
+    steps: KernelSteps,
+    u: KernelTensor,
+    delta: KernelTensor,
+    z: KernelTensor | None = None,
+) -> KernelTensor:
     """Return the selective scan of u [B, D, L] by steps delta of the same shape."""
     batch, channels, length = u.shape
     states = call.input("A").shape[1]
@@ -101,23 +108,23 @@ def scan_channels(
     )
     if call.has_input("delta_bias"):
         delta = steps.add(delta, steps.operand(call, "delta_bias", channels, 1))
-    if _is_on(call, "delta_softplus"):
+    if setting(call, "delta_softplus"):
         delta = steps.softplus(delta)
     decay_rates = steps.operand(call, "A", 1, channels, 1, states)
     decay = steps.exponential(steps.multiply(steps.view(delta, *delta.shape, 1), decay_rates))
     driven = steps.multiply(delta, u)
     driven = steps.multiply(steps.view(driven, *split, length, 1), drive)
-    one = (*split, states)
+    state_shape = (*split, states)
     if length > 1:
         steps.pieces(decay)
     steps.pieces(driven)
-    state = steps.piece(driven, *one)
+    state = steps.piece(driven, *state_shape)
     for runs in (min(length - 1, 1), max(length - 2, 0)):
         if runs > 0:
             with steps.repeating(runs):
-                kept = steps.multiply(steps.piece(decay, *one), state)
+                kept = steps.multiply(steps.piece(decay, *state_shape), state)
                 steps.gradient_work(state, ZERO)
-                state = steps.add(kept, steps.piece(driven, *one))
+                state = steps.add(kept, steps.piece(driven, *state_shape))
     steps.gradient_work(state, ZERO)
     every = steps.result(driven, decay, shape=(*split, length, states))
     result = steps.contract(every, read, states, batch, channels, length)
@@ -134,7 +141,7 @@ def scan_channels(
     source=f"{_MAMBA}triton/ssd_combined.py",
     modules=("mamba_ssm.ops.triton.ssd_combined:MambaChunkScanCombinedFn",),
 )
-def chunk_scan(call: OperatorCall, steps: Steps) -> None:
+def chunk_scan(call: OperatorCall, steps: KernelSteps) -> None:
     """Per chunk of q tokens: G*q*q*N + H*(q*q*P + 2*q*P*N) MACs, H*q*q*(exp, sub, 2 muls), ...
 
     x [B, L, H, P], dt [B, L, H], A [H], B, C [B, L, G, N]. Within a chunk (C B^T * decay * dt) x,
@@ -147,19 +154,24 @@ def chunk_scan(call: OperatorCall, steps: Steps) -> None:
 
 
 def scan_chunks(
-    call: OperatorCall, steps: Steps, x: Value, step: Value, drive: Value, read: Value
-) -> Value:
-    """Return the scan of x [B, L, H, P] with B and C [B, L, G, N] by steps [B, L, H], in chunks."""
+    call: OperatorCall,
+    steps: KernelSteps,
+    x: KernelTensor,
+    step: KernelTensor,
+    drive: KernelTensor,
+    read: KernelTensor,
+) -> KernelTensor:
+    """Return the scan in chunks: x [B, L, H, P], B and C [B, L, G, N], steps [B, L, H]."""
     batch, length, heads, width = x.shape
     groups, states = drive.shape[2:]
-    size = int(call.attributes["chunk_size"])
+    size = int(setting(call, "chunk_size"))
     if call.has_input("dt_bias"):
         step = steps.add(step, steps.operand(call, "dt_bias", heads))
-    if _is_on(call, "dt_softplus"):
+    if setting(call, "dt_softplus"):
         step = steps.softplus(step)
     rates = steps.multiply(step, steps.operand(call, "A", heads))
     carried = (batch, groups, heads // groups, width, states)
-    state: Value | None = None
+    state: KernelTensor | None = None
     if call.has_input("initial_states"):
         state = steps.operand(call, "initial_states", *carried)
     whole, left = divmod(length, size)
@@ -180,12 +192,12 @@ def scan_chunks(
 
 
 def _scan_chunk(
-    steps: Steps,
+    steps: KernelSteps,
     tokens: int,
-    operands: Sequence[Value],
-    before: Value | None,
+    operands: Sequence[KernelTensor],
+    before: KernelTensor | None,
     carried: tuple[int, ...],
-) -> Value:
+) -> KernelTensor:
     """Add the steps of one chunk, and return the state after it."""
     x, step, rates, drive, read = operands
     batch, groups, shared, width, states = carried

@@ -3,7 +3,7 @@
 import random
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from tests.operators.kernels.calls import Case, Kernel
 

@@ -50,8 +50,8 @@ def _flash(q, *_):
 
 @_declare(
     "flash_attn::_flash_attn_varlen_forward",
-    "(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, SymInt max_seqlen_q, "
-    "SymInt max_seqlen_k, float dropout_p, float softmax_scale, bool causal, "
+    "(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
+    "SymInt max_seqlen_q, SymInt max_seqlen_k, float dropout_p, float softmax_scale, bool causal, "
     "SymInt window_size_left=-1, SymInt window_size_right=-1, float softcap=0., "
     "Tensor? alibi_slopes=None, bool return_softmax=False, Tensor? block_table=None, "
     "Tensor? leftpad_k=None, Tensor? seqused_k=None, bool zero_tensors=False) "

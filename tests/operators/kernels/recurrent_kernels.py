@@ -1,9 +1,11 @@
 """Recurrences step by step, for the scans of Mamba and of flash-linear-attention."""
 
+# ruff: noqa: N803  the names that the operators have for their operands
+
 import random
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812
 
 from tests.operators.kernels.calls import Case, Kernel
 
@@ -218,7 +220,7 @@ def _draw_linear(rule: str):
 
 
 KERNELS = [
-    Kernel("DaoAILab::_causal_conv1d_fwd_cpp", _draw_convolution, _convolution),
+    Kernel("causal_conv1d::CausalConv1dFn", _draw_convolution, _convolution),
     Kernel("mamba_ssm::selective_scan_fwd", _draw_scan, _scan),
     Kernel("mamba_ssm::mamba_chunk_scan_combined", _draw_chunks, _chunks),
     Kernel("fla::ChunkGLAFunction", _draw_linear("gated"), _linear),

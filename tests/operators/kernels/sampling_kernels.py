@@ -11,7 +11,7 @@ from tests.operators.kernels.calls import Case, Kernel
 
 
 def _sample(field, rows, columns, indices, result):
-    """field [elements, ...], rows and columns that broadcast to places, indices of four corners."""
+    """field [elements, ...], rows and columns by place, indices of four corners."""
     near_row, near_column = (x - x.detach().floor() for x in (rows, columns))
     far_row, far_column = 1 - near_row, 1 - near_column
     weights = (

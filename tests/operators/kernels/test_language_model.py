@@ -2,14 +2,13 @@
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402, N812
 
-import crossflops
-from tests.operators.kernels.libraries import declare_libraries
+import crossflops  # noqa: E402
+from tests.operators.kernels.libraries import declare_libraries  # noqa: E402
 
 BATCH, LENGTH, WIDTH, HEADS, STATES, EXPERTS, INNER = 2, 8, 16, 2, 4, 2, 24
 
@@ -54,7 +53,10 @@ class Mamba(nn.Module):
     def __init__(self):
         super().__init__()
         self.into, self.out = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.weight, self.bias = nn.Parameter(torch.rand(WIDTH, 4)), nn.Parameter(torch.rand(WIDTH))
+        self.weight, self.bias = (
+            nn.Parameter(torch.rand(WIDTH, 4)),
+            nn.Parameter(torch.rand(WIDTH)),
+        )
         self.select = nn.Linear(WIDTH, WIDTH + 2 * STATES)
         self.A, self.D = nn.Parameter(torch.rand(WIDTH, STATES)), nn.Parameter(torch.rand(WIDTH))
 
@@ -98,6 +100,8 @@ class Model(nn.Module):
         return self.head(x)
 
 
+pytestmark = pytest.mark.torch
+
 TOKENS = BATCH * LENGTH
 # Attention: 4 W^2 a token, and whole squares of scores twice W deep. Mamba: (2 + 1) W^2 and
 # W (W + 2N) a token, the convolution 4 W, the read of the state N W. Experts: 2 W * INNER.
@@ -110,27 +114,31 @@ MACS = (
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def libraries():
+    """The operators of flash_attn, Mamba and causal_conv1d."""
+    declare_libraries()
+
+
+def model_and_tokens():
+    """The model with its input."""
+    return Model(), torch.zeros(BATCH, LENGTH, dtype=torch.int64)
+
+
 @pytest.mark.parametrize("where", ["fake", "meta"])
 def test_nothing_of_a_language_model_is_uncounted(where):
     """Forwards and in a training step, without values of any weight."""
-    declare_libraries()
-    with torch.device("meta"):
-        model, tokens = Model(), torch.empty(BATCH, LENGTH, dtype=torch.int64)
-    options = {"train": True}
-    if where == "fake":
-        report = crossflops.count(Model, crossflops_input(tokens), weights="fake", **options)
+    if where == "meta":
+        with torch.device("meta"):
+            model, tokens = model_and_tokens()
+        report = crossflops.count(model, tokens, train=True)
     else:
-        report = crossflops.count(model, tokens, **options)
+        report = crossflops.count(f"{__file__}:model_and_tokens", weights="fake", train=True)
     assert report.uncounted == ()
     assert report.training.uncounted == ()
     assert report.macs == MACS
-    # Each product again for both of its operands, but of the scores, which are made a third time.
-    scores = BATCH * LENGTH**2 * WIDTH
     training = report.training
-    assert training.recomputed_macs == scores
-    assert training.backward_input_macs + training.backward_weight_macs == 2 * MACS
-
-
-def crossflops_input(tokens):
-    """The shape of the tokens, as a model without values is given it."""
-    return tokens
+    # The scores are made again; and the convolution, whose activation keeps no input.
+    assert training.recomputed_macs == BATCH * LENGTH**2 * WIDTH
+    again = TOKENS * 4 * WIDTH
+    assert training.backward_input_macs + training.backward_weight_macs == 2 * MACS + again

@@ -107,7 +107,9 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
 
     returns = ", ".join(["Tensor"] * call.results)
     full = f"({returns})" if call.results > 1 else returns
-    library.define(f"{name}({', '.join(f'Tensor {own}' for own in _tensor_names(call))}) -> {full}")
+    library.define(
+        f"{name}({', '.join(f'Tensor {own}' for own in _tensor_names(call))}) -> {full}"
+    )
     run = functools.partial(_run_writing_call, call)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
