@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from crossflops.ir.ledger import Cost
     from crossflops.ir.reconciliation import Explanation, Reconciliation
     from crossflops.ir.trace import Setting
+    from crossflops.operators.formula import OperatorCall, operator
+    from crossflops.operators.gradient import Gradient
     from crossflops.training_loops.callbacks import (
         keras_callback,
         lightning_callback,
@@ -31,6 +33,8 @@ __all__ = [
     "CrossflopsError",
     "Explanation",
     "FlopsProfiler",
+    "Gradient",
+    "OperatorCall",
     "Reconciliation",
     "Report",
     "Setting",
@@ -40,6 +44,7 @@ __all__ = [
     "efficiency",
     "keras_callback",
     "lightning_callback",
+    "operator",
     "profile",
     "trainer_callback",
 ]
@@ -48,11 +53,14 @@ _PLACES = {  # the names that are no verbs: where they are defined
     "CrossflopsError": "errors:CrossflopsError",
     "Explanation": "ir.reconciliation:Explanation",
     "FlopsProfiler": "training_loops.profiler:FlopsProfiler",
+    "Gradient": "operators.gradient:Gradient",
+    "OperatorCall": "operators.formula:OperatorCall",
     "Reconciliation": "ir.reconciliation:Reconciliation",
     "Report": "facade:ShownReport",
     "Setting": "ir.trace:Setting",
     "keras_callback": "training_loops.callbacks:keras_callback",
     "lightning_callback": "training_loops.callbacks:lightning_callback",
+    "operator": "operators.formula:operator",
     "trainer_callback": "training_loops.callbacks:trainer_callback",
 }
 

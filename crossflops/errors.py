@@ -61,6 +61,10 @@ class NormalizeError(CrossflopsError):
     """The model was built, but no graph could be made of it."""
 
 
+class FormulaError(CrossflopsError):
+    """A formula of one's own raises, returns what is no count, or contradicts another one."""
+
+
 class UnknownNameError(CrossflopsError):
     """A tool, a cause, a device, a convention or a format that does not exist, or is ambiguous."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from crossflops.causes import ours as our_causes
 from crossflops.ir.graph import Op
 from crossflops.operators import all_operator_rules, not_counted
+from crossflops.operators.formula_sources import STATE
 from crossflops.operators.gradient import Backward, no_gradient
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
@@ -41,6 +42,46 @@ def ops() -> str:
         rows=tuple(Row(row) for row in sorted(not_counted().items())),
     )
     return markdown(Page((title, table, Heading("Not counted yet"), pending)))
+
+
+def kernels() -> str:
+    """Every formula of a well-known kernel, by the name of its operator or class."""
+    import crossflops.operators.kernels  # noqa: F401  registers them
+
+    shipped = sorted(STATE.shipped, key=lambda formula: formula.name.lower())
+    title = Title(("Kernels", "what operators of other libraries cost, by their names"))
+    heads = ("operator", "work", "exactness", "backward", "source")
+    table = Table(
+        columns=tuple(Column(head=head) for head in heads),
+        rows=tuple(
+            Row(
+                (
+                    formula.module or formula.name,
+                    (formula.function.__doc__ or "").strip().splitlines()[0],
+                    formula.doubt if isinstance(formula.doubt, str) else _BY_CALL,
+                    _BACKWARD.get(str(formula.backward), "yes"),
+                    formula.source,
+                )
+            )
+            for formula in shipped
+        ),
+    )
+    return markdown(Page((title, *map(Text, _KERNELS), table)))
+
+
+_BACKWARD = {"none": "no gradient", "": "by the function around it"}
+_BY_CALL = "exact where lengths are recorded, else a bound"
+_KERNELS = (
+    "These operators are counted where their library is not installed, too: by name. A class, "
+    "package.module:Class, is one node. A formula of your own for the same operator goes over "
+    "one of these.",
+    "Each is the function that the kernel computes, as its source says. A mask of an attention, "
+    "a causal one and a window too, is dense, as everywhere in crossflops. What a kernel computes "
+    "again in its backward pass is in a training step where it is the same for every size: the "
+    "scores of an attention, the normalized values of a norm. Tests hold these formulas with "
+    "references in plain PyTorch, on 50 random calls, forwards and backwards; where the work is "
+    "data the reference does the most of it.",
+)
 
 
 def _backward(known: Backward | str) -> str:
@@ -103,6 +144,7 @@ def _figures(rows: list[tuple[Claim, str, str]]) -> Table:
 
 PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops,
+    "kernels.md": kernels,
     "causes.md": reasons,
     "conventions.md": tools,
     "published.md": published,

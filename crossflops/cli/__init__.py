@@ -55,6 +55,7 @@ VERBS = {
     "table": "Set several models in one table, for a paper: a row each.",
     "diff": "Say what changed between two models, two saved reports, or two revisions of git.",
     "check": "Hold models against the budgets of a configuration.",
+    "check-formula": "Hold formulas of your own against their references.",
     "export": "Write the normalized model, or its counts for a viewer, to a file.",
     "render": "Show a report again that was written to a file, in any format.",
     "doctor": "Look at what is installed here, and say what is missing.",
@@ -80,8 +81,10 @@ class LazyGroup(click.Group):
         """The verb of that name, imported now."""
         if cmd_name not in VERBS:
             return None
-        module = import_module(f"crossflops.cli.{_FILES.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, cmd_name)
+        module = import_module(
+            f"crossflops.cli.{_FILES.get(cmd_name, cmd_name).replace('-', '_')}"
+        )
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         if _DEBUG not in command.params:
             command.params.append(_DEBUG)
         if _COMPLETE in os.environ:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from crossflops.cli.options import OUTPUT, command_options, reject_options, verb, writable
+from crossflops.cli.options import (
+    FORMULAS,
+    OUTPUT,
+    command_options,
+    reject_options,
+    verb,
+    writable,
+)
 from crossflops.cli.output import deliver, keep, progress, say
 from crossflops.errors import InputError
 
@@ -53,6 +60,7 @@ def _refuse_revision(revision: str) -> None:
                  help="Also write the rules as test cases, in JUnit's XML."),
     click.option("--code-quality", "quality", callback=_writable_junit_file, metavar="FILE",
                  help="Also write the rules that do not hold as GitLab's code quality, in JSON."),
+    FORMULAS,
     *OUTPUT,
 )  # fmt: skip
 def check(

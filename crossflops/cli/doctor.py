@@ -12,6 +12,7 @@ from typing import Any
 from crossflops.cli.options import OUTPUT, PYTHON, command_options, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
+from crossflops.operators.formula_sources import STATE, formulas_in_force
 from crossflops.patches.installed import patch_targets
 from crossflops.plugins.discovery import (
     extra,
@@ -23,6 +24,7 @@ from crossflops.plugins.discovery import (
 from crossflops.plugins.elsewhere import Offer, interpreters_by_tool, offers
 from crossflops.render.pages.inventory import (
     Component,
+    FormulaRow,
     Health,
     PatchRow,
     State,
@@ -141,7 +143,7 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
     interpreters = interpreters_by_tool(python)
     with progress("looking around"):
-        content = Health(_components(), toolbox(interpreters), _patches())
+        content = Health(_components(), toolbox(interpreters), _patches(), _formulas())
     deliver(content, **fields)
     return 0
 
@@ -155,6 +157,24 @@ def tools(python: dict[str, str], **fields: Any) -> int:
         content = ToolList(toolbox(interpreters))
     deliver(content, **fields)
     return 0
+
+
+def _formulas() -> tuple[FormulaRow, ...]:
+    """A row for each distribution that brings formulas, by the entry points of their group."""
+    by_origin: dict[tuple[str, str], list[str]] = {}
+    for formula in formulas_in_force():
+        if formula.origin.kind in ("distribution", "crossflops"):
+            key = formula.origin.name, formula.origin.version
+            by_origin.setdefault(key, []).append(formula.name)
+    rows = [
+        FormulaRow(distribution=name, version=version, operators=tuple(names))
+        for (name, version), names in by_origin.items()
+    ]
+    broken = (
+        FormulaRow(distribution=name, version="", message=reason)
+        for name, reason in STATE.broken.items()
+    )
+    return (*rows, *broken)
 
 
 def _patches() -> tuple[PatchRow, ...]:

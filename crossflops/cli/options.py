@@ -185,6 +185,28 @@ def writes_json(fields: Mapping[str, Any]) -> bool:
 
 TARGET = click.argument("target")
 BUILT = "The model and how it is built"
+
+
+def _use_formulas(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> None:
+    """Let the formulas of these files, and of the configuration, hold while the verb runs."""
+    if ctx.resilient_parsing:
+        return
+    from crossflops.plugins.formula_files import configured_formulas
+
+    places = (*configured_formulas(), *files)
+    if places:
+        from crossflops.operators.formula_sources import using_formulas
+
+        ctx.with_resource(using_formulas(places))
+
+
+(FORMULAS,) = option_group(
+    BUILT,
+    click.option("--formulas", multiple=True, metavar="FILE.py", callback=_use_formulas,
+                 expose_value=False,
+                 help="Formulas of your own for operators that are not counted: its code is run. "
+                      "Repeatable; beside those of crossflops.toml."),
+)  # fmt: skip
 MODEL: Group = option_group(
     BUILT,
     click.option("--input", "inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
@@ -205,6 +227,7 @@ MODEL: Group = option_group(
     click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
     click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
     click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
+    FORMULAS,
     click.option("--timeout", type=Positive(most=_LONGEST), default=TIMEOUT, show_default=True,
                  metavar="SECONDS",
                  help="How long a converter may take, a tool may build the model, and a run may "

@@ -286,6 +286,10 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
     frontend = require_frontend(recording.source.model)
     with converting(frontend.converter):
         made = frontend.convert(recording, run)
+    if made[2].calls:
+        from crossflops.frontends.whole_modules import with_whole_modules
+
+        made = with_whole_modules(*made)
     if not made[1].outputs:
         message = "the model returns no tensor, and only work that a result depends on is counted"
         warnings.warn(message, CrossflopsWarning, stacklevel=2)

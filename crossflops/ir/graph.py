@@ -163,6 +163,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     what ONNX's inference or the form of its operator says against a node that cannot run, where
     it does, and `remedy` what to do about it, "" where other sizes may do.
 
+    `operand_names` are those of the inputs by the schema of an operator that is none of ONNX: of a
+    list of tensors each bears the name of the list. () where nothing knows them. Of a node that is
+    `opened` the body is what the kernel of its operator ran, on "fake" or "real" tensors;
+    `closed` says why it has none.
+
     A `folded` node is part of the kernels around it: its first result is in memory what its first
     input is, and it moves its other inputs alone.
 
@@ -197,6 +202,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     training: TrainingAnnotation = NO_TRAINING
     conversion: ConversionAnnotation = NO_CONVERSION
     dead: bool = False
+    operand_names: tuple[str, ...] = ()
+    opened: Literal["", "fake", "real"] = ""
+    closed: str = ""
 
     @property
     def stands_for_itself(self) -> bool:
@@ -243,7 +251,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     are the stored tensors of a file whose elements are written one by one, not as raw bytes.
     `windows` are the keys that a query of a causal attention sees at most, by the path of its
     module, where its mask says so. `unchosen` are products of tokens with all experts, by the
-    key of the call: how many experts a token chose, and of how many.
+    key of the call: how many experts a token chose, and of how many. `whole_calls` are the keys of
+    operator calls within modules and functions that one node stands for.
 
     Of a file, nodes on which no output depends are not among the `nodes`. The `whole` graph has
     them, marked, where there are any: a run of the file does their work.
@@ -266,6 +275,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     listed: frozenset[str] = frozenset()
     windows: Mapping[str, int] = {}
     unchosen: Mapping[str, tuple[int, int]] = {}
+    whole_calls: frozenset[str] = frozenset()
     whole: "Graph | None" = None
 
     @property

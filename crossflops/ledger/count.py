@@ -88,7 +88,8 @@ def count_node(
         return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
     known = find_operator_rule(node.op)
     if known is None:
-        return Uncounted(node, missing_rule_reason(node.op))
+        closed = f", and {node.closed}" if node.closed else ""
+        return Uncounted(node, missing_rule_reason(node.op) + closed)
     if checked:
         known.check(node)
     try:
@@ -198,7 +199,8 @@ class _Work:
             elif node.choice == "function":
                 (body,) = node.bodies
                 provided = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
-                yield _zero_count(node, f"calls {body.name}", exact=True)
+                what = "by its body" if node.opened else f"calls {body.name}"
+                yield _zero_count(node, what, exact=True)
                 yield _Runs(body, provided, 1)
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
                 yield from self._count_control_flow(node, stored)

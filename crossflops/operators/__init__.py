@@ -40,6 +40,7 @@ __all__ = [
     "not_counted",
 ]
 
+_OF_ONNX = ("", "ai.onnx", ML)  # whose operators all have a rule, or a reason why not
 # Domains of operators that no version of ONNX has, and what these are.
 _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
@@ -112,12 +113,44 @@ def _domain(op: Op) -> str:
     return "" if op.domain == "ai.onnx" else op.domain
 
 
-@lru_cache(maxsize=4096)
 def find_operator_rule(op: Op) -> OperatorRule | None:
-    """The rule of the newest version that is not newer than `op`, or None if there is none."""
+    """The rule of the newest version that is not newer than `op`, or None if there is none.
+
+    An operator that no rule is about may have a formula of one's own: see `formula_sources`.
+    """
+    known = _find_package_rule(op)
+    return known if known is not None or op.domain in _OF_ONNX else _find_formula_rule(op)
+
+
+@lru_cache(maxsize=4096)
+def _find_package_rule(op: Op) -> OperatorRule | None:
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
     return next((known for since, known in editions if since <= op.since), None)
+
+
+def is_counted_by_package(op: Op) -> bool:
+    """Return whether the package has a rule for the operator, or says why there is none."""
+    return _find_package_rule(op) is not None or find_unruled_operator(op) is not None
+
+
+def _find_formula_rule(op: Op) -> OperatorRule | None:
+    from crossflops.operators.formula_sources import find_formula_rule
+
+    return find_formula_rule(op)
+
+
+def find_counted_operator(name: str) -> str:
+    """Return the operator of this name ("domain::Op") that a rule is about, "" where none is."""
+    domain, _, kind = name.partition("::")
+    domain = "" if domain == "ai.onnx" else domain
+    dotted = f"{domain}.{kind}"
+    for op in all_operator_rules():
+        if (op.domain, op.type) == (domain, kind):
+            return str(op)
+        if op.domain == TORCH and (op.type == dotted or op.type.rpartition(".")[0] == dotted):
+            return op.type
+    return ""
 
 
 def find_unruled_operator(op: Op) -> Unruled | None:

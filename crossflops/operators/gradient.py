@@ -8,7 +8,7 @@ sums n(Y) gradients to its own size, n(Y) - n(X) adds.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -25,13 +25,14 @@ from crossflops.operators.access import (
 class Gradient(msgspec.Struct, frozen=True):
     """The work of one backward pass through a node.
 
-    `operands` is the work for the gradient of each input that is wanted, by its place. `inner` is
+    `operands` is the work for the gradient of each input that is wanted, by its place; in a
+    formula of one's own by its name. `inner` is
     that for values between inputs and outputs, which serves several inputs (the states of a
     recurrent layer, the scores of attention). `recomputed` is forward work that is done again.
     `doubt` says where a size that is not known was assumed.
     """
 
-    operands: Mapping[int, Cost]
+    operands: Mapping[Any, Cost]
     inner: Cost = ZERO
     recomputed: Cost = ZERO
     doubt: str = ""

@@ -85,7 +85,8 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     no input of the model where the operands at these places do, of a node that costs so much.
     `backward` is the work of the gradients of its operands, or in words why that is not known;
     where it is another one `by_result`, results that miss the loss have no name in the node that
-    it is given.
+    it is given. `moved` gives the bytes that are read and written, where `traffic` does not. A
+    rule that `is_own` is made of a formula of one's own.
     """
 
     formula: Formula
@@ -106,6 +107,8 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     constant_part: ConstantPart | None = None
     backward: Backward | str = NOT_YET
     by_result: bool = False
+    moved: Callable[[Node], tuple[int, int]] | None = None
+    is_own: bool = False
 
     def exactness(self, node: Node) -> Exactness:
         """How far the count of this node can be trusted."""

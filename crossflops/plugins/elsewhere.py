@@ -39,6 +39,7 @@ from crossflops.tools.registry import conventions_of_adapter
 NAME = "crossflops.toml"
 PROJECT = "pyproject.toml"
 _TABLES = ("python", "devices", "budgets")
+_KEYS = ("formulas",)
 
 
 def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:
@@ -53,6 +54,19 @@ def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Map
             if file.is_file() and (content := _config_file_content(file)) is not None:
                 return file, _config_table_rows(content, table, file)
     return here / NAME, {}
+
+
+def find_config_value(key: str, folder: Path) -> tuple[Path, Any]:
+    """Return what a key beside the tables has in the nearest file upwards, and that file.
+
+    None where nothing is set. Raises InputError on a file that cannot be understood.
+    """
+    for index in (folder, *folder.parents):
+        for name in (NAME, PROJECT):
+            file = index / name
+            if file.is_file() and (content := _config_file_content(file)) is not None:
+                return file, content.get(key) if isinstance(content, dict) else None
+    return folder / NAME, None
 
 
 def text_of(file: Path) -> str:
@@ -86,7 +100,9 @@ def _config_file_content(file: Path) -> Any:
 
 
 def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any]:
-    strays = sorted(set(content) - set(_TABLES)) if isinstance(content, dict) else ["a value"]
+    strays = (
+        sorted(set(content) - {*_TABLES, *_KEYS}) if isinstance(content, dict) else ["a value"]
+    )
     if strays:
         known = " and ".join(config_table_heading(name, file) for name in _TABLES)
         raise InputError(f"{file} sets {strays[0]}, which means nothing", f"it may set {known}")

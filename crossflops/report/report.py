@@ -2,11 +2,12 @@
 
 import math
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.ledger import InputInfo as InputInfo
 from crossflops.ir.ledger import Memory
 from crossflops.ir.ledger import ModelInfo as ModelInfo
@@ -34,7 +35,8 @@ SCHEMA = "crossflops/1"
 class UncountedRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node that was not counted. `path` is its module, "" in the model itself.
 
-    `inputs` are the shapes that its work depends on, "?" where one is not known.
+    `inputs` are the shapes that its work depends on, "?" where one is not known. `stub` are the
+    lines of a formula for it, where one can be written.
     """
 
     node: str
@@ -42,6 +44,26 @@ class UncountedRow(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str
     path: str = ""
     inputs: tuple[str, ...] = ()
+    stub: str = ""
+
+
+class CustomOperatorRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An operator that the package has no rule for, and what it was counted by.
+
+    That is a formula (its function, its source and its `origin`, with the digest of the file), or
+    what its own body runs, in a `run` on "fake" or "real" tensors.
+    """
+
+    op: str
+    by: Literal["formula", "body"]
+    calls: int
+    macs: int
+    flops: int
+    exactness: str = "exact"
+    formula: str = ""
+    source: str = ""
+    origin: FormulaOrigin | UnsetType = UNSET
+    run: str = ""
 
 
 class BranchRow(msgspec.Struct, frozen=True):
@@ -169,8 +191,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
     when read. `module` is the one that the rows are about, where that is not the model;
     `request` is what was asked, `made_with` are versions of what made the count, `weights` say
-    whether the model had any. `warnings` are sentences: what the reader of the count should know
-    of the model, such as sizes that override those of a file.
+    whether the model had any. `custom_operators` are those that formulas of one's own, or their
+    own bodies, count. `warnings` are sentences: what the reader of the count should know of the
+    model, such as sizes that override those of a file.
     """
 
     schema: str = SCHEMA
@@ -201,6 +224,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     against_modules: tuple[ModuleRow, ...] | UnsetType = UNSET
     against_nodes: tuple[NodeRow, ...] | UnsetType = UNSET
     training: TrainingReport | UnsetType = UNSET
+    custom_operators: tuple[CustomOperatorRow, ...] | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
 
     @property

@@ -14,6 +14,7 @@ from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Call, Module, Trace
 from crossflops.ir.training import NO_STEP, Steps, Training, TrainingStep
 from crossflops.operators import find_operator_rule
+from crossflops.report.custom_operators import custom_operator_rows, formula_stub
 from crossflops.report.report import (
     BranchRow,
     InputInfo,
@@ -96,9 +97,11 @@ def report_from_ledger(
                 row.reason,
                 row.node.path,
                 _input_shape_texts(row.node),
+                formula_stub(row.node),
             )
             for row in ledger.uncounted
         ),
+        custom_operators=custom_operator_rows(ledger) or UNSET,
         by_op=_operator_rows(ledger),
         modules=_module_rows(trace.modules, ledger),
         nodes=_report_node_rows(trace, ledger),

@@ -3,9 +3,10 @@
 A verb is imported when it is called: to count a file needs nothing of the others.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
@@ -18,8 +19,31 @@ if TYPE_CHECKING:
 
 __all__ = ["bench", "compare", "count", "efficiency", "export", "profile"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
+    """Let a verb hold its `formulas`, and those of the configuration, while it runs.
+
+    `formulas` are files, or modules that register theirs when they are imported.
+    """
+
+    @functools.wraps(verb)
+    def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
+        from crossflops.operators.formula_sources import using_formulas
+        from crossflops.plugins.formula_files import configured_formulas
+
+        provided: Any = kwargs.get("formulas") or ()
+        own = [provided] if isinstance(provided, str | Path) else provided
+        with using_formulas((*configured_formulas(), *own)):
+            return verb(*args, **kwargs)
+
+    return call_verb
+
 
 @imports_restored()
+@accepting_formulas
 def count(
     target: Any,
     inputs: Any = (),
@@ -41,6 +65,7 @@ def count(
     weights: Literal["real", "fake"] | None = None,
     shapes: bool = False,
     allow_pickle: bool = False,
+    formulas: Sequence[str | Path] = (),
 ) -> "ShownReport":
     """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
 
@@ -64,7 +89,8 @@ def count(
 
     A target of PyTorch is built without numbers in its weights where no size and no path depends
     on a value; `weights` says "real" or "fake". The report's `weights` say which it was, and why.
-    With `shapes` each module has those of its inputs, outputs and parameters.
+    With `shapes` each module has those of its inputs, outputs and parameters. `formulas` are files
+    of formulas of one's own, for operators that are not counted: see `crossflops.operator`.
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.count import native_count
@@ -79,8 +105,14 @@ def count(
 
 
 @imports_restored()
+@accepting_formulas
 def efficiency(
-    target: Any = None, inputs: Any = (), *, how: Mapping[str, Any] = {}, **asked: Any
+    target: Any = None,
+    inputs: Any = (),
+    *,
+    how: Mapping[str, Any] = {},
+    formulas: Sequence[str | Path] = (),
+    **asked: Any,
 ) -> "ShownEfficiency":
     """Set a count against a device's peak: what `crossflops efficiency` prints, as values.
 
@@ -101,6 +133,7 @@ def efficiency(
 
 
 @imports_restored()
+@accepting_formulas
 def compare(
     target: Any,
     inputs: Any = (),
@@ -128,6 +161,7 @@ def compare(
     consensus: bool = False,
     against: Any = None,
     against_options: Mapping[str, Any] | None = None,
+    formulas: Sequence[str | Path] = (),
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownReport":
     """Count a model, let tools count it, and account for every difference.
@@ -179,6 +213,7 @@ def compare(
 
 
 @imports_restored()
+@accepting_formulas
 def bench(
     target: Any,
     inputs: Any = (),
@@ -199,6 +234,7 @@ def bench(
     trace: str | None = None,
     write_trace: str | None = None,
     peak_tflops: float | None = None,
+    formulas: Sequence[str | Path] = (),
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownBench":
@@ -237,6 +273,7 @@ def bench(
 
 
 @imports_restored()
+@accepting_formulas
 def profile(
     target: Any,
     inputs: Any = (),
@@ -255,6 +292,7 @@ def profile(
     fwd_ms: float | None = None,
     bwd_ms: float | None = None,
     step_ms: float | None = None,
+    formulas: Sequence[str | Path] = (),
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownProfile":
@@ -299,6 +337,7 @@ def profile(
 
 
 @imports_restored()
+@accepting_formulas
 def export(
     target: Any,
     inputs: Any = (),
@@ -315,6 +354,7 @@ def export(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     allow_pickle: bool = False,
+    formulas: Sequence[str | Path] = (),
 ) -> "Files":
     """Write the normalized model ("onnx") or node data ("model-explorer"); returns the files.
 

@@ -306,6 +306,7 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     from crossflops.tools.contractions import exact_operator_macs
 
     there = {node.call for node in all_nested_nodes(counted.graph.nodes)}
+    there |= counted.graph.whole_calls
     trace = counted.trace
     parts = [
         (part, amount) for part in trace.dropped if (amount := exact_operator_macs(part, trace))

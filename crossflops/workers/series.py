@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from crossflops import threads
 from crossflops.errors import CrossflopsError, CrossflopsWarning
 from crossflops.limits import end_with
+from crossflops.operators.formula_sources import hold_formulas, places_for_workers
 
 _STDOUT, _STDERR = 1, 2
 
@@ -46,7 +47,9 @@ def run_series(
     """
     context = multiprocessing.get_context("spawn")  # a fork has half of what a framework started
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, context, initializer=_initialize_series_process)
+    pool = ProcessPoolExecutor(
+        jobs, context, initializer=_initialize_series_process, initargs=(places_for_workers(),)
+    )
     futures: list[Future[_Answer]] = []
     try:
         futures += [pool.submit(_call_with_warnings, function, provided) for provided in arguments]
@@ -75,14 +78,18 @@ def _series_result(name: str, future: "Future[_Answer]") -> Any:
 # In a process of its own.
 
 
-def _initialize_series_process() -> None:
-    """Leave stdout to the results of the command, interrupts to it, and end when it ends."""
+def _initialize_series_process(formulas: tuple[str, ...]) -> None:
+    """Leave stdout to the results of the command, interrupts to it, and end when it ends.
+
+    The formulas of the command hold here, too.
+    """
     os.dup2(_STDERR, _STDOUT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     parent = multiprocessing.parent_process()
     if os.name == "posix" and parent is not None:
         end_with(parent.sentinel, lambda: os._exit(1))
+    hold_formulas(formulas)
 
 
 def _call_with_warnings(function: Callable[..., Any], provided: tuple[Any, ...]) -> _Answer:

@@ -21,7 +21,9 @@ def pages():
     return {name: page() for name, page in module.PAGES.items()}
 
 
-@pytest.mark.parametrize("name", ["ops.md", "causes.md", "conventions.md", "published.md"])
+@pytest.mark.parametrize(
+    "name", ["ops.md", "kernels.md", "causes.md", "conventions.md", "published.md"]
+)
 def test_a_page_is_what_the_code_makes_of_it(pages, name):
     """Whoever changes a rule, a cause or a convention runs `tox -e docs` and commits the page."""
     assert (DOCS / name).read_text(encoding="utf-8") == pages[name]

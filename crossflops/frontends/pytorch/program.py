@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.collector import seldom_collected
 from crossflops.frontends.pytorch.convert.graph import (
     non_parameter_leaves,
 )
+from crossflops.frontends.pytorch.convert.opened_bodies import open_operator_bodies
 from crossflops.frontends.pytorch.convert.protocol_checks import reusing_protocol_attributes
 from crossflops.frontends.pytorch.convert.sparse import (
     with_sparse_store_marks,
@@ -118,7 +120,46 @@ def convert_torch_recording(
         reusing_protocol_attributes(),
     ):
         made = PIPELINE.run(Conversion(model, recording, recording.trace))
-    return made.exported.model, made.current_graph, made.trace
+        graph = _with_opened_operators(made, model, recording)
+    return made.exported.model, graph, made.trace
+
+
+def _with_opened_operators(made: Conversion, model: "nn.Module", recording: ExportedRun) -> Graph:
+    """Return the graph with what the kernels of operators without a formula do."""
+    setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
+
+    def convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
+        return record_and_convert_torch(module, tensors, {}, setting)[1]
+
+    def run(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
+        args, kwargs = recording.program.example_inputs
+        if not has_values(model, args, kwargs) or is_fake_model(model, args, kwargs):
+            return {}
+        with seeding_generators(), running_model_copy(model, setting.training) as own:
+            return _observe_operator_arguments(own, args, kwargs, operators)
+
+    return open_operator_bodies(made.current_graph, made.exported, convert, run)
+
+
+def _observe_operator_arguments(
+    model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
+) -> Mapping[Any, list[tuple[Any, Any]]]:
+    """Run a model, and return what each of these operators was given, call by call."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: dict[Any, list[tuple[Any, Any]]] = {operator: [] for operator in operators}
+
+    class Arguments(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func in seen:
+                seen[func].append((args, kwargs or {}))
+            return func(*args, **(kwargs or {}))
+
+    with Arguments():
+        run_torch_model(model, args, kwargs, grad=False)
+    return seen
 
 
 def record_torch_run(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from crossflops.ir.graph import Function, Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.training import OwnBackward, OwnBackwards
+from crossflops.operators import find_operator_rule
 
 _DERIVED = "in {}, whose backward is code of its own: counted as derived"
 _OTHERS = "other functions run without values"
@@ -83,4 +84,19 @@ def match_functions(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bo
     if [function.name for function in graph.functions] != [backward.name for backward in passes]:
         passes, reason = (), reason or (_OTHERS if passes else "")
     pairs = zip(graph.functions, passes or (None,) * len(graph.functions), strict=True)
-    return GraphFunctions([GraphFunction(*pair) for pair in pairs], reason), bool(passes)
+    told = _nodes_with_backward_formula(graph)
+    kept = [GraphFunction(*pair) for pair in pairs if not told.issuperset(pair[0].nodes or ("",))]
+    return GraphFunctions(kept, reason), bool(passes)
+
+
+def _nodes_with_backward_formula(graph: Graph) -> set[str]:
+    """The keys of nodes whose backward pass a formula of one's own tells."""
+    domains = {function.home for function in graph.functions}
+    return {
+        node.key
+        for node in graph.nodes
+        if node.key in domains
+        and (known := find_operator_rule(node.op)) is not None
+        and known.is_own
+        and callable(known.backward)
+    }

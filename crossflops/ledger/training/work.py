@@ -136,9 +136,13 @@ class _StepCounter:
 
         `together` are the nodes that were written for the same operation.
         """
-        if node.bodies and node.stands_for_itself:
+        own = self._flow.functions.function_with_own_backward(node) if node.opened else None
+        if node.bodies and node.stands_for_itself and own is None:
             yield from self._count_bodies(prefix, node, values, live, used)
             return
+        if own is not None:
+            for inner in node.bodies[0].nodes:
+                yield f"{node.key}/{inner.key}", TrainingStep(forward=_forward_cost(inner))
         if known := self._flow.functions.function_with_own_backward(node):
             step = TrainingStep(forward=_forward_cost(node))
             if node.key == known.function.home and node.key in live:

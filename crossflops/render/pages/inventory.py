@@ -77,12 +77,22 @@ class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class FormulaRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The formulas that an installed distribution brings; `message` says why none can be read."""
+
+    distribution: str
+    version: str
+    operators: tuple[str, ...] = ()
+    message: str = ""
+
+
 class Health(msgspec.Struct, frozen=True):
     """What `doctor` found."""
 
     components: tuple[Component, ...]
     tools: tuple[ToolRow, ...]
     patches: tuple[PatchRow, ...] = ()
+    formulas: tuple[FormulaRow, ...] = ()
 
 
 def inventory(content: ToolList) -> Page:
@@ -130,8 +140,30 @@ def health(content: Health) -> Page:
         _tool_inventory_table(content.tools),
         *_other_interpreter_blocks(content.tools),
     )
-    tables = (parts, *indices, *tools, *_attribute_patch_blocks(content.patches))
+    formulas = _formula_inventory_blocks(content.formulas)
+    tables = (parts, *indices, *tools, *formulas, *_attribute_patch_blocks(content.patches))
     return Page((*tables, *remedies))
+
+
+def _formula_inventory_blocks(formulas: tuple[FormulaRow, ...]) -> tuple[Heading | Table, ...]:
+    """The formulas of one's own that are installed, and those of crossflops."""
+    if not formulas:
+        return ()
+    rows = tuple(
+        Row.from_cells(
+            f"{row.distribution} {row.version}".strip(),
+            str(len(row.operators)),
+            row.message or ", ".join(row.operators),
+            tone="bad" if row.message else "",
+        )
+        for row in formulas
+    )
+    columns = (
+        Column(head="brings formulas"),
+        Column(head="number", right=True),
+        Column(head="of", flows=True),
+    )
+    return Heading("Formulas"), Table(columns=columns, rows=rows)
 
 
 _CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}

@@ -19,6 +19,7 @@ from crossflops.render.pages.devices import (
 from crossflops.render.pages.difference import difference_page
 from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.explain import Matches, cause_page, convention_page, matches_page
+from crossflops.render.pages.formulas import formula_checks_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
 from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import Compared
@@ -29,6 +30,7 @@ from crossflops.report.bench import Bench
 from crossflops.report.budgets import Checks
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.formula_checks import FormulaChecks
 from crossflops.report.machine import Machine
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
@@ -43,6 +45,7 @@ Noun: TypeAlias = (
     | Matches
     | Convention
     | ToolList
+    | FormulaChecks
     | Health
     | EfficiencyReport
     | Bench
@@ -73,6 +76,8 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
             return convention_page(content)
         case ToolList():
             return inventory(content)
+        case FormulaChecks():
+            return formula_checks_page(content)
         case Health():
             return health(content)
         case Benched():

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, polynomial_text
@@ -14,6 +15,7 @@ from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.trace import Setting
 from crossflops.render.page import (
     Block,
+    Code,
     Column,
     Figure,
     Heading,
@@ -34,7 +36,14 @@ from crossflops.report.quantity import (
     short_amount,
     short_count_with_noun,
 )
-from crossflops.report.report import InputInfo, ModuleRow, Report, TrainingReport
+from crossflops.report.report import (
+    CustomOperatorRow,
+    InputInfo,
+    ModuleRow,
+    Report,
+    TrainingReport,
+    UncountedRow,
+)
 
 # What every page of a report begins with: which model, or which module of it, and its totals.
 
@@ -197,6 +206,7 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
         *_branch_blocks(report),
         *_doubtful_node_blocks(report),
     ]
+    blocks += custom_operator_blocks(report)
     blocks += nodes_without_cost(report)
     blocks += training_step_blocks(report)
     if report.folds:
@@ -228,7 +238,67 @@ def nodes_without_cost(report: Report) -> list[Block]:
     """The nodes that have no cost, each with the reason; none, when all have one."""
     columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
-    return _first_table_rows("Not counted, which is not zero", columns, rows, "node")
+    return [
+        *_first_table_rows("Not counted, which is not zero", columns, rows, "node"),
+        *_formula_stub_blocks(report),
+    ]
+
+
+def _formula_stub_blocks(report: Report) -> list[Block]:
+    """The lines of a formula for each operator without a count: of its first call."""
+    by_op: dict[str, UncountedRow] = {}
+    for row in report.uncounted:
+        if row.stub:
+            by_op.setdefault(row.op, row)
+    if not by_op:
+        return []
+    text = (
+        "to count it, write its work into a file, and count with --formulas FILE.py"
+        " (`crossflops check-formula FILE.py` checks it)"
+    )
+    return [Text(text, " "), *(Code(row.stub) for row in list(by_op.values())[:STUBS])]
+
+
+STUBS = 3  # operators whose formulas are begun
+DIGEST_DIGITS = 12
+
+
+def custom_operator_blocks(report: Report) -> list[Block]:
+    """The operators that formulas of one's own, or their own bodies, count, and whose they are."""
+    if isinstance(report.custom_operators, UnsetType):
+        return []
+    rows = [
+        Row.from_cells(
+            row.op,
+            exact_amount(row.calls),
+            exact_amount(row.macs),
+            exact_amount(row.flops),
+            _counted_by(row),
+            tone="" if row.exactness == "exact" else "warn",
+        )
+        for row in report.custom_operators
+    ]
+    columns = (
+        Column(head="operator"),
+        *right("calls", "MACs", "FLOPs"),
+        Column(head="counted by", flows=True),
+    )
+    return [
+        Heading("Operators without a rule of crossflops"),
+        Table(columns=columns, rows=tuple(rows)),
+    ]
+
+
+def _counted_by(row: CustomOperatorRow) -> str:
+    if row.by == "body":
+        text = f"its body, run on {row.run} tensors"
+    else:
+        text = f"formula {row.formula}"
+        if isinstance(row.origin, FormulaOrigin):
+            digest = row.origin.digest[:DIGEST_DIGITS]
+            text += f" of {row.origin}, sha256 {digest}"
+        text += f"; {row.source}" if row.source else ""
+    return text if row.exactness == "exact" else f"{text} ({row.exactness})"
 
 
 _PARTS = (

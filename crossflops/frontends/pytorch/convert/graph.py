@@ -1,15 +1,16 @@
 """An ONNX program in memory -> the graph that is counted, with shape arithmetic folded."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from crossflops.frontends.converted import with_node_marks
-from crossflops.frontends.pytorch.convert.exporter import OPSET
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN, OPSET
 from crossflops.frontends.pytorch.convert.model_passes import reusing_shape_inference
+from crossflops.frontends.pytorch.convert.schemas import schema_defaults, schema_operand_names
 from crossflops.frontends.pytorch.load.fakes import is_fake
 from crossflops.frontends.pytorch.load.model import WITHIN
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
@@ -175,8 +176,8 @@ def _unknown_shapes(model: "ir.Model") -> int:
 
 
 def _drop_made_up_biases(program: "ONNXProgram") -> None:
-    biased = {node.name for node in _program_operator_nodes(program) if _has_bias(node)}
-    unbiased = {node.name for node in _program_operator_nodes(program)} - biased
+    biased = {node.name for node in program_operator_nodes(program) if _has_bias(node)}
+    unbiased = {node.name for node in program_operator_nodes(program)} - biased
     for node in program.model.graph.all_nodes():
         if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 3:
             continue
@@ -184,7 +185,7 @@ def _drop_made_up_biases(program: "ONNXProgram") -> None:
             node.replace_input_with(2, None)
 
 
-def _program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
+def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
     """The nodes of the decomposed program and of the bodies in it."""
     import torch
 
@@ -321,7 +322,8 @@ class Origins(msgspec.Struct, frozen=True):
     """Where nodes come from: the operator call of each, its module, and what the weights are.
 
     `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
-    the undecomposed operator by the decomposed one, `opset` the operator sets of the program.
+    the undecomposed operator by the decomposed one, `opset` the operator sets of the program,
+    `schemas` its calls of operators of PyTorch by the name of their node.
     """
 
     calls: dict[str, Call]
@@ -329,6 +331,7 @@ class Origins(msgspec.Struct, frozen=True):
     names: dict[str, str]
     weights: frozenset[str]
     opset: dict[str, int]
+    schemas: Mapping[str, Any] = {}
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
@@ -346,6 +349,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         origin_operator_names(program.exported_program),
         weight_names(program),
         dict(model.opset_imports),
+        {node.name: node for node in program_operator_nodes(program)},
     )
     return Graph(
         name="",
@@ -378,17 +382,19 @@ def _convert_graph_nodes(
         call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
         depends = call.depends_on_inputs if call else depending
         domain = "" if node.domain in {"", "ai.onnx"} else node.domain
+        op = Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1))
+        schema = origins.schemas.get(fx_name(node)) if domain == DOMAIN else None
         nodes.append(
             Node(
                 key=node.name or f"{node.op_type}_{number}",
-                op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
+                op=op,
                 inputs=tuple(
                     _onnx_value_spec(v, origins) if v is not None else None for v in node.inputs
                 ),
                 outputs=tuple(
                     _onnx_value_spec(v, origins) if _is_there(v) else None for v in node.outputs
                 ),
-                attrs=_attributes(node),
+                attrs={**schema_defaults(schema, op), **_attributes(node)},
                 values=_constant_input_values(node),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
@@ -396,6 +402,7 @@ def _convert_graph_nodes(
                 trips=_scan_trip_count(node),
                 depends_on_inputs=depends,
                 training=TrainingAnnotation(checkpoint=call.checkpoint if call else None),
+                operand_names=schema_operand_names(schema, len(node.inputs)),
             )
         )
     return tuple(nodes)

@@ -101,20 +101,38 @@ def _to_writing_call(node: "fx.Node") -> _WritingCall:
 def _define(library: Any, name: str, call: _WritingCall) -> Any:
     """Return an operator that gives what the call returns and writes.
 
-    Its arguments are the tensors alone, so that one schema fits every operator.
+    Its arguments are the tensors alone, by the names that the operator has for them.
     """
     import torch
 
     returns = ", ".join(["Tensor"] * call.results)
     full = f"({returns})" if call.results > 1 else returns
-    library.define(f"{name}(Tensor[] given) -> {full}")
+    library.define(
+        f"{name}({', '.join(f'Tensor {own}' for own in _tensor_names(call))}) -> {full}"
+    )
     run = functools.partial(_run_writing_call, call)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
     return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
 
-def _run_writing_call(call: _WritingCall, provided: list[Any]) -> Any:
+def _tensor_names(call: _WritingCall) -> list[str]:
+    """Return a name for each tensor that is given, by the schema of the operator.
+
+    The tensors of a list, and one that is given twice, bear numbers beside the name.
+    """
+    schema = call.target._schema.arguments
+    named = {argument.name: value for argument, value in zip(schema, call.args, strict=False)}
+    names: dict[Any, str] = {}
+    for name, value in (named | dict(call.kwargs)).items():
+        items = value if isinstance(value, list | tuple) else [value]
+        for index, item in enumerate(items):
+            if item in call.given:
+                names.setdefault(item, f"{name}_{index}" if len(items) > 1 else name)
+    return [names.get(node, f"given_{index}") for index, node in enumerate(call.given)]
+
+
+def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
     """Run the operator on copies of these tensors."""
     copies = [value.clone() for value in provided]
     args, kwargs = call.arguments_with_values(copies)
@@ -125,7 +143,7 @@ def _run_writing_call(call: _WritingCall, provided: list[Any]) -> Any:
     return values if call.results > 1 else values[0]
 
 
-def _opaque_writing_form(call: _WritingCall, provided: list[Any]) -> Any:
+def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
     """Write one opaque node that bears the name of the operator itself."""
     args, kwargs = call.arguments_with_values(provided)
     return opaque(call.target, results=call.results)(*args, **kwargs)
@@ -149,7 +167,7 @@ def _replace_writing_node(
         return added
 
     with graph.inserting_before(node):
-        full = add(operator, (call.given,), values if several else values[0])
+        full = add(operator, tuple(call.given), values if several else values[0])
         parts = [
             add(getitem, (full, index), value) if several else full
             for index, value in enumerate(values)

@@ -4,7 +4,7 @@ A subclass of torch.autograd.Function brings a backward pass of its own, which n
 `own_backward` sees what that runs.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -108,6 +108,7 @@ def members(
     """By the key of each operator call in a custom function the place of that among all."""
     if not applied:
         return {}
+    calls = tuple(calls)
     parents = {frame.key: frame.parent for frame in frames}
     indices = {function.frame: index for index, function in enumerate(applied)}
     inside = {}
@@ -117,6 +118,30 @@ def members(
             enclosing = parents[enclosing]
         if enclosing is not None:
             inside[call.key] = indices[enclosing]
+    return inside | _calls_of_generated_functions(calls, parents, applied)
+
+
+_GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autograd_impl
+
+
+def _calls_of_generated_functions(
+    calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[Applied, ...]
+) -> dict[str, int]:
+    """By the key of an operator call, the place of the function that PyTorch made of its gradient.
+
+    `torch.library` wraps an operator into a function when it is called, beside the call and not
+    around it: the first of a name within a call is that of the first such operator there.
+    """
+    waiting: dict[tuple[str | None, str], deque[int]] = defaultdict(deque)
+    for index, function in enumerate(applied):
+        if function.name.startswith(_GENERATED):
+            operator = function.name.removeprefix(_GENERATED)
+            waiting[parents.get(function.frame), operator].append(index)
+    inside: dict[str, int] = {}
+    for call in calls if waiting else ():
+        queue = waiting.get((call.parent, call.target.replace(".", "_")))
+        if call.level == "operator" and queue:
+            inside[call.key] = queue.popleft()
     return inside
 
 

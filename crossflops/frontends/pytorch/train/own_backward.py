@@ -149,7 +149,8 @@ class _Seen:
             key = kernel if part.args is args else (*kernel, repr(part.args[-1]))
             if tensors and not func.is_view:
                 self.kernels.setdefault(key, part)
-            written = frozenset(_storage_identity(leaf) for leaf in made)
+            targets = (*made, *_written_tensors(func, args, kwargs))
+            written = frozenset(_storage_identity(leaf) for leaf in targets)
             self._operators.append(_Ran(key, read, written, phase, repeats))
 
     def gave(self, results: Any) -> None:
@@ -260,6 +261,20 @@ def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[A
         if asked:
             alone = [at == index for at in range(len(mask))]
             yield msgspec.structs.replace(call, args=(*before, alone)), [result[index]]
+
+
+def _written_tensors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Return the tensors that an operator writes into, which it may give back or not."""
+    schema = func._schema
+    if not schema.is_mutable:
+        return []
+    named = dict(zip((argument.name for argument in schema.arguments), args, strict=False))
+    return [
+        tensor
+        for argument in schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for tensor in _tensors_in_nest((named | dict(kwargs)).get(argument.name))
+    ]
 
 
 def _tensors_in_nest(nested: Any) -> list[Any]:
@@ -479,11 +494,12 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             self.plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
 
         def forward(self, provided: list[Any]) -> Any:
-            """Return what the call gives."""
+            """Return what the call gives, or what it writes where it gives nothing."""
             left = iter(provided)
             leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
             args, kwargs = tree_unflatten(leaves, self.form)
-            return self.run(*args, **kwargs)
+            result = self.run(*args, **kwargs)
+            return result if result is not None else _written_tensors(self.run, args, kwargs)
 
     class Kernels(torch.nn.ModuleList):
         """Makes all of them."""

@@ -1,0 +1,29 @@
+"""`crossflops check-formula`."""
+
+from typing import Any
+
+import click
+
+from crossflops.cli.options import OUTPUT, command_options, verb
+from crossflops.cli.output import deliver, progress
+
+
+@verb("check-formula", example="crossflops check-formula formulas.py", first=("--cases", "-o"))
+@click.argument("files", nargs=-1, required=True, metavar="FILE.py...")
+@command_options(
+    click.option("--cases", type=click.IntRange(1), default=20, show_default=True, metavar="N",
+                 help="Random small shapes on which each formula is held against its reference."),
+    *OUTPUT,
+)  # fmt: skip
+def check_formula(files: tuple[str, ...], cases: int, **fields: Any) -> int:
+    """Hold formulas of your own against their references: their code is run.
+
+    The exit status is 1 where one differs, or has no reference.
+    """
+    from crossflops.report.formula_checks import FormulaChecks
+    from crossflops.testing.formulas import check_formulas
+
+    with progress("checking formulas"):
+        content = FormulaChecks(check_formulas(files, cases))
+    deliver(content, **fields)
+    return 0 if content.holds else 1

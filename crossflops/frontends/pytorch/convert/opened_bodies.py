@@ -1,0 +1,237 @@
+"""Operators of one's own without a formula: what their kernels do, where these are Python.
+
+An export keeps a call of `torch.library.custom_op` as one node. Its kernel calls PyTorch, so it is
+recorded and converted like a model, on the sizes of this very call, and what it did becomes the
+body of the node. A kernel in C++, CUDA or Triton is closed, and the node says so.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from crossflops.errors import CrossflopsError
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN
+from crossflops.frontends.pytorch.convert.graph import fx_name, program_operator_nodes
+from crossflops.frontends.pytorch.load.fakes import without_values
+from crossflops.frontends.pytorch.load.refusals import brief_error_text
+from crossflops.frontends.pytorch.record.operators import OWN
+from crossflops.ir.graph import Graph, Node
+from crossflops.operators import find_operator_rule, is_counted_by_package
+
+# The graph of a module with these arguments: it is recorded and converted like any model.
+Convert: TypeAlias = Callable[[Any, tuple[Any, ...]], Graph]
+# Real arguments of each call of these operators in a run of the model, in order; None without.
+RunCalls: TypeAlias = Callable[[frozenset[Any]], Mapping[Any, Sequence[tuple[Any, Any]]]]
+
+_KERNEL = re.compile(r"^(?P<key>\w+)(?:\[alias\])?: registered at (?P<place>.*?):(?P<line>\d+) ::")
+_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
+
+
+def open_operator_bodies(graph: Graph, exported: Any, convert: Convert, run: RunCalls) -> Graph:
+    """Return the graph with what the kernels of operators do that nothing else counts.
+
+    Args:
+        graph: the graph of the program.
+        exported: the exporter's model, whose nodes have the names of the graph's.
+        convert: makes the graph of a module.
+        run: runs the model, where a kernel needs values.
+    """
+    closed = {node.key for node in graph.nodes if _is_uncounted_operator(node)}
+    if not closed:
+        return graph
+    programs = {node.name: node for node in program_operator_nodes(exported)}
+    calls = {
+        node.name: programs[fx_name(node)]
+        for node in exported.model.graph
+        if node.name in closed and fx_name(node) in programs
+    }
+    opening = _Opening(convert, run, calls)
+    nodes = tuple(opening.open_node(node) if node.key in closed else node for node in graph.nodes)
+    return replace(graph, nodes=nodes)
+
+
+def _is_uncounted_operator(node: Node) -> bool:
+    foreign = node.op.domain == DOMAIN and not node.op.type.startswith(OWN)
+    if not foreign or node.bodies or is_counted_by_package(node.op):
+        return False
+    return find_operator_rule(node.op) is None
+
+
+class _Opening:
+    """Opens nodes, each kind of call once."""
+
+    def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
+        self._convert, self._run, self._calls = convert, run, calls
+        self._known: dict[Any, Graph | str] = {}
+        self._ran: Mapping[Any, Sequence[tuple[Any, Any]]] | None = None
+        self._number: dict[Any, int] = defaultdict(int)  # by operator: calls so far
+
+    def open_node(self, node: Node) -> Node:
+        """Return the node with its body, or with the reason why it has none."""
+        call = self._calls.get(node.key)
+        if call is None:
+            return node
+        number = self._number[call.target]
+        self._number[call.target] += 1
+        kernel, reason = find_python_kernel(call.target)
+        if kernel is None:
+            return replace(node, closed=reason)
+        key = call.target, node.op, repr(node.attrs), tuple(
+            (spec.dtype, spec.shape) if spec else None for spec in node.inputs
+        )  # fmt: skip
+        if key not in self._known:
+            self._known[key] = self._body_on_fakes(node, call, kernel)
+        body = self._known[key]
+        if not isinstance(body, str):
+            return _with_body(node, body, "fake")
+        real = self._body_of_run(call, kernel, number)
+        if isinstance(real, str):
+            return replace(node, closed=f"its body cannot be recorded: {body or real}")
+        return replace(_with_body(node, real, "real"), depends_on_inputs=True)
+
+    def _body_on_fakes(self, node: Node, call: Any, kernel: Callable[..., Any]) -> Graph | str:
+        import torch
+
+        if any(spec is None or spec.shape is None for spec in node.inputs):
+            return "its sizes are not known"
+        shapes = iter([spec.shape for spec in node.inputs if spec is not None])
+        plain = without_values()
+
+        def stand_in(item: Any) -> Any:
+            held = item.meta.get("val")
+            if not isinstance(held, torch.Tensor):
+                return held
+            shape = next(shapes, tuple(held.shape))
+            return plain(torch.empty(shape, dtype=held.dtype, device="meta"))
+
+        args = torch.fx.map_arg(call.args, stand_in)
+        kwargs = torch.fx.map_arg(call.kwargs, stand_in)
+        return self._converted(kernel, args, kwargs)
+
+    def _body_of_run(self, call: Any, kernel: Callable[..., Any], number: int) -> Graph | str:
+        if self._ran is None:
+            targets = frozenset(held.target for held in self._calls.values())
+            self._ran = self._run(targets)
+        seen = self._ran.get(call.target, ())
+        if len(seen) <= number:
+            return "it needs values"
+        return self._converted(kernel, *seen[number])
+
+    def _converted(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
+        module, tensors = _kernel_module(kernel, args, kwargs)
+        try:
+            return self._convert(module, tensors)
+        except CrossflopsError as error:
+            return error.message
+        except Exception as error:  # whatever a kernel raises, there is no body then
+            return f"{type(error).__name__}: {brief_error_text(error)}"
+
+
+def _with_body(node: Node, body: Graph, how: Any) -> Node:
+    """The node with a body of its own: its nodes belong to the call and the module of the node."""
+    own = _body_within(node, body, node.key)
+    return replace(node, bodies=(own,), choice="function", opened=how)
+
+
+def _body_within(node: Node, body: Graph, name: str) -> Graph:
+    """The body under a name; the names of those that are opened in it begin with that."""
+    nodes = tuple(
+        replace(
+            inner,
+            call=node.call,
+            path=node.path,
+            constant=inner.constant or node.constant,
+            bodies=tuple(_body_within(node, part, f"{name}/{inner.key}") for part in inner.bodies)
+            if inner.opened
+            else inner.bodies,
+        )
+        for inner in body.nodes
+    )
+    return replace(body, name=name, nodes=nodes, functions=())
+
+
+def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """A module that calls the kernel, and the tensors that it is given, in their order."""
+    import torch
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    leaves, form = tree_flatten((tuple(args), dict(kwargs)))
+    tensors = tuple(leaf for leaf in leaves if torch.is_tensor(leaf))
+    plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
+
+    class KernelBody(torch.nn.Module):
+        """Calls the kernel of an operator."""
+
+        def forward(self, *provided: Any) -> Any:
+            """Return what it returns."""
+            left = iter(provided)
+            filled = [next(left) if leaf is None else leaf[0] for leaf in plain]
+            positional, named = tree_unflatten(filled, form)
+            return kernel(*positional, **named)
+
+    return KernelBody(), tensors
+
+
+# Whether the kernel of an operator is Python.
+
+
+def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
+    """Return the Python function that is the kernel of an operator; without one, why."""
+    schema = operator._schema
+    if any(argument.alias_info is not None for argument in schema.arguments):
+        return None, "it writes to its operands, and its body is not opened"
+    name = schema.name
+    defined = _custom_operator(name)
+    if defined is not None:
+        functions = defined._backend_fns
+        for device in (None, "cpu", "cuda", *functions):
+            if device in functions:
+                return functions[device], ""
+    return _library_kernel(operator, name)
+
+
+def _custom_operator(name: str) -> Any:
+    """The definition of `torch.library.custom_op`, None of an operator that has none."""
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return None
+    return OPDEFS.get(name)
+
+
+def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None, str]:
+    """The kernel that a `torch.library.Library` holds, where a file of Python registered it."""
+    import torch
+
+    library: Any = torch._C
+    kernels = dict(_registered_kernels(library._dispatch_dump(_full_name(operator))))
+    for key in _KEYS:
+        if key not in kernels:
+            continue
+        place = kernels[key]
+        if not _is_python(place):
+            return None, f"its kernel for {key} is compiled ({place})"
+        keys = library.DispatchKeySet(getattr(library.DispatchKey, key))
+        return partial(operator.redispatch, keys), ""
+    return None, f"{name} has no kernel for the CPU that is Python"
+
+
+def _full_name(operator: Any) -> str:
+    overload, name = operator._schema.overload_name, str(operator._schema.name)
+    return f"{name}.{overload}" if overload else name
+
+
+def _registered_kernels(dump: str) -> Iterator[tuple[str, str]]:
+    for line in dump.splitlines():
+        if match := _KERNEL.match(line):
+            yield match["key"], f"{match['place']}:{match['line']}"
+
+
+def _is_python(place: str) -> bool:
+    """Whether a file of Python registered the kernel; a notebook or a prompt is in brackets."""
+    file = place.rpartition(":")[0]
+    return file.endswith(".py") or (file.startswith("<") and file.endswith(">"))

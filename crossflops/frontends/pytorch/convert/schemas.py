@@ -1,0 +1,58 @@
+"""What the schema of an operator of PyTorch says of the operands and arguments of one call."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from crossflops.ir.graph import Attribute, Op
+from crossflops.operators import is_counted_by_package
+
+
+def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
+    """Return the name of each tensor that a call in a program is given, in their order.
+
+    Each tensor of a list bears the name of the list. () where they are not as many as `count`,
+    which is what the node that was written for the call has.
+    """
+    named = tuple(name for name, value in _call_arguments(call) for _ in _tensors_in(value))
+    return named if len(named) == count else ()
+
+
+def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
+    """Return the plain arguments that a call leaves to the defaults of its operator.
+
+    Those of operators that have a rule here are what their rule knows, and are left out.
+    """
+    if not _has_schema(call) or is_counted_by_package(op):
+        return {}
+    provided = {name for name, _ in _call_arguments(call)}
+    defaults: dict[str, Attribute] = {}
+    for argument in call.target._schema.arguments:
+        value = argument.default_value if argument.has_default_value() else None
+        if argument.name not in provided and isinstance(value, bool | int | float | str):
+            defaults[argument.name] = value
+    return defaults
+
+
+def _has_schema(call: Any) -> bool:
+    return call is not None and hasattr(call.target, "_schema")
+
+
+def _call_arguments(call: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments of a call that are given, by name and in the order of the schema."""
+    if not _has_schema(call):
+        return
+    for index, argument in enumerate(call.target._schema.arguments):
+        if argument.name in call.kwargs:
+            yield argument.name, call.kwargs[argument.name]
+        elif index < len(call.args):
+            yield argument.name, call.args[index]
+
+
+def _tensors_in(value: Any) -> Iterator[Any]:
+    import torch
+
+    for item in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(item, torch.fx.Node):
+            held = item.meta.get("val")
+            if isinstance(held, torch.Tensor):
+                yield item

@@ -1,0 +1,521 @@
+"""Formulas of one's own: what an operator costs that no exporter knows, in a function and a line.
+
+    @crossflops.operator("mylib::flash", source="FlashAttention, section 3")
+    def flash(call):
+        batch, heads, queries, size = call.input("q").shape
+        keys = call.input("k").shape[2]
+        return crossflops.Cost(macs=2 * batch * heads * queries * keys * size)
+
+A formula sees one call: its operands and results by position and by name, and its plain arguments.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from math import prod
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, FormulaError
+from crossflops.ir.formula_origin import FormulaOrigin
+from crossflops.ir.graph import Node, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost, Exactness
+from crossflops.operators.gradient import NOT_YET, Gradient, no_gradient
+from crossflops.operators.rule import OperatorRule, Traffic
+
+WORK = ("macs", "adds", "muls", "divs", "compares", "specials")
+TRAFFIC: tuple[Traffic, ...] = ("touch", "view", "alias", "gather")
+DOUBTS: tuple[Exactness, ...] = ("exact", "bound", "estimate")
+
+
+# What a formula sees: one call of its operator.
+
+
+class UncountedCallError(ValueError):
+    """What a formula raises where it cannot tell the work of a call: the node is uncounted."""
+
+
+class CallTensor:
+    """A tensor of a call: its shape and element type, and no values.
+
+    Raises UncountedCallError, which makes the node uncounted, where its shape is not known.
+    """
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+
+    @property
+    def name(self) -> str:
+        """The name of the value in the graph."""
+        return self.spec.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of its axes."""
+        if self.spec.shape is None:
+            raise UncountedCallError(f"the shape of {self.spec.name!r} is not known")
+        return self.spec.shape
+
+    @property
+    def rank(self) -> int:
+        """The number of its axes."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> str:
+        """The type of its elements, such as "float32" or "bfloat16"."""
+        return self.spec.dtype
+
+    @property
+    def numel(self) -> int:
+        """The number of its elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        self.shape  # noqa: B018  says which shape is missing
+        return self.spec.nbytes
+
+    def __repr__(self) -> str:
+        sizes = "?" if self.spec.shape is None else "x".join(map(str, self.spec.shape))
+        return f"{self.spec.dtype}[{sizes}]"
+
+
+class OperatorCall:
+    """One call of an operator, as its formula sees it.
+
+    `inputs` and `outputs` are its tensors by position (lists of tensors flattened, those that
+    are left out missing; in an ONNX node None), `attributes` its plain arguments by name, with
+    the defaults of the schema where there is one.
+    """
+
+    def __init__(self, node: Node, names: tuple[str, ...] = ()) -> None:
+        """See a node so.
+
+        Args:
+            node: the call.
+            names: of its operands, where the node does not know them.
+        """
+        self._node = node
+        self._names = node.operand_names or names
+
+    @property
+    def operator(self) -> str:
+        """The name of the operator, as the graph has it."""
+        return str(self._node.op)
+
+    @property
+    def path(self) -> str:
+        """The path of the module that makes the call."""
+        return self._node.path
+
+    @cached_property
+    def inputs(self) -> tuple[Any, ...]:
+        """The operands by position, None where an ONNX node leaves one out."""
+        return tuple(CallTensor(spec) if spec is not None else None for spec in self._node.inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[Any, ...]:
+        """The results by position, None where one is not there."""
+        return tuple(CallTensor(spec) if spec is not None else None for spec in self._node.outputs)
+
+    @property
+    def result(self) -> CallTensor:
+        """The first result."""
+        if not self.outputs or self.outputs[0] is None:
+            raise UncountedCallError(f"{self.operator} has no result")
+        first: CallTensor = self.outputs[0]
+        return first
+
+    @cached_property
+    def attributes(self) -> Mapping[str, Any]:
+        """The plain arguments by name: numbers, texts, and tuples of them. None is left out."""
+        return {name.removesuffix("_") if name == "self_" else name: value
+                for name, value in self._node.attrs.items()}  # fmt: skip
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operands by the operator's schema; () where nothing knows them."""
+        return self._names
+
+    def input(self, name: str) -> CallTensor:
+        """Return the operand of that name. Raises LookupError where the call has none."""
+        operands = self.inputs_named(name)
+        if not operands:
+            known = f"it has {', '.join(dict.fromkeys(self._names))}" if self._names else (
+                "the names of its operands are not known: take call.inputs[i]"
+            )  # fmt: skip
+            raise LookupError(f"this call of {self.operator} has no tensor {name!r}; {known}")
+        return operands[0]
+
+    def has_input(self, name: str) -> bool:
+        """Return whether the call is given the operand of that name."""
+        return bool(self.inputs_named(name))
+
+    def inputs_named(self, name: str) -> tuple[CallTensor, ...]:
+        """Return the operands of that name: several of a list of tensors, () of one left out."""
+        pairs = zip(self._names, self.inputs, strict=False)
+        return tuple(operand for known, operand in pairs if known == name and operand is not None)
+
+    def values(self, position: int) -> tuple[int, ...] | None:
+        """Return the whole numbers in an operand, where they are known without a run."""
+        return self._node.values.get(position)
+
+    def uncounted(self, reason: str) -> UncountedCallError:
+        """Return what to raise where the work of this call cannot be told, and why."""
+        return UncountedCallError(reason)
+
+
+# What is given of a formula.
+
+Count: TypeAlias = Callable[[OperatorCall], Cost]
+# Of a call, the names (or positions) of operands whose gradients are wanted.
+CountBackward: TypeAlias = Callable[[OperatorCall, frozenset[Any]], "Cost | Gradient"]
+Moved: TypeAlias = Callable[[OperatorCall], tuple[int, int]]
+Doubt: TypeAlias = Exactness | Callable[[OperatorCall], Exactness]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A formula of one's own, as it was registered.
+
+    `name` is that of the operator: "namespace::name", of any overload. With `module`, the class
+    at "package.module:Class" is what is counted: a call of it is one node, which bears the name.
+    `backward` is the work of the gradients, "none" where there are none, "" where it is not said.
+    `bytes` is how the operator moves its tensors, or a function that returns the bytes that it
+    reads and writes. `reference` computes the same in plain PyTorch, on operands of `shapes`:
+    what `crossflops check-formula` holds the formula against.
+    """
+
+    name: str
+    function: Count
+    module: str = ""
+    backward: CountBackward | Literal["", "none"] = ""
+    bytes: Traffic | Moved = "touch"
+    doubt: Doubt = "exact"
+    source: str = ""
+    reference: Callable[..., Any] | None = None
+    shapes: Mapping[str, Any] | Callable[..., Any] = {}
+    batch: str = ""
+    names: tuple[str, ...] = ()
+    origin: FormulaOrigin
+
+    @property
+    def key(self) -> str:
+        """The name by which a node finds it: "namespace.name"."""
+        return self.name.replace("::", ".")
+
+    @property
+    def place(self) -> str:
+        """The formula and where it stands, as messages name it."""
+        return f"formula {self.function.__name__!r} of {self.name} ({self.origin})"
+
+    def is_same_as(self, other: "Formula") -> bool:
+        """Return whether the other one is this formula again: the same function of one source."""
+        mine, its = self.function, other.function
+        if mine.__qualname__ != its.__qualname__:
+            return False
+        return self.origin.digest == other.origin.digest or mine.__module__ == its.__module__
+
+
+def formula_rule(formula: Formula) -> OperatorRule:
+    """Return the rule of an operator that counts by this formula, and refuses what is no count."""
+
+    def count_call(node: Node) -> Cost:
+        return _checked_cost(formula, formula.function, OperatorCall(node, formula.names))
+
+    def judge(node: Node) -> Exactness:
+        if not callable(formula.doubt):
+            return formula.doubt
+        doubt = _called(formula, formula.doubt, OperatorCall(node, formula.names))
+        if doubt not in DOUBTS:
+            raise _wrong(formula, f"says {doubt!r} of its doubt", f"return one of {DOUBTS}")
+        judged: Exactness = doubt
+        return judged
+
+    def moved(node: Node) -> tuple[int, int]:
+        assert callable(formula.bytes)
+        pair = _called(formula, formula.bytes, OperatorCall(node, formula.names))
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
+            raise _wrong(
+                formula,
+                f"returns {_shown(pair)} for its bytes",
+                "return two whole numbers, not negative: bytes read, bytes written",
+            )
+        return pair[0], pair[1]
+
+    def backward(node: Node, wanted: frozenset[int], _forward: Cost) -> Gradient:
+        return _checked_gradient(formula, OperatorCall(node, formula.names), wanted)
+
+    return OperatorRule(
+        formula=count_call,
+        equation=_equation(formula),
+        page=formula.source,
+        traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
+        moved=moved if callable(formula.bytes) else None,
+        doubt=judge,
+        contracts=None,
+        is_own=True,
+        backward=(
+            backward if callable(formula.backward)
+            else no_gradient if formula.backward == "none"
+            else f"{formula.place} says nothing of the backward pass"
+            if formula.origin.kind != "crossflops"
+            else NOT_YET
+        ),
+    )  # fmt: skip
+
+
+def _equation(formula: Formula) -> str:
+    """The first line of the docstring, and whose formula it is."""
+    first, *_ = (formula.function.__doc__ or "").strip().splitlines() or [""]
+    return f"formula of {formula.origin}" + (f": {first}" if first else "")
+
+
+def _called(formula: Formula, function: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function of the formula returns. Raises FormulaError for what it raises."""
+    try:
+        return function(*args)
+    except (UncountedCallError, CrossflopsError):
+        raise
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _wrong(
+            formula,
+            f"raises {what} on {_call_text(args[0])}",
+            "mend it; `raise call.uncounted(reason)` says that it cannot count a call",
+        ) from error
+
+
+def _wrong(formula: Formula, what: str, remedy: str) -> FormulaError:
+    return FormulaError(f"{formula.place} {what}", remedy)
+
+
+def _call_text(call: OperatorCall) -> str:
+    operands = ", ".join("-" if operand is None else repr(operand) for operand in call.inputs)
+    return f"({operands})"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"a {type(value).__name__}"
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _checked_cost(formula: Formula, function: Callable[..., Any], *args: Any) -> Cost:
+    return _require_cost(formula, _called(formula, function, *args))
+
+
+def _require_cost(formula: Formula, cost: object) -> Cost:
+    if not isinstance(cost, Cost):
+        raise _wrong(formula, f"returns {_shown(cost)}", "return a crossflops.Cost")
+    for kind in cost.__struct_fields__:
+        amount = getattr(cost, kind)
+        if not _is_count(amount):
+            raise _wrong(
+                formula,
+                f"returns {kind}={amount!r}",
+                "a count is a whole number, not negative: divide by //",
+            )
+    if cost.bytes_read or cost.bytes_written:
+        raise _wrong(formula, "returns bytes in its cost", "give them by bytes= of the decorator")
+    return cost
+
+
+def _checked_gradient(formula: Formula, call: OperatorCall, wanted: frozenset[int]) -> Gradient:
+    """Return the work of the gradients at these places, by place."""
+    assert callable(formula.backward)
+    names = call.names
+    by_name = frozenset(names[place] if place < len(names) else place for place in wanted)
+    work = _called(formula, formula.backward, call, by_name)
+    if isinstance(work, Cost):
+        return Gradient(dict.fromkeys(wanted, ZERO), inner=_require_cost(formula, work))
+    if not isinstance(work, Gradient):
+        raise _wrong(
+            formula,
+            f"returns {_shown(work)} for its backward pass",
+            "return a crossflops.Cost, or a crossflops.Gradient",
+        )
+    operands: dict[int, Cost] = {}
+    given: Mapping[Any, Cost] = work.operands
+    for operand, cost in given.items():
+        place = names.index(operand) if operand in names else operand
+        if not isinstance(place, int):
+            raise _wrong(
+                formula,
+                f"has a gradient of {operand!r}, which is no operand",
+                f"operands are {', '.join(names) or 'known by position'}",
+            )
+        operands[place] = _require_cost(formula, cost)
+    for part in (work.inner, work.recomputed):
+        _require_cost(formula, part)
+    return msgspec.structs.replace(work, operands=operands)
+
+
+# The registry, and the decorator that registers.
+
+
+class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
+    """Formulas in the order in which they were registered. A value: adding makes another one."""
+
+    formulas: tuple[Formula, ...] = ()
+
+    def __iter__(self) -> Iterator[Formula]:
+        return iter(self.formulas)
+
+    def __len__(self) -> int:
+        return len(self.formulas)
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Formula]:
+        """The formulas by the name of their operator."""
+        return {formula.key: formula for formula in self.formulas}
+
+    def add(self, formula: Formula) -> "FormulaRegistry":
+        """Return the registry with one more, or with its new form in the place of the old one.
+
+        Raises FormulaError where another formula is about the same operator.
+        """
+        kept = []
+        for known in self.formulas:
+            if known.key != formula.key:
+                same_class = bool(formula.module) and known.module == formula.module
+                if same_class:
+                    raise _contradiction(known, formula, formula.module)
+                kept.append(known)
+            elif not known.is_same_as(formula):
+                raise _contradiction(known, formula, formula.name)
+        return FormulaRegistry((*kept, formula))
+
+
+def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaError:
+    return FormulaError(
+        f"two formulas for {subject}: {first.place} and {second.place}", "keep one of them"
+    )
+
+
+def operator(
+    name: str,
+    *,
+    module: str | None = None,
+    backward: CountBackward | Literal["none"] | None = None,
+    bytes: Traffic | Moved | None = None,
+    doubt: Doubt = "exact",
+    source: str = "",
+    reference: Callable[..., Any] | None = None,
+    shapes: Mapping[str, Any] | Callable[..., Any] | None = None,
+    batch: str = "",
+    names: tuple[str, ...] = (),
+) -> Callable[[F], F]:
+    """Register a function as the formula of an operator.
+
+    The function takes an `OperatorCall` and returns a `crossflops.Cost` of whole numbers, without
+    bytes. Raises `call.uncounted(reason)` where it cannot count a call.
+
+    Args:
+        name: "namespace::name", of a `torch.library` operator (any overload), of an ONNX operator
+            ("domain::Op"), of JAX ("jax::primitive", or the target of a custom call), or
+            "tensorflow::Op".
+        module: "package.module:Class" of an nn.Module or autograd.Function: each call of it is one
+            node of this name.
+        backward: a function of the call and the set of operands (by name, or by position where
+            names are not known) whose gradients are wanted. It returns a Cost, or a
+            `crossflops.Gradient` with the work by operand. "none": nothing flows back.
+        bytes: how tensors are moved ("touch", each once, unless said), or a function of the call
+            that returns the bytes that are read and written.
+        doubt: "exact", "bound" or "estimate", or a function of the call that returns one of them.
+        source: where the formula comes from: a paper, a page, a line of code.
+        reference: computes the same in plain PyTorch, on the same arguments.
+        shapes: of the operands of the reference, by name, in letters: {"q": "b h t d"}; for
+            `crossflops check-formula`.
+        batch: the letter of `shapes` in which the work is linear; the first of the first operand
+            unless said.
+        names: of the operands, for operators whose graph does not have them (ONNX).
+
+    Raises FormulaError where the name or an option is written wrongly, or another formula is about
+    the same operator.
+    """
+
+    def register(function: F) -> F:
+        from crossflops.operators.formula_sources import add_formula, origin_of_function
+
+        origin = origin_of_function(function)
+        formula = Formula(
+            name=_name(name, origin), function=function, module=_module(module, origin, name),
+            backward=backward or "", bytes=bytes or "touch", doubt=doubt, source=source,
+            reference=reference, shapes=shapes or {}, batch=batch, names=tuple(names),
+            origin=origin,
+        )  # fmt: skip
+        _check_options(formula)
+        add_formula(formula)
+        return function
+
+    return register
+
+
+def _name(name: str, origin: FormulaOrigin) -> str:
+    domain, colons, kind = name.partition("::") if isinstance(name, str) else ("", "", "")
+    if not colons or not domain or not kind or "::" in kind or name.split() != [name]:
+        raise FormulaError(
+            f"{name!r} is no name of an operator ({origin})",
+            'write "namespace::name", such as "mylib::flash"',
+        )
+    return name
+
+
+def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
+    if module is None:
+        return ""
+    package, colon, kind = module.partition(":")
+    if not package or not colon or not kind or module.split() != [module]:
+        raise FormulaError(
+            f"module={module!r} of {name} is no class ({origin})",
+            'write "package.module:Class", such as "mylib.layers:Attention"',
+        )
+    return module
+
+
+def _check_options(formula: Formula) -> None:
+    if not callable(formula.doubt) and formula.doubt not in DOUBTS:
+        raise _wrong(formula, f"has the doubt {formula.doubt!r}", f"give one of {DOUBTS}")
+    if not callable(formula.bytes) and formula.bytes not in TRAFFIC:
+        raise _wrong(
+            formula, f"has bytes={formula.bytes!r}", f"give one of {TRAFFIC}, or a function"
+        )
+    if not callable(formula.backward) and formula.backward not in ("", "none"):
+        raise _wrong(formula, f"has backward={formula.backward!r}", 'give a function, or "none"')
+    if formula.shapes and formula.reference is None:
+        raise _wrong(formula, "has shapes and no reference", "give reference= too")
+
+
+# A file that is a target is run under a name of its own: see `crossflops.targets.target`.
+_TARGET_MODULE = re.compile(r"crossflops_target_(?P<stem>\w+)_[0-9a-f]{8}")
+
+
+def plain_class_name(name: str) -> str:
+    """Return the name of a class ("package.module.Class") as a formula has it.
+
+    >>> plain_class_name("crossflops_target_layers_0123abcd.Attention")
+    'layers.Attention'
+    """
+    return _TARGET_MODULE.sub(lambda match: match["stem"], name)
+
+
+def loaded_class(place: str) -> Any:
+    """Return the class at "package.module:Class", None where its module was never imported."""
+    package, _, kind = place.partition(":")
+    holder: Any = sys.modules.get(package)
+    if holder is None:
+        names = (name for name in list(sys.modules) if plain_class_name(name) == package)
+        holder = sys.modules.get(next(names, ""))
+    for part in kind.split("."):
+        holder = getattr(holder, part, None)
+    return holder

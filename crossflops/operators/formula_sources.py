@@ -1,0 +1,365 @@
+"""Where formulas of one's own are found: files, modules that were imported, distributions.
+
+A formula of a file holds for one request, and is read afresh for each; one that a module registers
+when it is imported holds for the process. Distributions bring theirs by the entry-point group
+`crossflops.operators`, and the package itself has those of well-known kernels: both are read when
+an operator is met that has no rule. One's own go over those of the package.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import msgspec
+
+from crossflops.errors import (
+    CrossflopsError,
+    CrossflopsWarning,
+    FormulaError,
+    error_location,
+    error_words,
+)
+from crossflops.ir.formula_origin import FormulaOrigin
+from crossflops.ir.graph import Op
+from crossflops.operators.formula import Formula, FormulaRegistry, formula_rule
+from crossflops.operators.rule import TORCH, OperatorRule
+
+GROUP = "crossflops.operators"
+KERNELS = "crossflops.operators.kernels"  # the formulas that the package brings
+_OWN = "crossflops.operators."
+_SHIPPED: Literal["crossflops"] = "crossflops"
+_FILE_MODULE = "crossflops_formulas_"
+
+
+class FormulaState:
+    """The formulas of this process: those that modules registered, and those of the request.
+
+    Each registry is a value; this says which ones are in force.
+    """
+
+    def __init__(self) -> None:
+        self.imported = FormulaRegistry()
+        self.shipped = FormulaRegistry()
+        self.requested = FormulaRegistry()
+        self.places: tuple[str, ...] = ()
+        self.reading: dict[str, FormulaRegistry] = {}  # by module of a file that is being read
+        self.broken: dict[str, str] = {}  # by distribution: why its formulas cannot be read
+        self.is_complete = False  # whether distributions and kernels have been read
+        self.in_force = FormulaRegistry()
+
+    def settle(self) -> None:
+        """Say anew which formulas are in force. Raises FormulaError where two contradict."""
+        registry = self.imported
+        for formula in self.requested:
+            registry = registry.add(formula)
+        self.in_force = registry
+        find_formula.cache_clear()
+
+
+STATE = FormulaState()
+
+
+# What the decorator does.
+
+
+def add_formula(formula: Formula) -> None:
+    """Register a formula where its function stands. Raises FormulaError for a contradiction."""
+    module = formula.function.__module__
+    if module in STATE.reading:
+        STATE.reading[module] = STATE.reading[module].add(formula)
+    elif formula.origin.kind == "crossflops":
+        STATE.shipped = STATE.shipped.add(formula)
+        find_formula.cache_clear()
+    else:
+        before = STATE.imported
+        STATE.imported = before.add(formula)
+        try:
+            STATE.settle()
+        except FormulaError:
+            STATE.imported = before
+            raise
+
+
+def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
+    """Return where a function stands, with the digest of the source that has it."""
+    module = function.__module__
+    source = inspect.getsourcefile(function) if hasattr(function, "__code__") else None
+    data = _source_bytes(function, source)
+    digest = hashlib.sha256(data).hexdigest()
+    if module in STATE.reading:
+        return FormulaOrigin(kind="file", name=_shown_path(source or module), digest=digest)
+    if module.startswith(_OWN):
+        return FormulaOrigin(
+            kind="crossflops", name="crossflops", version=_version(), digest=digest
+        )
+    return FormulaOrigin(kind="module", name=module, digest=digest)
+
+
+def _source_bytes(function: Callable[..., Any], file: str | None) -> bytes:
+    """The whole source file, as a formula may use what stands beside it; else its own text."""
+    if file and Path(file).is_file():
+        return Path(file).read_bytes()
+    try:
+        return inspect.getsource(function).encode()
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return code.co_code if code is not None else repr(function).encode()
+
+
+def _shown_path(file: str) -> str:
+    path = Path(file)
+    with_folder = os.path.relpath(path) if path.is_absolute() else file
+    return str(path) if with_folder.startswith("..") else with_folder
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("crossflops")
+    except PackageNotFoundError:
+        return ""
+
+
+# Files of formulas.
+
+
+def read_formula_file(place: str) -> FormulaRegistry:
+    """Return the formulas of a file of Python, which is run.
+
+    Raises FormulaError where there is none, where it raises, and where it has no formula.
+    """
+    path = Path(place)
+    if not path.is_file():
+        raise FormulaError(f"there is no file {place} of formulas", "give the path of a .py file")
+    data = path.read_bytes()
+    name = _FILE_MODULE + hashlib.sha256(str(path.resolve()).encode() + data).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise FormulaError(f"{place} is no file of Python", "give a .py file")
+    module = importlib.util.module_from_spec(spec)
+    registry = _run_formula_module(place, name, module, spec.loader.exec_module)
+    if not registry:
+        raise FormulaError(
+            f"{place} registers no formula",
+            'put @crossflops.operator("namespace::name") over a function',
+        )
+    return registry
+
+
+def _run_formula_module(
+    place: str, name: str, module: ModuleType, run: Callable[[ModuleType], None]
+) -> FormulaRegistry:
+    STATE.reading[name] = FormulaRegistry()
+    sys.modules[name] = module  # where `inspect` and `pickle` look for it
+    folder = str(Path(place).resolve().parent)
+    sys.path.append(folder)
+    try:
+        run(module)
+    except CrossflopsError:
+        raise
+    except Exception as error:
+        message = f"{place} cannot be read: {error_words(error)}{error_location(error)}"
+        raise FormulaError(message, "mend the file") from error
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+        registry = STATE.reading.pop(name)
+    return registry
+
+
+def read_formula_place(place: str) -> FormulaRegistry:
+    """Return the formulas of a file; of a module that is named with dots it imports them.
+
+    Raises FormulaError.
+    """
+    if not place.endswith(".py") and all(part.isidentifier() for part in place.split(".")):
+        try:
+            importlib.import_module(place)
+        except CrossflopsError:
+            raise
+        except Exception as error:
+            message = f"module {place} of formulas cannot be imported: {error_words(error)}"
+            raise FormulaError(message, "give the path of a .py file, or mend it") from error
+        return FormulaRegistry()  # it stands among what was imported
+    return read_formula_file(place)
+
+
+@contextmanager
+def using_formulas(places: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+    """Let the formulas of these files hold in this block, beside those that are in force.
+
+    Raises FormulaError, and where two formulas are about one operator.
+    """
+    new = tuple(
+        place
+        for place in dict.fromkeys(os.fspath(place) for place in places)
+        if place not in STATE.places
+    )
+    if not new:
+        yield
+        return
+    before = STATE.requested, STATE.places
+    registry = STATE.requested
+    for place in new:
+        for formula in read_formula_place(place):
+            registry = registry.add(formula)
+    STATE.requested, STATE.places = registry, (*STATE.places, *new)
+    try:
+        STATE.settle()
+        for formula in STATE.requested:
+            refuse_counted_operator(formula)
+        yield
+    finally:
+        STATE.requested, STATE.places = before
+        STATE.settle()
+
+
+def hold_formulas(places: Iterable[str]) -> None:
+    """Let the formulas of these files and modules hold as long as this process runs."""
+    _HELD.enter_context(using_formulas(places))
+
+
+_HELD = ExitStack()
+
+
+def refuse_counted_operator(formula: Formula) -> None:
+    """Raises FormulaError for a formula of an operator that the package counts by itself."""
+    from crossflops.operators import find_counted_operator
+
+    if formula.module:
+        return
+    if counted := find_counted_operator(formula.name):
+        raise FormulaError(
+            f"{formula.place} is about an operator that crossflops counts itself ({counted})",
+            "leave it out; a formula is for what is not counted",
+        )
+
+
+# Installed distributions, and the kernels of the package.
+
+
+def complete_formulas() -> None:
+    """Read the formulas of installed distributions and of the package, once in a process."""
+    if STATE.is_complete:
+        return
+    STATE.is_complete = True
+    importlib.import_module(KERNELS)
+    for point in formula_entry_points():
+        _load_formula_point(point)
+
+
+def formula_entry_points() -> Sequence[EntryPoint]:
+    """Return the entry points of installed formulas, in the order of their names."""
+    return sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+
+
+def _load_formula_point(point: EntryPoint) -> None:
+    distribution = point.dist
+    name = distribution.name if distribution is not None else point.name
+    try:
+        importlib.import_module(point.module)
+    except CrossflopsError:
+        raise
+    except Exception as error:
+        STATE.broken[name] = error_words(error)
+        warnings.warn(
+            f"the formulas of {name} ({point.value}) cannot be read: {error_words(error)}",
+            CrossflopsWarning,
+            stacklevel=2,
+        )
+        return
+    version = distribution.version if distribution is not None else ""
+    STATE.imported = FormulaRegistry(
+        tuple(
+            _of_distribution(formula, name, version)
+            if _stands_in(formula, point.module)
+            else formula
+            for formula in STATE.imported
+        )
+    )
+    STATE.settle()
+
+
+def _stands_in(formula: Formula, module: str) -> bool:
+    name = formula.function.__module__
+    return name == module or name.startswith(f"{module}.")
+
+
+def _of_distribution(formula: Formula, name: str, version: str) -> Formula:
+    origin = msgspec.structs.replace(
+        formula.origin, kind="distribution", name=name, version=version
+    )
+    return msgspec.structs.replace(formula, origin=origin)
+
+
+# How a node finds its formula.
+
+
+@lru_cache(maxsize=4096)
+def find_formula(domain: str, kind: str) -> Formula | None:
+    """Return the formula of an operator, one's own before that of the package; None without."""
+    complete_formulas()
+    for key in _keys(domain, kind):
+        for registry in (STATE.in_force, STATE.shipped):
+            if key in registry.by_key:
+                return registry.by_key[key]
+    return None
+
+
+def _keys(domain: str, kind: str) -> tuple[str, ...]:
+    """The names under which an operator may have a formula, the nearest first.
+
+    An operator of PyTorch has a namespace, a name and an overload: "mylib.flash.default".
+    """
+    if domain != TORCH:
+        return (f"{domain}.{kind}",)
+    parts = kind.split(".")
+    return tuple(".".join(parts[:count]) for count in (3, 2) if len(parts) >= count)
+
+
+_RULES: dict[int, tuple[Formula, OperatorRule]] = {}  # by identity of the formula, which it holds
+
+
+def find_formula_rule(op: Op) -> OperatorRule | None:
+    """Return the rule by a formula of one's own or of a well-known kernel, None without."""
+    formula = find_formula(op.domain, op.type)
+    if formula is None:
+        return None
+    if id(formula) not in _RULES:
+        _RULES[id(formula)] = formula, formula_rule(formula)
+    return _RULES[id(formula)][1]
+
+
+def formulas_in_force() -> tuple[Formula, ...]:
+    """Return all formulas of one's own, and those of the package that none of them replaces."""
+    complete_formulas()
+    own = STATE.in_force.by_key
+    shipped = (formula for formula in STATE.shipped if formula.key not in own)
+    return (*STATE.in_force, *shipped)
+
+
+def places_for_workers() -> tuple[str, ...]:
+    """Return the files and modules that another process reads to have the same formulas.
+
+    Installed ones it finds by itself.
+    """
+    modules = (
+        formula.function.__module__
+        for formula in STATE.imported
+        if formula.origin.kind == "module"
+    )
+    importable = (name for name in modules if name != "__main__")
+    return tuple(dict.fromkeys((*(str(Path(p).resolve()) if Path(p).is_file() else p
+                                  for p in STATE.places), *importable)))  # fmt: skip

@@ -1,0 +1,21 @@
+"""Formulas of well-known kernels, which are found by the names of their operators.
+
+In: calls of operators whose library need not be installed. Out: their work, each formula with its
+source and a reference in plain PyTorch. May import: ir, errors, and `formula` beside this folder.
+Importing the folder registers all of them: one file for each library, in `_FILES`.
+"""
+
+from importlib import import_module
+
+_FILES: tuple[str, ...] = (
+    "attention",
+    "layers",
+    "linear_attention",
+    "quantized",
+    "sparse",
+    "state_space",
+    "vision",
+)
+
+for _file in _FILES:
+    import_module(f"{__name__}.{_file}")

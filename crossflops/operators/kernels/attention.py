@@ -1,0 +1,404 @@
+"""Fused attention: flash_attn 2 and 3, PyTorch's own, xformers, vLLM, with packed and paged keys.
+
+All compute softmax(Q K^T scale + mask) V without storing the scores, and make these again in the
+backward pass (Dao, FlashAttention-2, 2023, algorithms 1 and 2). They cost what `Attention` of ONNX
+costs: a mask, a causal one and a window too, is dense. A kernel may skip blocks that a mask hides.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+from crossflops.ir.ledger import ZERO, Cost, Exactness
+from crossflops.operators.access import reduction_operations
+from crossflops.operators.formula import OperatorCall, operator
+from crossflops.operators.gradient import Gradient
+from crossflops.operators.kernels.steps import setting
+from crossflops.operators.movement import DROPPED
+from crossflops.operators.normalization import softmax_back, softmax_cost
+
+FLASH = "https://github.com/Dao-AILab/flash-attention/blob/main/"
+_FLASH_2 = f"{FLASH}flash_attn/flash_attn_interface.py"
+_FLASH_3 = f"{FLASH}hopper/flash_attn_interface.py"
+_VLLM = "https://github.com/vllm-project/vllm/blob/main/csrc/torch_bindings.cpp"
+_XFORMERS = "https://github.com/facebookresearch/xformers/blob/main/xformers/ops/fmha/"
+_TORCH = "https://github.com/pytorch/pytorch/blob/main/"
+_NATIVE = f"{_TORCH}aten/src/ATen/native/native_functions.yaml"
+
+_PAIR = Cost(muls=4, adds=2)  # of elements that a rotation turns
+
+
+class Lengths(NamedTuple):
+    """How many queries and keys the sequences of a batch have, and how many pairs of both.
+
+    They are `known`, or the most that there can be.
+    """
+
+    pairs: int
+    queries: int
+    keys: int
+    known: bool = True
+
+
+class ScoreSizes(NamedTuple):
+    """The scores of an attention: of so many heads, each from `depth` products."""
+
+    lengths: Lengths
+    heads: int
+    kv_heads: int
+    depth: int
+    value_depth: int
+
+    @property
+    def total(self) -> int:
+        """The number of scores."""
+        return self.heads * self.lengths.pairs
+
+    @property
+    def rows(self) -> int:
+        """The number of softmaxes."""
+        return self.heads * self.lengths.queries
+
+
+class Extras(NamedTuple):
+    """What else is done with each score."""
+
+    masked: bool = False
+    sloped: bool = False  # ALiBi: a slope times the distance is added
+    biased: bool = False
+    capped: bool = False
+    dropped: bool = False
+
+    @property
+    def before_softmax(self) -> Cost:
+        """The work for each score between its products and the softmax, without a cap."""
+        added = self.masked or self.sloped or self.biased
+        return Cost(muls=1 if self.sloped else 0, adds=1 if added else 0)
+
+
+def attention_cost(scores: ScoreSizes, extras: Extras) -> Cost:
+    """Return the work of the forward pass.
+
+    S*(D+Dv) MACs; Q and K by the root of the scale, n(Q) + n(K) muls; what is added to scores, S
+    adds; ALiBi S muls; softcap S (div, tanh, mul); softmax; dropout S (2 muls, compare).
+    """
+    count, lengths = scores.total, scores.lengths
+    scaled = scores.depth * (scores.rows + scores.kv_heads * lengths.keys)
+    cost = Cost(macs=count * (scores.depth + scores.value_depth), muls=scaled)
+    cost += extras.before_softmax * count + softmax_cost(count, scores.rows)
+    if extras.capped:
+        cost += Cost(divs=count, specials=count, muls=count)
+    return cost + (DROPPED * count if extras.dropped else ZERO)
+
+
+def attention_gradient(
+    scores: ScoreSizes, extras: Extras, wanted: frozenset[Any], names: Sequence[str]
+) -> Gradient:
+    """Return the work of the gradients of q, k, v and of a bias, which bear these names.
+
+    dV = P^T dO, S*Dv MACs; dP = dO V^T, S*Dv; dS by the softmax; dQ = dS K and dK = dS^T Q, S*D
+    each, scaled. ScoreSizes are made again from q and k: S*D MACs, S (mul, sub, exp).
+    """
+    query, key, value, bias = names
+    count, lengths = scores.total, scores.lengths
+    sizes = {
+        query: scores.depth * scores.rows,
+        key: scores.depth * scores.kv_heads * lengths.keys,
+    }
+    work: dict[Any, Cost] = dict.fromkeys(wanted, ZERO)
+    for name, size in sizes.items():
+        if name in wanted:
+            work[name] = Cost(macs=count * scores.depth, muls=size)
+    if value in wanted:
+        work[value] = Cost(macs=count * scores.value_depth)
+    dropped = Cost(muls=2 * count) if extras.dropped else ZERO
+    inner = ZERO
+    if not wanted.isdisjoint((query, key, bias)):
+        cap = count if extras.capped else 0
+        inner = Cost(macs=count * scores.value_depth, muls=2 * cap, adds=cap)
+        inner += softmax_back(count, scores.rows) + dropped
+    again = Cost(macs=scores.depth, muls=1, adds=1, specials=1)
+    again += Cost(adds=extras.before_softmax.adds)
+    return Gradient(work, inner=inner, recomputed=again * count)
+
+
+def backward_kernel_cost(scores: ScoreSizes) -> Cost:
+    """Return the work of a kernel that computes the gradients of q, k and v.
+
+    Five products, S*(3D + 2Dv) MACs; p = exp(c s - l) and ds = c p (dp - delta), S (exp, 3 muls,
+    2 adds); delta = sum(dO O), n(O) muls and n(O) - rows adds.
+    """
+    count, results = scores.total, scores.rows * scores.value_depth
+    return Cost(
+        macs=count * (3 * scores.depth + 2 * scores.value_depth),
+        muls=3 * count + results,
+        adds=2 * count + reduction_operations(results, scores.rows),
+        specials=count,
+    )
+
+
+# How long the sequences of a batch are.
+
+
+def _recorded(call: OperatorCall, name: str) -> tuple[int, ...] | None:
+    """Return the whole numbers in an operand, where they are known without a run."""
+    return call.values(call.names.index(name)) if call.has_input(name) else None
+
+
+def _lengths_between(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if starts is None:
+        return None
+    return tuple(end - start for start, end in pairwise(starts))
+
+
+def _padded_lengths(call: OperatorCall, query: str, key: str) -> Lengths:
+    batch, queries, keys = (
+        call.input(query).shape[0],
+        *(call.input(name).shape[1] for name in (query, key)),
+    )
+    return Lengths(batch * queries * keys, batch * queries, batch * keys)
+
+
+def _joint_lengths(queries: Sequence[int], keys: Sequence[int], known: bool = True) -> Lengths:
+    pairs = sum(first * second for first, second in zip(queries, keys, strict=True))
+    return Lengths(pairs, sum(queries), sum(keys), known)
+
+
+class Packing(NamedTuple):
+    """The names of what says how long sequences are, "" where an operator has no such thing."""
+
+    query: str = "q"
+    key: str = "k"
+    query_starts: str = "cu_seqlens_q"
+    key_starts: str = "cu_seqlens_k"
+    used: str = "seqused_k"
+    most_queries: str = "max_seqlen_q"
+    most_keys: str = "max_seqlen_k"
+    pages: str = "block_table"
+
+
+PACKED = Packing()
+
+
+def _most(call: OperatorCall, name: str, otherwise: int) -> int:
+    """Return the greatest length that an attribute has, or another one where it has none."""
+    value = call.attributes.get(name)
+    return min(value, otherwise) if isinstance(value, int) and value > 0 else otherwise
+
+
+def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
+    """Return how long sequences are: padded, packed one behind the other, or in pages of a cache.
+
+    Where the values of starts and lengths are known, they say it. Else it is the most that there
+    can be: of packed sequences every query meets as many keys as the longest has.
+    """
+    query, key = call.input(packing.query), call.input(packing.key)
+    starts = call.has_input(packing.query_starts)
+    total = query.shape[0] if starts else prod(query.shape[:2])
+    queries = _lengths_between(_recorded(call, packing.query_starts))
+    if not starts:
+        queries = (query.shape[1],) * query.shape[0]
+    batch = call.input(packing.query_starts).numel - 1 if starts else query.shape[0]
+    keys = _recorded(call, packing.used) or _lengths_between(_recorded(call, packing.key_starts))
+    if packing.pages and call.has_input(packing.pages):
+        held = call.input(packing.pages).shape[-1] * key.shape[1]
+        packed = batch * held
+    elif call.has_input(packing.key_starts) and key.rank == 3:
+        packed = held = key.shape[0]
+    else:
+        held, packed = key.shape[1], batch * key.shape[1]
+        keys = keys or (None if call.has_input(packing.used) else (held,) * batch)
+    if queries is not None and keys is not None:
+        return _joint_lengths(queries, keys)
+    longest = _most(call, packing.most_keys, held)
+    widest = _most(call, packing.most_queries, total if starts else query.shape[1])
+    packed = min(packed, batch * longest)
+    return Lengths(min(total * longest, packed * widest), total, packed, known=False)
+
+
+def _heads(call: OperatorCall, lengths: Lengths, names: Sequence[str]) -> ScoreSizes:
+    query, key, value = (call.input(name).shape for name in names[:3])
+    return ScoreSizes(lengths, query[-2], key[-2], query[-1], value[-1])
+
+
+def _flag(call: OperatorCall, *names: str) -> bool:
+    return any(bool(call.attributes.get(name)) for name in names)
+
+
+def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
+    windows = ("window_size_left", "window_size_right", "window_left", "window_right")
+    values = [call.attributes.get(name, -1) for name in windows]
+    sides = [*values, *call.attributes.get("window_size", ())] if _is_list(call) else values
+    return Extras(
+        masked=_flag(call, "causal", "is_causal", "custom_mask_type", "attention_chunk")
+        or any(side is not None and side >= 0 for side in sides)
+        or (call.attributes.get("window_size", 0) not in (0, None, ()) and not _is_list(call)),
+        sloped=call.has_input("alibi_slopes"),
+        biased=bool(names[3]) and call.has_input(names[3]),
+        capped=bool(call.attributes.get("softcap")),
+        dropped=any(call.attributes.get(name, 0.0) > 0 for name in ("dropout_p", "p")),
+    )
+
+
+def _is_list(call: OperatorCall) -> bool:
+    return isinstance(call.attributes.get("window_size"), tuple)
+
+
+def declare_attention(
+    name: str,
+    source: str,
+    names: Sequence[str] = ("q", "k", "v", ""),
+    packing: Packing = PACKED,
+    more: Callable[[OperatorCall, ScoreSizes], Cost] | None = None,
+) -> None:
+    """Register an operator that computes attention.
+
+    Args:
+        name: of the operator.
+        source: where it is defined.
+        names: of its queries, keys, values and what is added to scores.
+        packing: names of what says how long the sequences are.
+        more: work beside the attention.
+    """
+
+    def fused_attention(call: OperatorCall) -> Cost:
+        """S*(D+Dv) MACs, n(Q)+n(K) muls, softmax; mask, bias: S adds; ALiBi: S muls; dense."""
+        scores = _heads(call, sequence_lengths(call, packing), names)
+        cost = attention_cost(scores, _extras(call, names))
+        return cost + more(call, scores) if more is not None else cost
+
+    def back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+        if more is not None and more(call, _heads(call, Lengths(0, 0, 0), names)) != ZERO:
+            raise call.uncounted("attention with a cache that is written has no backward pass")
+        scores = _heads(call, sequence_lengths(call, packing), names)
+        return attention_gradient(scores, _extras(call, names), wanted, names)
+
+    operator(name, backward=back, doubt=_doubt_of(packing), source=source)(fused_attention)
+
+
+def declare_attention_backward(name: str, source: str, packing: Packing = PACKED) -> None:
+    """Register an operator that computes the gradients of an attention."""
+
+    def attention_backward_kernel(call: OperatorCall) -> Cost:
+        """S*(3D+2Dv) MACs, S*(exp, 3 muls, 2 adds), n(O) muls, n(O)-rows adds."""
+        lengths = sequence_lengths(call, packing)
+        return backward_kernel_cost(_heads(call, lengths, ("q", "k", "v")))
+
+    operator(name, backward="none", doubt=_doubt_of(packing), source=source)(
+        attention_backward_kernel
+    )
+
+
+def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
+    def judge(call: OperatorCall) -> Exactness:
+        return "exact" if sequence_lengths(call, packing).known else "bound"
+
+    return judge
+
+
+def _appended(call: OperatorCall, scores: ScoreSizes) -> Cost:
+    """Return the work of keys that are new in a cache, of rotations, and of q that meets values.
+
+    New keys meet all queries of their sequence, which are not among those in the cache.
+    """
+    cost, tokens = ZERO, prod(call.input("q").shape[:-2])
+    name = "k_new" if call.has_input("k_new") else "k"
+    new = prod(call.input(name).shape[:-2]) if name == "k_new" or call.has_input("knew") else 0
+    if call.has_input("k_new"):
+        lengths = call.input("k_new").shape
+        added = tokens * lengths[1] if len(lengths) == 4 else tokens * lengths[0]
+        more = scores._replace(lengths=Lengths(added, 0, new))
+        cost += Cost(macs=more.total * (more.depth + more.value_depth))
+        cost += Cost(muls=more.depth * more.kv_heads * new)
+        cost += Cost(compares=1, adds=2, specials=1, divs=1) * more.total
+        cost += _extras(call, ("q", "k", "v", "")).before_softmax * more.total
+    if call.has_input("rotary_cos"):
+        pairs = call.input("rotary_cos").shape[-1]
+        cost += _PAIR * (pairs * (tokens * scores.heads + new * scores.kv_heads))
+    if call.has_input("qv"):
+        cost += Cost(macs=scores.total * scores.value_depth)
+    return cost
+
+
+for _name in ("flash_attn", "flashattn"):  # the second before 2.7
+    declare_attention(f"{_name}::_flash_attn_forward", _FLASH_2)
+    declare_attention(f"{_name}::_flash_attn_varlen_forward", _FLASH_2)
+    declare_attention_backward(f"{_name}::_flash_attn_backward", _FLASH_2)
+    declare_attention_backward(f"{_name}::_flash_attn_varlen_backward", _FLASH_2)
+
+_PAGED = Packing(pages="page_table")
+for _name in ("flash_attn_3::_flash_attn_forward", "flash_attn_3::fwd", "_vllm_fa3_C::fwd"):
+    declare_attention(_name, _FLASH_3, packing=_PAGED, more=_appended)
+for _name in ("flash_attn_3::_flash_attn_backward", "flash_attn_3::bwd"):
+    declare_attention_backward(_name, _FLASH_3, _PAGED)
+
+declare_attention("_vllm_fa2_C::varlen_fwd", _VLLM)
+
+declare_attention(
+    "xformers_flash::flash_fwd",
+    f"{_XFORMERS}flash.py",
+    ("query", "key", "value", ""),
+    Packing("query", "key", pages="block_tables"),
+)
+declare_attention(
+    "xformers_flash3::flash_fwd",
+    f"{_XFORMERS}flash3.py",
+    ("query", "key", "value", ""),
+    Packing("query", "key", used="seqused_k", pages="block_table"),
+)
+declare_attention(
+    "xformers::efficient_attention_forward_cutlass",
+    f"{_XFORMERS}cutlass.py",
+    ("query", "key", "value", "attn_bias"),
+    Packing("query", "key", "seqstart_q", "seqstart_k", used="seqlen_k", pages=""),
+)
+declare_attention(
+    "aten::_efficient_attention_forward",
+    _NATIVE,
+    ("query", "key", "value", "bias"),
+    Packing("query", "key", used="seqlen_k", pages=""),
+)
+declare_attention(
+    "aten::_flash_attention_forward",
+    _NATIVE,
+    ("query", "key", "value", ""),
+    Packing("query", "key", "cum_seq_q", "cum_seq_k", "seqused_k", "max_q", "max_k"),
+)
+declare_attention(
+    "torch_attn::_varlen_attn",
+    f"{_TORCH}torch/nn/attention/varlen.py",
+    ("query", "key", "value", ""),
+    Packing("query", "key", "cu_seq_q", "cu_seq_k", "seqused_k", "max_q", "max_k"),
+)
+
+
+# One query for each sequence, and keys in pages of a cache.
+
+
+def _paged_lengths(call: OperatorCall) -> Lengths:
+    sequences = call.input("query").shape[0]
+    recorded = _recorded(call, "seq_lens")
+    if recorded is not None:
+        return _joint_lengths((1,) * sequences, recorded)
+    held = call.input("block_tables").shape[1] * int(setting(call, "block_size"))
+    keys = sequences * _most(call, "max_seq_len", held)
+    return Lengths(keys, sequences, keys, known=False)
+
+
+def _paged_doubt(call: OperatorCall) -> Exactness:
+    return "exact" if _paged_lengths(call).known else "bound"
+
+
+@operator("_C::paged_attention_v1", backward="none", doubt=_paged_doubt, source=_VLLM)
+@operator("_C::paged_attention_v2", backward="none", doubt=_paged_doubt, source=_VLLM)
+def paged_attention(call: OperatorCall) -> Cost:
+    """S*2D MACs, n(Q)+n(K) muls, softmax; ALiBi: S (mul, add); S = heads * keys of all sequences.
+
+    query [sequences, heads, D], key_cache [blocks, kv_heads, D/x, block_size, x].
+    """
+    _, heads, depth = call.input("query").shape
+    scores = ScoreSizes(
+        _paged_lengths(call), heads, call.input("key_cache").shape[1], depth, depth
+    )
+    return attention_cost(scores, Extras(sloped=call.has_input("alibi_slopes")))

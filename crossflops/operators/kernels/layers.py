@@ -1,0 +1,170 @@
+"""Layers of Transformer Engine and apex, and of bitsandbytes, as whole modules by their class.
+
+Each is what its layer of PyTorch is: a linear layer, a normalization, or both in one kernel. FP8
+changes in what precision a product runs, and no number of products; casts are not counted.
+"""
+
+from crossflops.ir.ledger import Cost
+from crossflops.operators.formula import OperatorCall, operator
+from crossflops.operators.gradient import Gradient
+from crossflops.operators.kernels.attention import (
+    Extras,
+    Lengths,
+    ScoreSizes,
+    attention_cost,
+    attention_gradient,
+)
+from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, kernel, setting
+from crossflops.operators.pointwise import GELU_TANH
+
+_ENGINE = "https://github.com/NVIDIA/TransformerEngine/tree/main/transformer_engine/pytorch"
+_APEX = "https://github.com/NVIDIA/apex/tree/master/apex"
+_TE = "transformer_engine.pytorch"
+
+
+def _first(call: OperatorCall, steps: KernelSteps) -> KernelTensor:
+    return steps.operand(call, call.names[0])
+
+
+def _optional(call: OperatorCall, steps: KernelSteps, name: str) -> KernelTensor | None:
+    """Return a weight of the module, None where it has none, or an empty one."""
+    if not call.has_input(name) or call.input(name).numel == 0:
+        return None
+    return steps.operand(call, name)
+
+
+def _linear(
+    steps: KernelSteps, x: KernelTensor, weight: KernelTensor, bias: KernelTensor | None
+) -> KernelTensor:
+    """Return x W^T + b: n(Y)*in MACs, n(Y) adds."""
+    outputs, depth = weight.shape
+    done = steps.contract(x, weight, depth, *x.shape[:-1], outputs)
+    return done if bias is None else steps.add(done, bias)
+
+
+def _norm(
+    call: OperatorCall, steps: KernelSteps, x: KernelTensor, prefix: str, centred: bool
+) -> KernelTensor:
+    scale, bias = (_optional(call, steps, f"{prefix}{kind}") for kind in ("weight", "bias"))
+    return steps.normalize(x, scale, bias, centred)
+
+
+@kernel(
+    "transformer_engine::linear",
+    source=f"{_ENGINE}/module/linear.py",
+    modules=(
+        f"{_TE}.module.linear:Linear",
+        "apex.fused_dense.fused_dense:FusedDense",
+    ),
+)
+def linear_layer(call: OperatorCall, steps: KernelSteps) -> None:
+    """n(Y)*in MACs; bias: n(Y) adds. weight [out, in]."""
+    x, weight = _first(call, steps), steps.operand(call, "weight")
+    _linear(steps, x, weight, _optional(call, steps, "bias"))
+
+
+@kernel(
+    "transformer_engine::layer_norm",
+    source=f"{_ENGINE}/module/layernorm.py",
+    modules=(
+        f"{_TE}.module.layernorm:LayerNorm",
+        "apex.normalization.fused_layer_norm:FusedLayerNorm",
+        "apex.normalization.fused_layer_norm:MixedFusedLayerNorm",
+        "apex.contrib.layer_norm.layer_norm:FastLayerNorm",
+    ),
+)
+def layer_norm(call: OperatorCall, steps: KernelSteps) -> None:
+    """As LayerNormalization of ONNX over the last axis: weight n muls, bias n adds."""
+    _norm(call, steps, _first(call, steps), "", centred=True)
+
+
+@kernel(
+    "transformer_engine::rms_norm",
+    source=f"{_ENGINE}/module/rmsnorm.py",
+    modules=(
+        f"{_TE}.module.rmsnorm:RMSNorm",
+        "apex.normalization.fused_layer_norm:FusedRMSNorm",
+        "apex.normalization.fused_layer_norm:MixedFusedRMSNorm",
+    ),
+)
+def rms_norm(call: OperatorCall, steps: KernelSteps) -> None:
+    """As RMSNormalization of ONNX over the last axis: weight n muls."""
+    _norm(call, steps, _first(call, steps), "", centred=False)
+
+
+def _is_centred(call: OperatorCall) -> bool:
+    return bool(setting(call, "normalization") == "LayerNorm")
+
+
+@kernel(
+    "transformer_engine::layer_norm_linear",
+    source=f"{_ENGINE}/module/layernorm_linear.py",
+    modules=(f"{_TE}.module.layernorm_linear:LayerNormLinear",),
+)
+def layer_norm_linear(call: OperatorCall, steps: KernelSteps) -> None:
+    """A normalization of n(x), then n(Y)*in MACs; bias: n(Y) adds.
+
+    layer_norm_weight, layer_norm_bias [in], weight [out, in], bias [out].
+    """
+    x = _norm(call, steps, _first(call, steps), "layer_norm_", _is_centred(call))
+    _linear(steps, x, steps.operand(call, "weight"), _optional(call, steps, "bias"))
+
+
+@kernel(
+    "transformer_engine::layer_norm_mlp",
+    source=f"{_ENGINE}/module/layernorm_mlp.py",
+    modules=(f"{_TE}.module.layernorm_mlp:LayerNormMLP",),
+)
+def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
+    """A normalization, two products, GELU by tanh or ReLU or a gate (SiLU, mul) between them."""
+    x = _norm(call, steps, _first(call, steps), "layer_norm_", _is_centred(call))
+    weight = steps.operand(call, "fc1_weight")
+    x = _linear(steps, x, weight, _optional(call, steps, "fc1_bias"))
+    activation = setting(call, "activation")
+    if activation == "swiglu":
+        steps.pieces(x)
+        half = (*x.shape[:-1], x.shape[-1] // 2)
+        gated = steps.silu(steps.piece(x, *half))
+        x = steps.multiply(gated, steps.piece(x, *half))
+    elif activation == "gelu":
+        x = steps.elementwise(GELU_TANH, (_GELU_BACK,), x)
+    elif activation == "relu":
+        x = steps.elementwise(Cost(compares=1), (Cost(compares=1),), x)
+    else:
+        raise call.uncounted(f"the activation {activation!r} has no formula here")
+    _linear(steps, x, steps.operand(call, "fc2_weight"), _optional(call, steps, "fc2_bias"))
+
+
+_GELU_BACK = Cost(specials=2, muls=9, adds=4)
+
+
+def _engine_scores(call: OperatorCall) -> ScoreSizes:
+    """Return the scores of query, key and value [s, b, h, d], or [b, s, h, d]."""
+    form = call.attributes.get("qkv_format", "sbhd")
+    if form not in ("sbhd", "bshd"):
+        raise call.uncounted(f"how long the sequences of the form {form!r} are is data")
+    query, key, value = (call.inputs[place].shape for place in range(3))
+    at = (1, 0) if form == "sbhd" else (0, 1)
+    batch, queries, keys = query[at[0]], query[at[1]], key[at[1]]
+    lengths = Lengths(batch * queries * keys, batch * queries, batch * keys)
+    return ScoreSizes(lengths, query[2], key[2], query[3], value[3])
+
+
+def _engine_extras(call: OperatorCall) -> Extras:
+    return Extras(masked=call.attributes.get("attn_mask_type", "causal") != "no_mask")
+
+
+def _engine_backward(call: OperatorCall, wanted: frozenset[str]) -> Gradient:
+    names = (*call.names[:3], "")
+    return attention_gradient(_engine_scores(call), _engine_extras(call), wanted, names)
+
+
+@operator(
+    "transformer_engine::DotProductAttention",
+    module=f"{_TE}.attention.dot_product_attention.dot_product_attention:DotProductAttention",
+    backward=_engine_backward,
+    source=f"{_ENGINE}/attention/dot_product_attention",
+)
+def engine_attention(call: OperatorCall) -> Cost:
+    """As flash_attn: S*(D+Dv) MACs, n(Q)+n(K) muls, softmax; a mask S adds, dense."""
+    return attention_cost(_engine_scores(call), _engine_extras(call))

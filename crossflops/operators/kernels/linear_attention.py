@@ -1,0 +1,122 @@
+"""flash-linear-attention: recurrences over a state of keys by values, one for each head.
+
+A step of a token is that of the recurrence (Yang et al., Gated Linear Attention, 2023, equation
+3; Delta Rule, 2024, equation 4; Gated Delta Networks, 2024, equation 10).
+The fused recurrent kernels run it so. The chunked ones compute the same by products
+of whole chunks, whose size their library chooses: of them this is an estimate.
+"""
+
+from crossflops.ir.ledger import Cost
+from crossflops.operators.formula import OperatorCall
+from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, kernel, setting
+
+_OPS = "https://github.com/fla-org/flash-linear-attention/tree/main/fla/ops"
+_CHUNKED = (
+    "fla.ops.gla.chunk:ChunkGLAFunction",
+    "fla.ops.simple_gla.chunk:ChunkSimpleGLAFunction",
+    "fla.ops.linear_attn.chunk:ChunkLinearAttentionFunction",
+    "fla.ops.retention.chunk:ChunkRetentionFunction",
+    "fla.ops.delta_rule.chunk:ChunkDeltaRuleFunction",
+    "fla.ops.gated_delta_rule.chunk:ChunkGatedDeltaRuleFunction",
+    "fla.ops.kda.chunk:ChunkKDAFunction",
+)
+_RECURRENT = (
+    "fla.ops.common.fused_recurrent:FusedRecurrentFunction",
+    "fla.ops.gated_delta_rule.fused_recurrent:FusedRecurrentGatedDeltaRuleFunction",
+)
+
+
+def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
+    """B*T*H*dk*dv*2 MACs and adds; delta: + 1 MAC; gates: muls; less the first state.
+
+    q, k [B, T, H, dk], v [B, T, Hv, dv]; a state S [dk, dv] for each of Hv heads. Per token
+    S = decay S + k u^T, o = S^T q. Delta rule: u = beta (v - S^T k), else u = v. Gates g, of each
+    head [B, T, Hv] or key [B, T, H, dk], gk of keys, gv of values: an exp for each, a mul for each
+    element of S and gate. q is scaled, n(q) muls. With use_qk_l2norm_in_kernel q and k are
+    x / sqrt(sum(x^2) + eps). The first token meets no state where there is no initial one.
+    """
+    batch, length, heads, depth = call.input("q").shape
+    states, wide = call.input("v").shape[2:]
+    query, key = steps.operand(call, "q"), steps.operand(call, "k")
+    if _can_normalize(call) and setting(call, "use_qk_l2norm_in_kernel"):
+        query, key = _normalize(steps, query), _normalize(steps, key)
+    query = steps.multiply(query, steps.constant(1))
+    shared = heads, max(states // heads, 1)
+    gates = {
+        name: steps.exponential(steps.operand(call, name))
+        for name in ("g", "gk", "gv") if call.has_input(name)
+    }  # fmt: skip
+    tensors = {"query": query, "key": key, "v": steps.operand(call, "v")} | gates
+    if call.has_input("beta"):
+        tensors["beta"] = steps.operand(call, "beta")
+    has_state = call.has_input("initial_state")
+    for name, value in tensors.items():
+        if length > 1 or name not in gates or has_state:
+            steps.pieces(value)
+    state_shape = batch, *shared, depth, wide
+    state = steps.operand(call, "initial_state", *state_shape) if has_state else None
+    for runs in (min(length, 1), min(max(length - 1, 0), 1), max(length - 2, 0)):
+        if runs:
+            with steps.repeating(runs):
+                state = _step(steps, tensors, state, state_shape)
+                reader = steps.piece(query, batch, heads, 1, 1, depth)
+                steps.contract(reader, state, depth, batch, *shared, 1, wide)
+
+
+def _step(
+    steps: KernelSteps,
+    tensors: dict[str, KernelTensor],
+    state: KernelTensor | None,
+    state_shape: tuple[int, ...],
+) -> KernelTensor:
+    """Return the state after a token."""
+    batch, heads, shared, depth, wide = state_shape
+    key = steps.piece(tensors["key"], batch, heads, 1, depth, 1)
+    value = steps.piece(tensors["v"], batch, heads, shared, 1, wide)
+    for name in ("g", "gk", "gv"):
+        if state is not None and name in tensors:
+            shape = _gate_shape(tensors[name].shape, name, state_shape)
+            state = steps.multiply(state, steps.piece(tensors[name], *shape))
+    if "beta" in tensors:
+        if state is not None:
+            across = steps.view(key, batch, heads, 1, 1, depth)
+            known = steps.contract(across, state, depth, batch, heads, shared, 1, wide)
+            value = steps.subtract(value, known)
+        beta = tensors["beta"].shape
+        last = beta[-1] if len(beta) == 4 else 1
+        value = steps.multiply(value, steps.piece(tensors["beta"], batch, heads, shared, 1, last))
+    written = steps.contract(key, value, 1, *state_shape)
+    return written if state is None else steps.add(state, written)
+
+
+def _gate_shape(
+    shape: tuple[int, ...], name: str, state_shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the shape in which a gate of one token broadcasts to the state."""
+    batch, heads, shared, depth, wide = state_shape
+    if len(shape) == 3:
+        return batch, heads, shared, 1, 1
+    if name == "gv":
+        return batch, heads, shared, 1, wide
+    return batch, heads, shape[2] // heads, depth, 1
+
+
+def _can_normalize(call: OperatorCall) -> bool:
+    """Return whether it is a delta rule, whose kernel may normalize queries and keys."""
+    return "DeltaRule" in call.operator or "use_qk_l2norm_in_kernel" in call.attributes
+
+
+def _normalize(steps: KernelSteps, value: KernelTensor) -> KernelTensor:
+    """Return x / sqrt(sum(x^2) + eps): n muls, n - m adds, m (add, sqrt, div), n muls."""
+    rows = (*value.shape[:-1], 1)
+    total = steps.reduce(steps.multiply(value, value), *rows)
+    total = steps.add(total, steps.constant(1))
+    root = steps.elementwise(Cost(specials=1), (Cost(divs=1, muls=1),), total)
+    inverse = steps.elementwise(Cost(divs=1), (Cost(muls=2, adds=1),), root)
+    return steps.multiply(value, inverse)
+
+
+kernel("fla::chunk_linear_attention", source=_OPS, doubt="estimate", modules=_CHUNKED)(
+    linear_recurrence
+)
+kernel("fla::fused_recurrent", source=_OPS, modules=_RECURRENT)(linear_recurrence)

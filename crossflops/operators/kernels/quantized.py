@@ -1,0 +1,206 @@
+"""Products with few bits: bitsandbytes, vLLM, torchao, FBGEMM, and PyTorch's own that are new.
+
+MACs are those of the float product. Scales and zero points that a kernel folds into it are not
+counted where the operator does not say how; where it does, they are.
+"""
+
+from math import prod
+from typing import Any
+
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators.access import reduction_operations
+from crossflops.operators.formula import OperatorCall, operator
+from crossflops.operators.gradient import Gradient
+from crossflops.operators.kernels.steps import setting
+
+_BITS = "https://github.com/bitsandbytes-foundation/bitsandbytes/blob/main/bitsandbytes/"
+_OPS = f"{_BITS}_ops.py"
+_FUNCTIONS = f"{_BITS}autograd/_functions.py"
+_VLLM = "https://github.com/vllm-project/vllm/blob/main/csrc/torch_bindings.cpp"
+_NATIVE = "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml"
+_AO = "https://github.com/pytorch/ao/tree/main/torchao/csrc"
+_FBGEMM = "https://github.com/pytorch/FBGEMM/tree/main/fbgemm_gpu/experimental/gen_ai"
+
+
+def _product(call: OperatorCall, depth: int, biases: tuple[str, ...] = ("bias",)) -> Cost:
+    """Return n(Y)*depth MACs, and n(Y) adds where there is a bias."""
+    count = call.result.numel
+    return Cost(macs=count * depth, adds=count * any(call.has_input(name) for name in biases))
+
+
+@operator("bitsandbytes::int8_linear_matmul", backward="none", source=_OPS)
+def int8_product(call: OperatorCall) -> Cost:
+    """n(Y)*K MACs: A [..., K], B [N, K], whole numbers."""
+    return _product(call, call.input("A").shape[-1])
+
+
+@operator("bitsandbytes::int8_scaled_mm", backward="none", source=_OPS)
+def int8_scaled_product(call: OperatorCall) -> Cost:
+    """n(Y)*(K MACs, 2 muls by scales of rows and columns, 1 mul by 1/127^2); bias: n(Y) adds."""
+    count = call.result.numel
+    return _product(call, call.input("A").shape[-1]) + Cost(muls=3 * count)
+
+
+@operator(
+    "bitsandbytes::int8_mixed_scaled_mm", backward="none", doubt=lambda _: "bound", source=_OPS
+)
+def int8_mixed_product(call: OperatorCall) -> Cost:
+    """As int8_scaled_mm, and the columns of outliers once more in float, at most all: 2*K MACs.
+
+    How many columns have outliers is data: this is the most that there can be.
+    """
+    count, depth = call.result.numel, call.input("A").shape[-1]
+    return _product(call, 2 * depth) + Cost(muls=3 * count, adds=count)
+
+
+@operator("bitsandbytes::int8_mm_dequant", backward="none", source=_OPS)
+def int8_scales(call: OperatorCall) -> Cost:
+    """n(A)*3 muls by scales of rows, of columns, and 1/127^2; bias: n(A) adds."""
+    count = call.input("A").numel
+    return Cost(muls=3 * count, adds=count * call.has_input("bias"))
+
+
+@operator("bitsandbytes::int8_vectorwise_dequant", backward="none", source=_OPS)
+@operator("bitsandbytes::dequantize_blockwise", backward="none", source=_OPS)
+@operator("bitsandbytes::dequantize_4bit", backward="none", source=_OPS)
+def scaled_lookup(call: OperatorCall) -> Cost:
+    """A mul by its scale for each element of the result; what a code means is looked up.
+
+    int8_vectorwise_dequant has no table, and a mul by 1/127 more.
+    """
+    muls = 2 if "int8_vectorwise" in call.operator else 1
+    return Cost(muls=muls * call.result.numel)
+
+
+@operator("bitsandbytes::int8_vectorwise_quant", backward="none", source=_OPS)
+def int8_rows(call: OperatorCall) -> Cost:
+    """Rows by their greatest |x|: n abs, n-m compares, m (div), n (mul, round); threshold: n more.
+
+    A [..., K] in m rows: scale 127/max. With a threshold |x| is compared with it.
+    """
+    shape = call.input("A").shape
+    count, rows = prod(shape), prod(shape[:-1])
+    outliers = count if call.attributes.get("threshold") else 0
+    return Cost(
+        compares=count + reduction_operations(count, rows) + outliers,
+        divs=rows,
+        muls=count,
+        specials=count,
+    )
+
+
+@operator("bitsandbytes::gemv_4bit", backward="none", source=_OPS)
+@operator("bitsandbytes::gemm_4bit", backward="none", source=_OPS)
+def product_4bit(call: OperatorCall) -> Cost:
+    """n(Y)*K MACs, N*K muls by the scale of each block of the weight; bias: n(Y) adds.
+
+    A [..., K], B holds [N, K] in 4 bits, of which each is looked up and scaled.
+    """
+    shape = setting(call, "shapeB")
+    return _product(call, shape[1]) + Cost(muls=prod(shape))
+
+
+def _matmul_4bit_backward(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+    """The weight is dequantized again for dA = dY W: n(Y)*K MACs, and N*K muls again."""
+    work: dict[Any, Cost] = dict.fromkeys(wanted, ZERO)
+    depth, outputs = call.input("A").shape[-1], call.result.shape[-1]
+    if "A" in wanted:
+        work["A"] = Cost(macs=call.result.numel * depth)
+    if "bias" in wanted:
+        rows = prod(call.result.shape[:-1])
+        work["bias"] = Cost(adds=reduction_operations(rows, 1) * outputs)
+    again = Cost(muls=depth * outputs) if "A" in wanted else ZERO
+    return Gradient(work, recomputed=again)
+
+
+@operator(
+    "bitsandbytes::MatMul4Bit",
+    module="bitsandbytes.autograd._functions:MatMul4Bit",
+    backward=_matmul_4bit_backward,
+    source=_FUNCTIONS,
+)
+def matmul_4bit(call: OperatorCall) -> Cost:
+    """n(Y)*K MACs, N*K muls that dequantize the weight; bias: n(Y) adds.
+
+    A [..., K], B a packed weight [N, K]. The weight itself is never trained.
+    """
+    depth, outputs = call.input("A").shape[-1], call.result.shape[-1]
+    return _product(call, depth) + Cost(muls=depth * outputs)
+
+
+def _matmul_8bit_backward(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+    """dA = dY (CB * SCB / 127): N*K (2 muls) again, n(Y)*K MACs."""
+    gradient = _matmul_4bit_backward(call, wanted)
+    return Gradient(gradient.operands, recomputed=gradient.recomputed * 2)
+
+
+@operator(
+    "bitsandbytes::MatMul8bitLt",
+    module="bitsandbytes.autograd._functions:MatMul8bitLt",
+    backward=_matmul_8bit_backward,
+    doubt=lambda call: "bound" if call.attributes.get("threshold") else "exact",
+    source=_FUNCTIONS,
+)
+def matmul_8bit(call: OperatorCall) -> Cost:
+    """n(Y)*(K MACs, 3 muls), A by rows: n(A)*(abs, compare, mul, round); bias: n(Y) adds.
+
+    A [..., K] is quantized row by row, B [N, K] is stored so.
+    """
+    shape = call.input("A").shape
+    count, rows = prod(shape), prod(shape[:-1])
+    quantized = Cost(
+        compares=count + reduction_operations(count, rows), divs=rows, muls=count, specials=count
+    )
+    return _product(call, shape[-1]) + Cost(muls=3 * call.result.numel) + quantized
+
+
+# Of vLLM, torchao and FBGEMM: what they are given first is [..., K], what they return [..., N].
+_FIRST = {
+    "_C::awq_gemm": "_in_feats",
+    "_C::gptq_gemm": "a",
+    "_C::marlin_gemm": "a",
+    "_C::machete_mm": "A",
+    "_C::allspark_w8a16_gemm": "a",
+    "_C::ggml_mul_mat_a8": "X",
+    "_C::ggml_mul_mat_vec_a8": "X",
+    "torchao::quant_llm_linear": "fpx_input",
+    "torchao::rowwise_scaled_linear_cutlass_s8s4": "Xq",
+    "torchao::rowwise_scaled_linear_cutlass_s4s4": "Xq",
+    "torchao::marlin_24_gemm": "x",
+    "torchao::marlin_qqq_gemm": "x",
+    "fbgemm::f8f8bf16_rowwise": "XQ",
+    "fbgemm::f8f8bf16_blockwise": "XQ",
+    "fbgemm::i8i8bf16": "XQ",
+}
+
+
+def packed_product(call: OperatorCall) -> Cost:
+    """n(Y)*K MACs, K the last axis of the first operand; bias: n(Y) adds; scales not counted."""
+    name = call.operator.rpartition("::")[2].split(".")
+    depth = call.input(_FIRST["::".join(name[:2])]).shape[-1]
+    return _product(call, depth, ("bias", "b_bias_or_none"))
+
+
+for _name in _FIRST:
+    _source = _VLLM if _name.startswith("_C") else _AO if _name.startswith("torchao") else _FBGEMM
+    operator(_name, backward="none", source=_source)(packed_product)
+
+
+@operator("aten::_scaled_mm_v2", backward="none", source=_NATIVE)
+@operator("aten::_mixed_dtypes_linear", backward="none", source=_NATIVE)
+def aten_product(call: OperatorCall) -> Cost:
+    """n(Y)*K MACs; bias: n(Y) adds; scales are not counted. The first operand is [..., K]."""
+    return _product(call, call.inputs[0].shape[-1])
+
+
+@operator("aten::_scaled_grouped_mm", backward="none", source=_NATIVE)
+@operator("aten::_scaled_grouped_mm_v2", backward="none", source=_NATIVE)
+def scaled_grouped_product(call: OperatorCall) -> Cost:
+    """n(Y)*K MACs, or M*K*N of two matrices that are cut along K; scales are not counted.
+
+    As _grouped_mm: self [M, K] or [G, M, K], mat2 [K, N] or [G, K, N].
+    """
+    first, second = (call.inputs[place].shape for place in (0, 1))
+    if len(first) == len(second) == 2 and call.result.rank == 3:
+        return Cost(macs=first[0] * first[1] * second[1])
+    return _product(call, first[-1])

@@ -1,0 +1,171 @@
+"""Work along lists of indices: torch_scatter, torch_sparse, pyg_lib, spconv.
+
+How many elements meet in one place does not change their number: a sum of n elements into m places
+adds each, n adds, into a field of zeros.
+"""
+
+from math import prod
+from typing import Any
+
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators.formula import OperatorCall, operator
+from crossflops.operators.gradient import Gradient
+
+_SCATTER = "https://github.com/rusty1s/pytorch_scatter/tree/master/csrc"
+_SPARSE = "https://github.com/rusty1s/pytorch_sparse/tree/master/csrc"
+_PYG = "https://github.com/pyg-team/pyg-lib/tree/master/pyg_lib/csrc/ops"
+_SPCONV = "https://github.com/traveller59/spconv/blob/master/spconv/pytorch/functional.py"
+
+
+def _kind(call: OperatorCall) -> str:
+    """Return "sum", "mean", "mul", "min" or "max", by the name of the operator."""
+    name = call.operator.partition("torch_")[2]
+    return next((kind for kind in ("mean", "mul", "min", "max") if kind in name), "sum")
+
+
+def _combine(kind: str, elements: int, results: int) -> Cost:
+    if kind in ("min", "max"):
+        return Cost(compares=elements)
+    if kind == "mul":
+        return Cost(muls=elements)
+    return Cost(adds=elements, divs=results if kind == "mean" else 0)
+
+
+def _scatter_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+    """A sum and an extreme hand gradients back; a mean divides; a product is dY Y / x."""
+    kind, count = _kind(call), call.input("src").numel
+    work = {"mean": Cost(divs=call.result.numel), "mul": Cost(muls=count, divs=count)}
+    return Gradient({name: work.get(kind, ZERO) if name == "src" else ZERO for name in wanted})
+
+
+def scatter(call: OperatorCall) -> Cost:
+    """n(src) adds, muls (mul) or compares (min, max); mean: n(Y) divs.
+
+    src [..., n, ...] into as many places as the result has, by index (scatter, segment_coo) or by
+    the starts of segments (segment_csr).
+    """
+    return _combine(_kind(call), call.input("src").numel, call.result.numel)
+
+
+for _name in (
+    *(f"scatter_{kind}" for kind in ("sum", "mean", "mul", "min", "max")),
+    *(f"segment_{kind}_coo" for kind in ("sum", "mean", "min", "max")),
+    *(f"segment_{kind}_csr" for kind in ("sum", "mean", "min", "max")),
+):
+    operator(f"torch_scatter::{_name}", backward=_scatter_back, source=_SCATTER)(scatter)
+
+
+@operator(
+    "torch_scatter::gather_coo",
+    backward=lambda call, wanted: Gradient(
+        {name: Cost(adds=call.result.numel) for name in wanted}
+    ),
+    source=_SCATTER,
+)
+@operator(
+    "torch_scatter::gather_csr",
+    backward=lambda call, wanted: Gradient(
+        {name: Cost(adds=call.result.numel) for name in wanted}
+    ),
+    source=_SCATTER,
+)
+def gather(call: OperatorCall) -> Cost:
+    """0: data movement."""
+    return ZERO
+
+
+def _spmm_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+    """dB = A^T dY, a MAC for each element that is stored and column; dA their products."""
+    stored, columns = call.input("col").numel, call.input("mat").shape[-1]
+    kind, batch = _kind(call), prod(call.input("mat").shape[:-2])
+    macs = Cost(macs=stored * columns * batch)
+    mean = Cost(divs=call.result.numel if kind == "mean" else 0)
+    return Gradient(
+        {name: macs if name in ("mat", "value") else ZERO for name in wanted}, inner=mean
+    )
+
+
+def sparse_product(call: OperatorCall) -> Cost:
+    """nnz*N MACs for a sum; mean: n(Y) divs; min, max: nnz*N compares, and muls by values.
+
+    col [nnz], value [nnz] or none, mat [..., K, N]: rows of mat that the matrix names.
+    Without values rows are summed as they are: nnz*N adds.
+    """
+    stored, columns = call.input("col").numel, call.input("mat").shape[-1]
+    count = stored * columns * prod(call.input("mat").shape[:-2])
+    kind, valued = _kind(call), call.has_input("value")
+    if kind in ("min", "max"):
+        return Cost(compares=count, muls=count if valued else 0)
+    divided = Cost(divs=call.result.numel if kind == "mean" else 0)
+    return (Cost(macs=count) if valued else Cost(adds=count)) + divided
+
+
+for _kind_name in ("sum", "mean", "min", "max"):
+    operator(f"torch_sparse::spmm_{_kind_name}", backward=_spmm_back, source=_SPARSE)(
+        sparse_product
+    )
+
+
+def _segment_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+    macs = segment_product(call)
+    return Gradient({name: macs if name in ("input", "other") else ZERO for name in wanted})
+
+
+@operator("pyg::segment_matmul", backward=_segment_back, source=_PYG)
+def segment_product(call: OperatorCall) -> Cost:
+    """n(Y)*K MACs: each row of input [M, K] meets the matrix of its segment, other [G, K, N]."""
+    return Cost(macs=call.result.numel * call.input("input").shape[-1])
+
+
+def _sparse_convolution_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+    """The products of all pairs again for features and filters."""
+    work = sparse_convolution(call)
+    macs = Cost(macs=work.macs)
+    return Gradient({name: macs if name in ("features", "filters") else ZERO for name in wanted})
+
+
+def _pairs(call: OperatorCall) -> int:
+    """Return the number of pairs of an input and an output, where it is known, or the most."""
+    if call.has_input("indice_pair_num"):
+        numbers = call.values(call.names.index("indice_pair_num"))
+        if numbers is not None:
+            return sum(numbers)
+    offsets = prod(call.input("filters").shape[1:-1])
+    return offsets * call.input("features").shape[0]
+
+
+def _pairs_doubt(call: OperatorCall) -> Any:
+    known = call.has_input("indice_pair_num") and (
+        call.values(call.names.index("indice_pair_num")) is not None
+    )
+    return "exact" if known else "bound"
+
+
+_CLASSES = (
+    "SubMConvFunction",
+    "SparseConvFunction",
+    "SparseInverseConvFunction",
+    "SparseImplicitGemmFunction",
+)
+
+
+def sparse_convolution(call: OperatorCall) -> Cost:
+    """pairs*Cin*Cout MACs, pairs*Cout adds that gather them; bias: n(Y) adds.
+
+    features [n, Cin], filters [Cout, k..., Cin]. Pairs of an active input and an output for each
+    offset of the kernel: their recorded number, else at most k*...*n.
+    """
+    filters = call.input("filters").shape
+    pairs = _pairs(call)
+    bias = call.result.numel if call.has_input("bias") else 0
+    return Cost(macs=pairs * filters[0] * filters[-1], adds=pairs * filters[0] + bias)
+
+
+for _class in _CLASSES:
+    operator(
+        f"spconv::{_class}",
+        module=f"spconv.pytorch.functional:{_class}",
+        backward=_sparse_convolution_back,
+        doubt=_pairs_doubt,
+        source=_SPCONV,
+    )(sparse_convolution)

@@ -1,0 +1,242 @@
+"""Sampling at places that are data: torchvision's C++ operators, deformable attention, DCN.
+
+A bilinear sample sums the elements at four corners by their weights. Samples beyond the edge are
+zero, and are counted: how many there are is data, so each formula is an upper bound. Which element
+is read, an index, is no work.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators.formula import OperatorCall, operator
+from crossflops.operators.gradient import Gradient
+from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, Shape, kernel, setting
+
+_VISION = "https://github.com/pytorch/vision/blob/main/torchvision/csrc/ops/cpu/"
+_ATTENTION = "https://github.com/fundamentalvision/Deformable-DETR/tree/main/models/ops"
+_DCN = "https://github.com/OpenGVLab/InternImage/tree/master/classification/ops_dcnv3"
+
+
+def sample_bilinear(
+    steps: KernelSteps,
+    field: KernelTensor,
+    rows: KernelTensor,
+    columns: KernelTensor,
+    places: Shape,
+    result: Shape,
+) -> KernelTensor:
+    """Return bilinear samples of a field, in the shape `result`, which `places` broadcasts to.
+
+    Of a coordinate: floor, and its distances from both sides, 2 subs. Of a place: 4 muls for its
+    weights. Of a sample: 4 muls and 3 adds. A gradient of the field is added at each corner, one
+    of a weight is summed over what is sampled at its place.
+    """
+    near, far = zip(*(_distances(steps, values) for values in (rows, columns)), strict=True)
+    corners = steps.pieces(steps.gather(field, 4, *result))
+    total: KernelTensor | None = None
+    for row in (far[0], near[0]):
+        for column in (far[1], near[1]):
+            weight = steps.view(steps.multiply(row, column), *places)
+            weighed = steps.multiply(weight, steps.piece(corners, *result))
+            total = weighed if total is None else steps.add(total, weighed)
+    assert total is not None
+    return total
+
+
+def _distances(steps: KernelSteps, values: KernelTensor) -> tuple[KernelTensor, KernelTensor]:
+    steps.work(Cost(specials=values.numel))
+    floor = steps.constant(*values.shape)
+    near = steps.subtract(values, floor)
+    return near, steps.subtract(steps.constant(1), near)
+
+
+# Regions of a picture.
+
+
+def _sizes(call: OperatorCall) -> tuple[int, int, int, int]:
+    """Return the regions, rows and columns of cells in each, and the channels of the result."""
+    tall, wide = (int(setting(call, name)) for name in ("pooled_height", "pooled_width"))
+    return call.input("rois").shape[0], tall, wide, call.result.shape[1]
+
+
+@kernel(
+    "torchvision::roi_align",
+    "torchvision::ps_roi_align",
+    source=f"{_VISION}roi_align_kernel.cpp",
+    doubt="bound",
+)
+def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
+    """n(Y)*(r*r*(4 muls, 3 adds) + r*r-1 adds + 1 div); r*r samples of each cell, r the ratio.
+
+    input [N, C, H, W], rois [K, 5], Y [K, C, ph, pw] (ps_roi_align: C/(ph*pw) channels). A region:
+    4 muls by the scale, 4 subs where aligned (and always with ps), else 2 compares; 2 subs for its
+    size, 2 divs for that of a cell. A row and a column of samples: mul, add, floor, 2 subs. A
+    place: 4 muls. Regions have no gradient.
+    """
+    ratio = int(setting(call, "sampling_ratio"))
+    if ratio <= 0:
+        raise call.uncounted(
+            "where sampling_ratio is not above 0, how many samples a cell takes is data"
+        )
+    regions, tall, wide, channels = _sizes(call)
+    aligned = call.attributes.get("aligned", True)
+    region = Cost(muls=4, adds=6, divs=2) if aligned else Cost(muls=4, adds=2, divs=2, compares=2)
+    steps.work(region * regions)
+    rows, columns = (
+        steps.add(steps.constant(regions, *axes), steps.multiply(
+            steps.constant(regions, 1, 1), steps.constant(1, *axes)))
+        for axes in ((tall * ratio, 1), (1, wide * ratio))
+    )  # fmt: skip
+    places = regions, 1, tall * ratio, wide * ratio
+    field = steps.operand(call, "input")
+    samples = (regions, channels, *places[2:])
+    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    total = steps.reduce(sampled, regions, channels, tall, wide)
+    steps.elementwise(Cost(divs=1), (Cost(divs=1),), total)
+
+
+def _roi_pool_back(call: OperatorCall, wanted: frozenset[str]) -> Gradient:
+    """The gradient of a cell is added where its greatest element is: n(Y) adds."""
+    gradient = Cost(adds=call.result.numel)
+    return Gradient({name: gradient if name == "input" else ZERO for name in wanted})
+
+
+@operator(
+    "torchvision::roi_pool",
+    backward=_roi_pool_back,
+    doubt="bound",
+    source=f"{_VISION}roi_pool_kernel.cpp",
+)
+def roi_pool(call: OperatorCall) -> Cost:
+    """K*C*(H+ph)*(W+pw) compares at most; K*(4 muls, 2 adds, 2 divs) for regions.
+
+    input [N, C, H, W], rois [K, 5], Y [K, C, ph, pw]. The size of a region is data, the whole
+    picture at most; cells may share a row or a column of it.
+    """
+    regions, tall, wide, channels = _sizes(call)
+    _, _, height, width = call.input("input").shape
+    most = regions * channels * (height + tall) * (width + wide)
+    return Cost(compares=most) + Cost(muls=4, adds=2, divs=2) * regions
+
+
+@operator("torchvision::nms", backward="none", doubt="bound", source=f"{_VISION}nms_kernel.cpp")
+def nms(call: OperatorCall) -> Cost:
+    """n*(n-1)/2 pairs at most, of 7 compares, 4 adds, a mul, a div; n areas; a sort of n.
+
+    dets [n, 4]. Of a pair: 4 corners of what both cover (compares), its sides (2 subs, 2 compares
+    with 0), its area (mul), the union (add, sub), their ratio (div), the threshold (compare). An
+    area: 2 subs, a mul. A sort: n*ceil(log2 n) compares. What is suppressed meets no other box.
+    """
+    count = call.input("dets").shape[0]
+    pair = Cost(compares=7, adds=4, muls=1, divs=1)
+    order = Cost(compares=count * max(count - 1, 0).bit_length())
+    return pair * (count * (count - 1) // 2) + Cost(adds=2, muls=1) * count + order
+
+
+# Deformable convolutions and attention.
+
+
+@kernel("torchvision::deform_conv2d", source=f"{_VISION}deform_conv2d_kernel.cpp", doubt="bound")
+def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
+    """n(Y)*Cin/g*k*k MACs; bias: n(Y) adds; k*k samples a place and channel: 4 muls, 3 adds each.
+
+    input [N, Cin, H, W], weight [Cout, Cin/g, k, k], offset [N, 2*og*k*k, h, w]. Of a place in one
+    of og groups: 2 adds, 2 floors, 4 subs, 4 muls. mask [N, og*k*k, h, w]: a mul each.
+    """
+    batch, channels = call.input("input").shape[:2]
+    outputs, depth, *window = call.input("weight").shape
+    height, width = call.result.shape[2:]
+    groups, points = int(setting(call, "offset_groups")), prod(window)
+    places = batch, groups, 1, points, height, width
+    offset = steps.pieces(steps.operand(call, "offset"))
+    grid = steps.constant(1, 1, 1, points, height, width)
+    rows, columns = (steps.add(steps.piece(offset, *places), grid) for _ in range(2))
+    samples = batch, groups, channels // groups, points, height, width
+    field = steps.operand(call, "input")
+    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    if setting(call, "use_mask"):
+        sampled = steps.multiply(sampled, steps.operand(call, "mask", *places))
+    weight = steps.operand(call, "weight")
+    shape = batch, outputs, height, width
+    result = steps.contract(weight, sampled, depth * points, *shape)
+    steps.add(result, steps.operand(call, "bias", outputs, 1, 1))
+
+
+def _operand_of(
+    call: OperatorCall, steps: KernelSteps, names: Sequence[str], *shape: int
+) -> KernelTensor:
+    return steps.operand(call, next(name for name in names if call.has_input(name)), *shape)
+
+
+@kernel(
+    "MultiScaleDeformableAttention::ms_deform_attn_forward",
+    "deformable_detr::ms_deform_attn_forward",
+    source=_ATTENTION,
+    doubt="bound",
+    modules=(
+        "models.ops.functions.ms_deform_attn_func:MSDeformAttnFunction",
+        "mmcv.ops.multi_scale_deform_attn:MultiScaleDeformableAttnFunction",
+        "groundingdino.models.GroundingDINO.ms_deform_attn:MultiScaleDeformableAttnFunction",
+    ),
+)
+def sampled_attention(call: OperatorCall, steps: KernelSteps) -> None:
+    """Q*M*L*P places of D channels: 4 muls, 3 adds, 1 MAC each; a place: 6 muls, 6 adds, 2 floors.
+
+    value [N, S, M, D], sampling_locations [N, Q, M, L, P, 2], attention_weights [N, Q, M, L, P]. A
+    place is scaled by the size of its level (2 muls), less a half (2 subs), and has 4 weights.
+    """
+    names = "sampling_locations", "sampling_loc"
+    locations = _operand_of(call, steps, names)
+    batch, queries, heads, levels, points, _ = locations.shape
+    depth = call.input("value").shape[-1]
+    places = batch, queries, heads, levels, points, 1
+    half, size = steps.constant(1), steps.constant(levels, 1, 1)
+    steps.pieces(locations)
+    rows, columns = (
+        steps.subtract(steps.multiply(steps.piece(locations, *places), size), half)
+        for _ in range(2)
+    )
+    samples = (*places[:-1], depth)
+    field = steps.operand(call, "value")
+    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    weights = _operand_of(call, steps, ("attention_weights", "attn_weight"))
+    steps.contract(weights, sampled, levels * points, batch, queries, heads, depth)
+
+
+@kernel(
+    "DCNv3::dcnv3_forward",
+    "DCNv4::dcnv4_forward",
+    source=_DCN,
+    doubt="bound",
+    modules=(
+        "ops_dcnv3.functions.dcnv3_func:DCNv3Function",
+        "DCNv4.functions.dcnv4_func:DCNv4Function",
+    ),
+)
+def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
+    """n(Y)*K*(4 muls, 3 adds, 1 MAC), K points; a place: 6 muls, 6 adds, 2 floors.
+
+    input [N, H, W, G*D], Y [N, h, w, G*D]. A place is its point of the grid and an offset by
+    offset_scale (2 muls, 2 adds), and has 4 weights; then a weight of its own: mask
+    [N, h, w, G*K], or a part of offset_mask. The softmax of DCNv3 over its mask was computed before.
+    """
+    points = int(setting(call, "kernel_h")) * int(setting(call, "kernel_w"))
+    points -= 1 if setting(call, "remove_center") else 0
+    groups, depth = (int(setting(call, name)) for name in ("group", "group_channels"))
+    batch, height, width = call.result.shape[:3]
+    places = batch, height, width, groups, points, 1
+    scale = steps.constant(1)
+    grid = steps.constant(height, width, 1, points, 1)
+    offset = steps.pieces(_operand_of(call, steps, ("offset", "offset_mask")))
+    rows, columns = (
+        steps.add(steps.multiply(steps.piece(offset, *places), scale), grid) for _ in range(2)
+    )
+    samples = (*places[:-1], depth)
+    field = steps.operand(call, "input")
+    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    weights = offset
+    if call.has_input("mask"):
+        weights = steps.operand(call, "mask")
+    weights = steps.piece(weights, *places[:-1])
+    steps.contract(weights, sampled, points, batch, height, width, groups, depth)

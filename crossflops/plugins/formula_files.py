@@ -1,0 +1,31 @@
+"""The files of formulas that `crossflops.toml` names: `formulas = ["own.py"]`."""
+
+from pathlib import Path
+
+from crossflops.errors import InputError
+
+_FILES = ("crossflops.toml", "pyproject.toml")
+_EXAMPLE = 'write for example formulas = ["formulas.py"]'
+
+
+def configured_formulas(folder: Path | None = None) -> tuple[str, ...]:
+    """Return the files of formulas that the nearest configuration upwards of a folder names.
+
+    Paths are taken from the folder of that file. Raises InputError for what is no list of files.
+    """
+    here = folder or Path.cwd()
+    if not any((parent / name).is_file() for parent in (here, *here.parents) for name in _FILES):
+        return ()
+    from crossflops.plugins.elsewhere import find_config_value
+
+    file, provided = find_config_value("formulas", here)
+    if provided is None:
+        return ()
+    if not isinstance(provided, list) or not all(isinstance(item, str) for item in provided):
+        raise InputError(f"formulas in {file} is no list of files", _EXAMPLE)
+    return tuple(_formula_path(item, file.parent) for item in provided)
+
+
+def _formula_path(item: str, folder: Path) -> str:
+    """A file from the folder of the configuration; the name of a module stays."""
+    return str(folder / item) if item.endswith(".py") else item

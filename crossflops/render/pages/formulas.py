@@ -1,0 +1,31 @@
+"""The page of `check-formula`: which formulas agree with their references, and where not."""
+
+from crossflops.render.page import Column, Page, Row, Table, Text, Title, Tone, right
+from crossflops.report.formula_checks import FormulaCheck, FormulaChecks
+from crossflops.report.quantity import count_with_noun
+
+
+def formula_checks_page(content: FormulaChecks) -> Page:
+    """Each formula with its cases, and every problem under the table."""
+    rows = tuple(
+        Row.from_cells(check.formula, str(check.cases), _verdict(check), tone=_tone(check))
+        for check in content.checks
+    )
+    columns = (Column(head="formula", flows=True), *right("cases"), Column(head="verdict"))
+    problems = [
+        Text(f"{check.formula}: {problem}", " ", "bad")
+        for check in content.checks
+        for problem in (*check.problems, *([check.unchecked] if check.unchecked else ()))
+    ]
+    title = Title(("Formulas against their references in plain PyTorch",))
+    return Page((title, Table(columns=columns, rows=rows), *problems))
+
+
+def _verdict(check: FormulaCheck) -> str:
+    if check.unchecked:
+        return "not checked"
+    return count_with_noun(len(check.problems), "problem") if check.problems else "holds"
+
+
+def _tone(check: FormulaCheck) -> Tone:
+    return "warn" if check.unchecked else "bad" if check.problems else "good"

@@ -1,0 +1,154 @@
+"""What a report says of operators that no rule is about: by what they count, or how they could."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Counted, Ledger
+from crossflops.operators import is_counted_by_package
+from crossflops.operators.formula import Formula
+from crossflops.operators.formula_sources import find_formula
+from crossflops.operators.rule import TORCH
+from crossflops.report.report import CustomOperatorRow
+
+_GRADES = ("exact", "bound", "estimate")  # from the strongest to the weakest
+_NO_FORMULA = ("", "ai.onnx", "ai.onnx.ml")  # domains whose operators have rules, or reasons
+
+
+def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
+    """Return a row for each operator that a formula of one's own, or its own body, counts."""
+    by_formula: dict[str, list[tuple[Counted, Formula]]] = defaultdict(list)
+    by_body: dict[str, list[Counted]] = defaultdict(list)
+    inside: dict[str, list[Counted]] = defaultdict(list)
+    for count in ledger.counted:
+        node = count.node
+        if node.opened:
+            by_body[str(node.op)].append(count)
+        elif node.op.domain not in _NO_FORMULA and not node.bodies and (known := used(node)):
+            by_formula[str(node.op)].append((count, known))
+        holder, slash, _ = node.key.rpartition("/")
+        while slash:
+            inside[holder].append(count)
+            holder, slash, _ = holder.rpartition("/")
+    rows = [_formula_row(op, counts) for op, counts in by_formula.items()]
+    rows += [
+        _body_row(op, counts, [part for count in counts for part in inside[count.node.key]])
+        for op, counts in by_body.items()
+    ]
+    return tuple(rows)
+
+
+def used(node: Node) -> Formula | None:
+    """Return the formula by which a node is counted, None where a rule of the package does."""
+    return None if is_counted_by_package(node.op) else find_formula(node.op.domain, node.op.type)
+
+
+def _formula_row(op: str, counts: list[tuple[Counted, Formula]]) -> CustomOperatorRow:
+    formula = counts[0][1]
+    cost = sum((count.cost for count, _ in counts), ZERO)
+    return CustomOperatorRow(
+        op=op,
+        by="formula",
+        calls=sum(count.times for count, _ in counts),
+        macs=cost.macs,
+        flops=cost.flops,
+        exactness=_weakest(count for count, _ in counts),
+        formula=formula.function.__name__,
+        source=formula.source,
+        origin=formula.origin,
+    )
+
+
+def _body_row(op: str, counts: list[Counted], parts: list[Counted]) -> CustomOperatorRow:
+    cost = sum((part.cost for part in parts), ZERO)
+    return CustomOperatorRow(
+        op=op,
+        by="body",
+        calls=sum(count.times for count in counts),
+        macs=cost.macs,
+        flops=cost.flops,
+        exactness=_weakest(parts),
+        origin=UNSET,
+        run=counts[0].node.opened,
+    )
+
+
+def _weakest(counts: Iterable[Counted]) -> str:
+    return max((count.exactness for count in counts), key=_GRADES.index, default="exact")
+
+
+# The lines to write for an operator that nothing counts.
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def formula_stub(node: Node) -> str:
+    """Return the lines of a formula for the very call of a node, "" where a rule says why not.
+
+    Sizes that occur in several operands have one letter; what they are is in comments.
+    """
+    if node.op.domain in _NO_FORMULA or node.bodies or is_counted_by_package(node.op):
+        return ""
+    if find_formula(node.op.domain, node.op.type) is not None:
+        return ""
+    name = operator_name(node)
+    lines = [
+        "import crossflops",
+        "",
+        "",
+        f'@crossflops.operator("{name}")',
+        f"def {_function_name(name)}(call):",
+    ]
+    named = node.operand_names
+    letters: dict[int, str] = {}
+    for index, spec in enumerate(node.inputs):
+        if spec is None:
+            continue
+        unique = index < len(named) and named.count(named[index]) == 1
+        access = f'call.input("{named[index]}")' if unique else f"call.inputs[{index}]"
+        shape = "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar"
+        axes = [letters.setdefault(size, f"{_letter(len(letters))}") for size in spec.shape or ()]
+        repeated = len(set(axes)) < len(axes)
+        names = [f"{axis}{place}" for place, axis in enumerate(axes)] if repeated else axes
+        left = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
+        label = f"{named[index]}: " if index < len(named) else ""
+        lines.append(f"    {left}{access}.shape  # {label}{shape} {spec.dtype}")
+    lines += [
+        f'    {_variable(key)} = call.attributes["{key.removesuffix("_")}"]  # {value!r}'
+        for key, value in node.attrs.items()
+    ]
+    results = (
+        "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar"
+        for spec in node.outputs
+        if spec is not None
+    )
+    lines += [
+        f"    # it returns {', '.join(results)}",
+        "    return crossflops.Cost(macs=...)  # a whole number, of these sizes",
+    ]
+    return "\n".join(lines)
+
+
+def operator_name(node: Node) -> str:
+    """Return the name by which a formula is registered for a node: "namespace::name"."""
+    domain, kind = node.op.domain, node.op.type
+    if domain == TORCH:
+        namespace, _, rest = kind.partition(".")
+        return f"{namespace}::{rest.partition('.')[0]}"
+    return f"{domain}::{kind}"
+
+
+def _function_name(name: str) -> str:
+    last = name.rpartition("::")[2]
+    written = "".join(letter if letter.isalnum() else "_" for letter in last).strip("_").lower()
+    return written if written and not written[0].isdigit() else "count_call"
+
+
+def _letter(place: int) -> str:
+    return _LETTERS[place % len(_LETTERS)] + (str(place // 26) if place >= 26 else "")
+
+
+def _variable(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name).rstrip("_")

@@ -1,0 +1,290 @@
+"""Formulas of one's own against a reference in plain PyTorch, on random small shapes.
+
+    from crossflops.testing.formulas import assert_formulas_hold
+
+    def test_formulas():
+        assert_formulas_hold("formulas.py")
+
+The reference is counted as any model is: forward, and as a training step of its operands.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, FormulaError
+from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.ir.trace import Setting
+from crossflops.operators.formula import Formula, UncountedCallError, formula_rule
+from crossflops.operators.formula_sources import formulas_in_force, read_formula_place
+from crossflops.operators.gradient import Gradient
+from crossflops.report.formula_checks import FormulaCheck
+
+_SIZES = (2, 3, 4, 5, 6)
+_SHOWN = 5  # cases that are told, of all that differ
+
+
+def check_formulas(places: Iterable[str | Path], cases: int = 20) -> tuple[FormulaCheck, ...]:
+    """Return what checking the formulas of these files says. Raises FormulaError."""
+    formulas = [formula for place in places for formula in read_formula_place(str(place))]
+    return tuple(check_formula(formula, cases) for formula in formulas)
+
+
+def assert_formulas_hold(*places: str | Path, cases: int = 20) -> None:
+    """Raise AssertionError, with what differs, unless the formulas of these files hold."""
+    wrong = [
+        f"{check.formula}: {problem}"
+        for check in check_formulas(places, cases)
+        for problem in check.problems
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def check_registered_formulas(cases: int = 20) -> tuple[FormulaCheck, ...]:
+    """Return what checking all formulas in force says that have a reference."""
+    known = (formula for formula in formulas_in_force() if formula.reference is not None)
+    return tuple(check_formula(formula, cases) for formula in known)
+
+
+class FormulaCase(msgspec.Struct, frozen=True):
+    """Arguments of one call by name: shapes with types for tensors, and plain values."""
+
+    tensors: dict[str, tuple[tuple[int, ...], str]]
+    plain: dict[str, Any]
+
+    def __str__(self) -> str:
+        shown = [
+            f"{name} {'x'.join(map(str, shape))}" for name, (shape, _) in self.tensors.items()
+        ]
+        return ", ".join((*shown, *(f"{name}={value!r}" for name, value in self.plain.items())))
+
+
+def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCheck:
+    """Return what a formula says on random small shapes, against its reference.
+
+    It must give whole numbers, as much as the reference forward and back, and twice as much for
+    twice the batch. One that is a bound may give more, and of an estimate the amount is not held
+    against anything.
+    """
+    if formula.reference is None or not formula.shapes:
+        missing = "reference" if formula.reference is None else "shapes"
+        return FormulaCheck(
+            formula=formula.place, cases=0, problems=(),
+            unchecked=f"it has no {missing}: give {missing}= of the decorator",
+        )  # fmt: skip
+    numbers = random.Random(seed)
+    problems: list[str] = []
+    compared = 0
+    for _ in range(cases):
+        case, doubled = _draw_cases(formula, numbers)
+        try:
+            problems += _case_problems(formula, case, doubled)
+            compared += 1
+        except UncountedCallError as error:
+            problems.append(f"on {case}: it counts nothing of it: {error}")
+        except CrossflopsError as error:
+            problems.append(f"on {case}: {error.message}")
+        if len(problems) >= _SHOWN:
+            break
+    return FormulaCheck(formula=formula.place, cases=compared, problems=tuple(problems[:_SHOWN]))
+
+
+# The cases.
+
+
+def _draw_cases(
+    formula: Formula, numbers: random.Random
+) -> tuple[FormulaCase, FormulaCase | None]:
+    """Return a case, and the same with twice the batch; None where no letter is the batch."""
+    if callable(formula.shapes):
+        return _read_case(formula, formula.shapes(numbers), {}), None
+    sizes: dict[str, int] = {}
+    choices = {
+        name: numbers.choice(value) if isinstance(value, list) else value
+        for name, value in formula.shapes.items()
+    }
+    for value in choices.values():
+        for letter in _letters(value):
+            sizes.setdefault(letter, numbers.choice(_SIZES))
+    case = _read_case(formula, choices, sizes)
+    first = next((letter for value in choices.values() for letter in _letters(value)), "")
+    batch = formula.batch or first
+    if batch == "none" or batch not in sizes:
+        return case, None
+    return case, _read_case(formula, choices, {**sizes, batch: 2 * sizes[batch]})
+
+
+def _letters(value: Any) -> list[str]:
+    """The letters of a shape such as "b t 2*d:int64", in their order."""
+    if not isinstance(value, str):
+        return []
+    words = value.partition(":")[0].replace("*", " ").split()
+    return [word for word in words if not word.isdecimal()]
+
+
+def _read_case(
+    formula: Formula, choices: Mapping[str, Any], sizes: Mapping[str, int]
+) -> FormulaCase:
+    tensors: dict[str, tuple[tuple[int, ...], str]] = {}
+    plain: dict[str, Any] = {}
+    for name, value in choices.items():
+        if isinstance(value, str):
+            axes, _, dtype = value.partition(":")
+            shape = tuple(_axis_size(axis, sizes, formula) for axis in axes.split())
+            tensors[name] = shape, dtype or "float32"
+        elif isinstance(value, tuple) and callable(formula.shapes):
+            tensors[name] = value, "float32"
+        else:
+            plain[name] = value
+    return FormulaCase(tensors, plain)
+
+
+def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
+    size = 1
+    for factor in axis.split("*"):
+        if not factor.isdecimal() and factor not in sizes:
+            raise FormulaError(
+                f"{formula.place} has an axis {axis!r} that is no size",
+                'write shapes as "b t 2*d"',
+            )
+        size *= int(factor) if factor.isdecimal() else sizes[factor]
+    return size
+
+
+# What is held against what.
+
+
+def _case_problems(formula: Formula, case: FormulaCase, doubled: FormulaCase | None) -> list[str]:
+    assert formula.reference is not None
+    expected = count_reference(formula.reference, case)
+    node = _case_node(formula, case, expected.results)
+    rule = formula_rule(formula)
+    cost, exactness = rule.formula(node), rule.exactness(node)
+    problems = _amount_problems(case, cost, expected.forward, exactness)
+    if callable(rule.backward):
+        wanted = frozenset(
+            place for place, (_, dtype) in enumerate(case.tensors.values()) if "float" in dtype
+        )
+        work = rule.backward(node, wanted, cost)
+        total = _gradient_total(work)
+        if exactness == "exact" and total.macs != expected.backward.macs:
+            problems.append(
+                f"on {case}: backward {total.macs} MACs,"
+                f" and autograd of the reference runs {expected.backward.macs}"
+            )
+    if doubled is not None:
+        results = count_reference(formula.reference, doubled).results
+        twice = rule.formula(_case_node(formula, doubled, results))
+        if twice != cost * 2:
+            problems.append(
+                f"on {case}: not linear in the batch: {cost.macs} MACs and {cost.flops} FLOPs,"
+                f" and {twice.macs} and {twice.flops} for twice of it"
+            )
+    return problems
+
+
+def _amount_problems(case: FormulaCase, cost: Cost, expected: Cost, exactness: str) -> list[str]:
+    pairs = (
+        ("MACs", cost.macs, expected.macs),
+        ("FLOPs", cost.flops, expected.flops),
+    )
+    problems = []
+    for unit, mine, its in pairs:
+        if exactness == "exact" and mine != its:
+            problems.append(f"on {case}: {mine} {unit}, and the reference does {its}")
+        if exactness == "bound" and mine < its:
+            problems.append(
+                f"on {case}: at most {mine} {unit}, and the reference does {its}, which is more"
+            )
+    return problems
+
+
+def _gradient_total(work: Gradient) -> Cost:
+    """What flows back, without what is computed again: autograd keeps that."""
+    return sum(work.operands.values(), ZERO) + work.inner
+
+
+def _case_node(formula: Formula, case: FormulaCase, results: Sequence[TensorSpec]) -> Node:
+    domain, _, kind = formula.name.partition("::")
+    plain = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in case.plain.items()
+        if value is not None
+    }
+    return Node(
+        key="call",
+        op=Op(domain, kind, 1),
+        inputs=tuple(
+            TensorSpec(name, dtype, shape) for name, (shape, dtype) in case.tensors.items()
+        ),
+        outputs=tuple(results),
+        attrs=plain,
+        operand_names=tuple(case.tensors),
+    )
+
+
+class ReferenceCount(msgspec.Struct, frozen=True):
+    """What a reference does forward, what its autograd does back, and what it returns."""
+
+    forward: Cost
+    backward: Cost
+    results: tuple[TensorSpec, ...]
+
+
+def count_reference(reference: Callable[..., Any], case: FormulaCase) -> ReferenceCount:
+    """Count a reference on these arguments. Raises FormulaError where something is uncounted."""
+    from crossflops.frontends.pytorch.program import record_and_convert_torch
+    from crossflops.ledger.count import count
+    from crossflops.ledger.training.weights import TrainedWeights
+    from crossflops.ledger.training.work import count_training_step, total_work
+
+    module, tensors = _reference_module(reference, case)
+    _, graph, trace = record_and_convert_torch(module, tensors, {}, Setting())
+    ledger = count(graph)
+    if ledger.uncounted:
+        row = ledger.uncounted[0]
+        raise FormulaError(
+            f"the reference {reference.__name__!r} is not counted: {row.reason}",
+            "write it in plain PyTorch",
+        )
+    step = total_work(count_training_step(graph, TrainedWeights(trace, (), ())))
+    return ReferenceCount(_without_bytes(ledger.total), step.inputs + step.weights, graph.outputs)
+
+
+def _without_bytes(cost: Cost) -> Cost:
+    return msgspec.structs.replace(cost, bytes_read=0, bytes_written=0)
+
+
+def _reference_module(
+    reference: Callable[..., Any], case: FormulaCase
+) -> tuple[Any, tuple[Any, ...]]:
+    """A model that calls the reference: its float operands are weights, which have gradients."""
+    import torch
+
+    def make(shape: tuple[int, ...], dtype: str) -> Any:
+        return torch.zeros(shape, dtype=getattr(torch, dtype))
+
+    made = {name: make(*described) for name, described in case.tensors.items()}
+    floats = [name for name, tensor in made.items() if tensor.is_floating_point()]
+
+    class ReferenceModel(torch.nn.Module):
+        """Calls the reference with its weights."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            for name in floats:
+                self.register_parameter(f"{name}_", torch.nn.Parameter(made[name]))
+
+        def forward(self, *others: Any) -> Any:
+            """Return what the reference returns."""
+            left = iter(others)
+            tensors = {
+                name: getattr(self, f"{name}_") if name in floats else next(left) for name in made
+            }
+            return reference(**tensors, **case.plain)
+
+    return ReferenceModel(), tuple(made[name] for name in made if name not in floats)

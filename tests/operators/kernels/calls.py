@@ -1,0 +1,154 @@
+"""A call of a kernel: as its formula sees it, and as a reference in plain PyTorch computes it."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+import crossflops
+from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators.formula import OperatorCall
+from crossflops.operators.formula_sources import find_formula
+
+CASES = 50
+
+
+class Case(NamedTuple):
+    """One call: its tensors by name, those that have a gradient, plain arguments, and results.
+
+    `values` are recorded whole numbers of tensors, `given` what the reference needs beside.
+    """
+
+    tensors: Mapping[str, tuple[int, ...]]
+    wanted: tuple[str, ...]
+    results: Sequence[tuple[int, ...]]
+    attributes: Mapping[str, Any] = {}
+    values: Mapping[str, tuple[int, ...]] = {}
+    given: Mapping[str, Any] = {}
+
+
+class Kernel(NamedTuple):
+    """An operator, how a random call of it is drawn, and a reference for it."""
+
+    operator: str
+    draw: Callable[[random.Random], Case]
+    reference: Callable[..., Any]
+    backward: bool = True
+
+
+def operator_call(operator: str, case: Case) -> OperatorCall:
+    """Return the call as a formula sees it."""
+    names = tuple(case.tensors)
+    namespace, _, name = operator.partition("::")
+    node = Node(
+        key="call",
+        op=Op("torch.ops", f"{namespace}.{name}.default", 1),
+        inputs=tuple(TensorSpec(name, "float32", shape) for name, shape in case.tensors.items()),
+        outputs=tuple(TensorSpec("y", "float32", shape) for shape in case.results),
+        attrs=dict(case.attributes),
+        values={names.index(name): numbers for name, numbers in case.values.items()},
+        operand_names=names,
+    )
+    return OperatorCall(node)
+
+
+def formula_work(operator: str, case: Case) -> tuple[Cost, Cost]:
+    """Return what the formula counts: forwards, and all backwards."""
+    namespace, _, name = operator.partition("::")
+    formula = find_formula("torch.ops", f"{namespace}.{name}.default")
+    assert formula is not None, operator
+    call = operator_call(operator, case)
+    forward = formula.function(call)
+    if not callable(formula.backward):
+        return forward, ZERO
+    found = formula.backward(call, frozenset(case.wanted))
+    backward = sum(found.operands.values(), found.inner + found.recomputed)
+    return forward, backward
+
+
+class _Reference(nn.Module):
+    """One call of a reference."""
+
+    def __init__(self, function: Callable[..., Any], case: Case) -> None:
+        super().__init__()
+        self.function, self.case = function, case
+        for name, value in case.given.items():
+            if isinstance(value, torch.Tensor):
+                self.register_buffer(name, value)
+
+    def forward(self, tensors: list[torch.Tensor]) -> Any:
+        named = dict(zip(self.case.tensors, tensors, strict=True))
+        given = {
+            name: getattr(self, name) if isinstance(value, torch.Tensor) else value
+            for name, value in self.case.given.items()
+        }
+        return self.function(**named, **self.case.attributes, **given)
+
+
+class References(nn.Module):
+    """All calls of a reference, each in a module of its own."""
+
+    def __init__(self, function: Callable[..., Any], cases: Sequence[Case]) -> None:
+        super().__init__()
+        self.cases = nn.ModuleList(_Reference(function, case) for case in cases)
+
+    def forward(self, *groups: list[torch.Tensor]) -> Any:
+        return [case(tensors) for case, tensors in zip(self.cases, groups, strict=True)]
+
+
+def _tensors(case: Case) -> list[torch.Tensor]:
+    found = []
+    for name, shape in case.tensors.items():
+        numbers = case.values.get(name)
+        if numbers is not None:
+            found.append(torch.tensor(numbers).reshape(shape))
+        else:
+            found.append(torch.rand(shape, requires_grad=name in case.wanted))
+    return found
+
+
+def reference_work(
+    function: Callable[..., Any], cases: Sequence[Case], backward: bool
+) -> tuple[Cost, list[tuple[int, int, int, int]]]:
+    """Return the work by kind of all calls; and of each MACs and FLOPs, forwards and backwards."""
+    model = References(function, cases)
+    report = crossflops.count(model, tuple(map(_tensors, cases)), train=backward)
+    assert not report.uncounted, report.uncounted
+    if backward:
+        assert not report.training.uncounted, report.training.uncounted
+    totals = report.totals
+    kinds = ("macs", "adds", "muls", "divs", "compares", "specials")
+    whole = Cost(**{kind: getattr(totals, kind) for kind in kinds})
+    rows = [[0, 0, 0, 0] for _ in cases]
+    for node in report.nodes:
+        if not node.path:
+            assert node.flops == 0, node
+            continue
+        row = rows[int(node.path.split(".")[1])]
+        row[0] += node.macs
+        row[1] += node.flops
+        if backward:
+            training = node.training
+            row[2] += training.backward_input_macs + training.backward_weight_macs
+            row[2] += training.recomputed_macs
+            row[3] += training.backward_input_flops + training.backward_weight_flops
+            row[3] += training.recomputed_flops
+    return whole, [tuple(row) for row in rows]
+
+
+def check_against_reference(kernel: Kernel, cases: int = CASES) -> None:
+    """Hold a formula against its reference on random small calls, forwards and backwards."""
+    draw = random.Random(kernel.operator)
+    drawn = [kernel.draw(draw) for _ in range(cases)]
+    work = [formula_work(kernel.operator, case) for case in drawn]
+    whole, rows = reference_work(kernel.reference, drawn, kernel.backward)
+    counted = [
+        (first.macs, first.flops, *((back.macs, back.flops) if kernel.backward else (0, 0)))
+        for first, back in work
+    ]
+    for case, mine, reference in zip(drawn, counted, rows, strict=True):
+        assert mine == reference, case
+    assert sum((first for first, _ in work), ZERO) == whole

@@ -1,0 +1,47 @@
+"""Each formula agrees with its reference on 50 random small calls, forwards and backwards."""
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from crossflops.ir.ledger import Cost  # noqa: E402
+from tests.operators.kernels import (  # noqa: E402
+    attention_kernels,
+    layer_kernels,
+    other_kernels,
+    recurrent_kernels,
+    sampling_kernels,
+)
+from tests.operators.kernels.calls import (  # noqa: E402
+    Case,
+    check_against_reference,
+    formula_work,
+    reference_work,
+)
+
+pytestmark = pytest.mark.torch
+
+GROUPS = (attention_kernels, recurrent_kernels, sampling_kernels, other_kernels, layer_kernels)
+KERNELS = [kernel for group in GROUPS for kernel in group.KERNELS]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.operator)
+def test_a_formula_agrees_with_its_reference(kernel):
+    """What we count of the reference is what the formula says, and so its gradients."""
+    check_against_reference(kernel)
+
+
+def test_boxes_of_which_none_is_suppressed_meet_in_pairs():
+    """Without the sort: n*ceil(log2 n) compares."""
+    draw = random.Random(0)
+    cases = []
+    for count in [draw.randint(2, 9) for _ in range(50)]:
+        first, second = torch.triu_indices(count, count, 1)
+        given = {"first": first, "second": second}
+        cases.append(Case({"dets": (count, 4)}, (), [(count,)], {}, {}, given))
+    whole, _ = reference_work(other_kernels.nms_pairs, cases, backward=False)
+    sorts = [count * (count - 1).bit_length() for count in (c.tensors["dets"][0] for c in cases)]
+    formulas = sum((formula_work("torchvision::nms", case)[0] for case in cases), Cost())
+    assert formulas == whole + Cost(compares=sum(sorts))
