@@ -40,6 +40,11 @@ def formula_blocks(answers: FormulaReport) -> list[Block]:
         _formula_table(answers),
         Text(_NOT_RUN, " ", "dim"),
     ]
+    blocks += [
+        Text(f"{account.tool}@{account.edition} has no number: {account.obstacle}", " ", "warn")
+        for account in answers.accounts
+        if account.obstacle
+    ]
     if answers.native_macs != answers.closed_form_macs:
         sentence = (
             f"The graph has {exact_amount(answers.native_macs)} MACs, and the closed form of the "
@@ -79,8 +84,8 @@ def _amount_row(answers: FormulaReport, name: str, amount: int, tone: Tone = "")
 def _account_rows(answers: FormulaReport, account: FormulaAccount) -> list[Row]:
     name = f"{account.tool}@{account.edition}"
     if account.obstacle:
-        reason = f"no number: {account.obstacle}"
-        return [Row.from_cells(name, "-", "-", "-", "-", reason, account.reference, tone="warn")]
+        cells = (name, "-", "-", "-", "-", "no number", account.reference)
+        return [Row.from_cells(*cells, tone="warn")]
     rows = [
         Row.from_cells(
             name,
