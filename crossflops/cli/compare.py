@@ -77,6 +77,49 @@ def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -
     return bool(failed)
 
 
+# Formulas over the architecture of a language model.
+
+FORMULAS: Group = option_group(
+    "Formulas over an architecture",
+    click.option("--llm", is_flag=True,
+                 help="Of a language model of transformers: what the formulas of papers and "
+                      "training frameworks give for it, in one table, each difference by cause. "
+                      "No tool is run."),
+    click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
+                 help="Only this formula: palm, torchtitan@0.2.0. Repeatable."),
+)  # fmt: skip
+_NO_FORMULA = (
+    "tools", "no_tools", "onnx", "memory", "weights", "train", "frozen", "trainable", "loss",
+    "between", "consensus", "module", "top", "python", "unit", "plot", "against",
+    "against_inputs", "against_inputs_file", "against_arguments", "against_dims",
+    "against_trips", "against_branches",
+)  # fmt: skip
+
+
+def _compare_formulas(fields: dict[str, Any], strict: bool, named: tuple[str, ...]) -> int:
+    """Show what formulas give for a model. Returns the exit status."""
+    from crossflops.verbs.compare.formulas import compare_with_formulas
+
+    flag = "--as" if named else "--llm"
+    reject_options(_NO_FORMULA, f"{flag} runs no tool", f"leave it out, or {flag}")
+    requested = request(fields, sizes=pop_size_options(fields))
+    with progress(f"counting {requested.target}"):
+        report = compare_with_formulas(requested, named)
+    fields = {name: fields[name] for name in ("as_json", "file", "unit") if name in fields}
+    deliver(report, **fields)
+    accounts = report.llm.accounts if report.llm else ()
+    left = [account for account in accounts if account.residual]
+    if strict and (left or report.uncounted):
+        broken = [
+            f"{account.tool}@{account.edition} leaves a residual of {account.residual}"
+            for account in left
+        ]
+        broken += [f"{len(report.uncounted)} nodes are not counted"] if report.uncounted else []
+        say(f"strict: {'; '.join(broken)}")
+        return 1
+    return 0
+
+
 # A second model, and how to build and run it where that is not said already.
 
 _LIKE = "like that of TARGET, which it replaces."
@@ -144,6 +187,7 @@ _OF_TOOLS = ("tools", "onnx", "memory", "between", "consensus", "python", "top")
     WEIGHTS_OF_TOOLS,
     *TRAIN,
     *QUESTIONS,
+    *FORMULAS,
     click.option("--top", type=click.IntRange(0), default=TOP, show_default=True, metavar="N",
                  help="How many modules to show, of those where the tools disagree most."),
     PYTHON,
@@ -163,10 +207,17 @@ def compare(
     top: int,
     strict: bool,
     plot: str | None,
+    llm: bool,
+    as_: tuple[str, ...],
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
     from crossflops.verbs.compare import compare as verb
+
+    if llm and as_:
+        raise InputError("--llm asks for all formulas, and --as for some", "leave one of them out")
+    if llm or as_:
+        return _compare_formulas(fields, strict, as_)
 
     refuse_without_page(fields, "top", "unit")
     if no_tools:

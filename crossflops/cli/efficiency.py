@@ -209,7 +209,9 @@ RUN: Group = option_group(
 
 WORK: Group = option_group(
     "Whose count",
-    click.option("--as", "as_", metavar="ID[@EDITION]", help="The MACs as this tool counts them."),
+    click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
+                 help="The MACs as this tool counts them, or this formula over a language model: "
+                      "palm, megatron-lm. Repeatable: one speed by each of them."),
     click.option("--macs", metavar="N",
                  help="MACs of one example, such as 4.112G; needs no TARGET."),
     click.option("--pass-macs", metavar="N",
@@ -264,6 +266,8 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     of_the_model = pop_model_options(fields)
     side = fields.pop("image_size")
     of_the_model["sizes"] = {} if side is None else {"image_size": side}
+    named: tuple[str, ...] = fields.pop("as_")
+    fields["as_"] = named[0] if len(named) == 1 else named or None
     question = Question.from_fields(**fields)
     model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
     if not question.work.compare:

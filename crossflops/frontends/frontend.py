@@ -11,6 +11,7 @@ from crossflops.errors import InputError, MissingExtraError, TargetError
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split_input_values
 from crossflops.frontends.named import Library, Named
+from crossflops.ir.architecture import LanguageArchitecture
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Setting, Trace
@@ -185,6 +186,13 @@ class Frontend(Protocol):
     def mends(self, error: Exception) -> bool:
         """Whether the framework has removed what raised the error, so that it is worth a retry."""
         return False
+
+    def architecture(self, model: Any) -> LanguageArchitecture:
+        """The architecture of a language model. Raises InputError for any other model."""
+        raise InputError(
+            f"formulas are about language models of transformers, and this is one of {self.title}",
+            "give a causal language model, such as hf:config.json",
+        )
 
     # A model with its inputs, and what is made of both.
 

@@ -25,6 +25,7 @@ Level: TypeAlias = Literal[
     "compiled",
     "node",
     "graph",
+    "architecture",
 ]
 # levels of a real run, or of a real compilation
 OBSERVED: frozenset[str] = frozenset({"jit", "traced", "event", "dispatch", "lowered", "compiled"})

@@ -21,7 +21,7 @@ def page_without_figures(content: Noun, unit: Unit = "macs") -> Page:
 
 def page_with_figures(content: Noun, unit: Unit = "macs") -> Page:
     """The same page with its pictures."""
-    if isinstance(content, Report) and content.profiles is UNSET:
+    if isinstance(content, Report) and content.profiles is content.llm is UNSET:
         return summary_page(content, unit)
     from crossflops.render.pages.nouns import content_page
 

@@ -28,6 +28,7 @@ from crossflops.report.comparison import (
     derive_against,
     derive_contrast,
 )
+from crossflops.report.llm import FormulaReport, derive_formulas
 
 SCHEMA = "crossflops/1"
 
@@ -225,6 +226,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     against_nodes: tuple[NodeRow, ...] | UnsetType = UNSET
     training: TrainingReport | UnsetType = UNSET
     custom_operators: tuple[CustomOperatorRow, ...] | UnsetType = UNSET
+    llm: FormulaReport | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
 
     @property
@@ -288,6 +290,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             derive_contrast(plain["between"], self.between)
         if isinstance(self.against, Against):
             derive_against(plain["against"], self.against)
+        if isinstance(self.llm, FormulaReport):
+            derive_formulas(plain["llm"], self.llm)
         return plain
 
     def to_json(self) -> str:

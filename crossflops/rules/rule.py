@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from crossflops.ir.architecture import FormulaTraits
 from crossflops.ir.ledger import Cost
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import OBSERVED, Call, Level, Setting, Times, Trace, View
@@ -117,7 +118,8 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     so. `reads` gives the calls of a real run as the tool has them, where that is not what was
     recorded. `framework` is that of the models whose calls the rules are about. `step` says what
     the tool makes of a training step: it "runs" the backward pass, and its rules are about that as
-    well, it takes the forward pass "thrice", or, "", it counts none.
+    well, it takes the forward pass "thrice", or, "", it counts none. `formula` is there where the
+    tool is one over an architecture: its rules are what leads there from the native count.
     """
 
     tool: str
@@ -141,6 +143,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     reads: Callable[[Sequence[Call], Trace], Iterable[Call]] | None = None
     framework: str = "torch"
     step: CountsSteps = ""
+    formula: FormulaTraits | None = None
 
     @property
     def weighs(self) -> bool:

@@ -38,6 +38,29 @@ _OURS = {
     "ultralytics-thop": "ultralytics_thop",
     "xla-compiled": "xla",
     "xla-lowered": "xla",
+    # Formulas over an architecture, which run where they are named alone.
+    "6nd": "formulas.by_parameters",
+    "aws": "formulas.by_parameters",
+    "eu": "formulas.by_parameters",
+    "kaplan": "formulas.by_parameters",
+    "litgpt": "formulas.by_parameters",
+    "llm-foundry": "formulas.by_parameters",
+    "nanogpt": "formulas.by_parameters",
+    "palm": "formulas.by_parameters",
+    "total-flos": "formulas.by_parameters",
+    "chinchilla": "formulas.closed_forms",
+    "cookbook": "formulas.closed_forms",
+    "gpt-neox": "formulas.closed_forms",
+    "megatron-deepspeed": "formulas.closed_forms",
+    "maxtext": "formulas.half_attention",
+    "verl": "formulas.half_attention",
+    "megatron-bridge": "formulas.megatron",
+    "megatron-lm": "formulas.megatron",
+    "nemo": "formulas.megatron",
+    "olmo-core": "formulas.by_layer",
+    "trl": "formulas.by_layer",
+    "vllm": "formulas.by_layer",
+    "torchtitan": "formulas.torchtitan",
 }
 
 
@@ -45,6 +68,12 @@ def ours() -> tuple[Convention, ...]:
     """The conventions of this package, a tool's newest edition before its older ones."""
     files = dict.fromkeys(_OURS.values())
     return tuple(convention for file in files for convention in _conventions_of_file(file))
+
+
+def formulas() -> tuple[Convention, ...]:
+    """Return the formulas over an architecture, all editions, in the order of their names."""
+    known = (convention for convention in ours() if convention.formula is not None)
+    return tuple(sorted(known, key=lambda convention: convention.tool))
 
 
 def all_conventions() -> tuple[Convention, ...]:
@@ -120,8 +149,8 @@ def parse_convention(text: str) -> Convention:
 def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
     """The conventions of these texts, each once: `TOOL`, `TOOL@EDITION`, or a pattern with "*".
 
-    A pattern stands for the newest edition of every tool that it matches. Raises
-    UnknownNameError.
+    A pattern stands for the newest edition of every tool that it matches; formulas over an
+    architecture have to be named. Raises UnknownNameError.
     """
     chosen: dict[tuple[str, str], Convention] = {}
     for text in texts:
@@ -131,7 +160,11 @@ def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
 
 
 def _matching(pattern: str) -> list[Convention]:
-    known = list(dict.fromkeys(convention.tool for convention in all_conventions()))
+    known = list(
+        dict.fromkeys(
+            convention.tool for convention in all_conventions() if convention.formula is None
+        )
+    )
     matched = [find_convention(tool) for tool in known if fnmatchcase(tool, pattern)]
     if not matched:
         raise UnknownNameError(

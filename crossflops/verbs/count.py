@@ -356,6 +356,12 @@ def fold_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
 ) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
+    if convention.formula is not None:
+        raise InputError(
+            f"{convention.tool} is a formula over the config of a language model, which is not "
+            "at hand here",
+            f"use `crossflops count hf:config.json --as {convention.tool}`",
+        )
     if convention.sees == "node":
         return _fold_graph_nodes(convention, counted)
     of_framework = counted.trace.calls or counted.program is not None
@@ -714,7 +720,23 @@ def _count_report(
     def fold(convention: "Convention") -> Folded:
         return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
 
-    return build_count_report(native, _each_folded(conventions, fold)), native
+    formulas = [convention for convention in conventions if convention.formula is not None]
+    if not formulas:
+        return build_count_report(native, _each_folded(conventions, fold)), native
+    from crossflops.verbs.formulas import ask_formulas, folds_of_formulas, read_source_architecture
+
+    architecture = build.ask(read_source_architecture)
+    answers = ask_formulas(formulas, architecture, build_count_report(native))
+    others = [convention for convention in conventions if convention.formula is None]
+    folds = [*(_each_folded(others, fold) if others else ()), *folds_of_formulas(answers)]
+    order = [(convention.tool, convention.edition) for convention in conventions]
+    folds.sort(key=lambda folded: order.index((folded.tool, folded.edition)))
+    for account in answers.accounts:
+        if account.obstacle:
+            warnings.warn(
+                f"no number as {account.tool}: {account.obstacle}", CrossflopsWarning, stacklevel=2
+            )
+    return msgspec.structs.replace(build_count_report(native, folds), llm=answers), native
 
 
 def _each_folded(

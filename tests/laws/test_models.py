@@ -24,7 +24,7 @@ SETTINGS = (Setting(), Setting(grad=False))
 CONVENTIONS = [
     convention
     for convention in all_conventions()
-    if convention.framework == "torch" and convention.sees != "node"
+    if convention.framework == "torch" and convention.sees not in ("node", "architecture")
 ]
 VIEWS = sorted(
     {view for convention in CONVENTIONS for asked in SETTINGS if (view := convention.view(asked))},

@@ -28,6 +28,7 @@ from crossflops.frontends.frontend import (
 )
 from crossflops.frontends.inputs import Given, to_call_arguments
 from crossflops.frontends.named import Library
+from crossflops.ir.architecture import LanguageArchitecture
 from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
@@ -123,6 +124,12 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.load.libraries import mends
 
         return mends(error)
+
+    def architecture(self, model: Any) -> LanguageArchitecture:
+        """The architecture of a model of transformers. Raises InputError for any other model."""
+        from crossflops.frontends.pytorch.load.architecture import read_architecture
+
+        return read_architecture(model)
 
     def require(self, model: Any) -> None:
         """Raises MissingExtraError without what exports a model."""

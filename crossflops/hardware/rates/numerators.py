@@ -87,6 +87,25 @@ def native(report: Report) -> Numerator:
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
 
+def convention_numerators(report: Report, train: bool = False) -> tuple[Numerator, ...]:
+    """The total of each convention that was asked for.
+
+    Raises InputError for a formula over a language model that is about other passes than those of
+    the question: about training, which is asked for by `train`, or about a forward pass.
+    """
+    for fold in report.folds:
+        formula = find_convention(fold.tool, fold.edition).formula
+        if formula is not None and (formula.passes == "training") != train:
+            about = "training" if not train else "a forward pass"
+            raise InputError(
+                f"{fold.tool}@{fold.edition} is a formula about {about}",
+                "leave --train out" if train else "add --train",
+            )
+    return tuple(
+        convention_numerator(msgspec.structs.replace(report, as_=fold)) for fold in report.folds
+    )
+
+
 def convention_numerator(report: Report) -> Numerator:
     """The total of the convention that was asked for. Raises ValueError where none was.
 

@@ -42,7 +42,7 @@ class WhoseCount(msgspec.Struct, frozen=True, kw_only=True):
 
     macs: str | None = None
     pass_macs: str | None = None
-    as_: str | None = None
+    as_: str | tuple[str, ...] | None = None
     compare: bool = False
     tools: tuple[str, ...] = ()
 

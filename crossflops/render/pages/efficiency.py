@@ -5,8 +5,10 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import UNSET
 
+from crossflops.ir.reconciliation import Reconciliation
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.comparison import comparison
+from crossflops.render.pages.llm import formula_blocks
 from crossflops.render.pages.places import explanations
 from crossflops.render.pages.roofline import roofline_blocks
 from crossflops.render.pages.summary import module_and_node_figures
@@ -21,6 +23,7 @@ from crossflops.report.efficiency import (
     World,
     rooflines,
 )
+from crossflops.report.llm import FormulaReport
 from crossflops.report.quantity import (
     duration,
     exact_amount,
@@ -426,10 +429,20 @@ def _opening(content: EfficiencyReport) -> list[Block]:
 
 def _convention_explanation(content: EfficiencyReport) -> list[Block]:
     """Why the MACs of a convention are not the native ones, and what these come to."""
-    report, first = content.report, content.efficiency[0]
-    if report is None or report.profiles or not report.reconciliations or report.as_ is None:
+    report = content.report
+    if report is None or report.profiles or report.as_ is None:
         return []
-    (account,) = report.reconciliations
+    accounts = report.reconciliations or ()
+    blocks = [
+        block for account in accounts for block in _convention_account_blocks(content, account)
+    ]
+    if isinstance(report.llm, FormulaReport):
+        blocks += formula_blocks(report.llm)
+    return blocks
+
+
+def _convention_account_blocks(content: EfficiencyReport, account: Reconciliation) -> list[Block]:
+    first = content.efficiency[0]
     unit = "" if account.unit in (1, UNSET) else f", {account.unit} per MAC"
     sentence = f"native: {exact_amount(account.ours)} MACs a pass"
     alone = len(content.efficiency) == 1
@@ -439,7 +452,7 @@ def _convention_explanation(content: EfficiencyReport) -> list[Block]:
             f", {short_amount(first.rate * times, 'FLOP/s')}, MFU {percent(first.ratio * times)}"
         )
     return [
-        Heading(f"{first.numerator} = native{term_with_sign(account.delta)}{unit}"),
+        Heading(f"{account.tool}@{account.edition} = native{term_with_sign(account.delta)}{unit}"),
         explanations(account),
         Text(sentence, " "),
     ]

@@ -8,6 +8,7 @@ from re import fullmatch, sub
 
 import msgspec
 
+from crossflops.ir.architecture import FormulaTraits
 from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.report.quantity import amount_with_sign
@@ -87,6 +88,8 @@ def _convention_cause_text(convention: Convention, id: str) -> str:
 
 def _convention_traits(convention: Convention, id: str) -> list[str]:
     """Return what is a trait of the convention, and no rule."""
+    if convention.formula is not None:
+        return []
     traits = {
         "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
         "control.dead-code": "counts work that nothing uses" if convention.counts_dead else "",
@@ -277,6 +280,8 @@ _UNCHECKED = {True: "no tool", False: "checked on no version"}
 
 def convention_page(convention: Convention) -> Page:
     """The convention's head, its rules in the order in which they hold, and how it adds up."""
+    if convention.formula is not None:
+        return _formula_convention_page(convention, convention.formula)
     core, parts, unseen, fails = (
         tuple(rule for rule in convention.rules if rule.kind == kind)
         for kind in ("core", "part", "unseen", "fails")
@@ -290,6 +295,40 @@ def convention_page(convention: Convention) -> Page:
     blocks += _section("Not seen, and why", unseen, known)
     blocks += _section("The tool itself fails", fails, known)
     return Page((*blocks, *_legend(convention)))
+
+
+def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> Page:
+    """The formula as its source has it, and what leads to it from the native count."""
+    title = Title(
+        (
+            f"{convention.tool}@{convention.edition}",
+            f'prints "{convention.printed_as}"',
+            f"{convention.unit} per MAC, {formula.passes}",
+            "reads the config and the parameter table of a language model",
+            "computed, not run",
+        )
+    )
+    fails = tuple(rule for rule in convention.rules if rule.kind == "fails")
+    rows = tuple(
+        Row((rule.id, rule_amount_words(rule), rule.cause))
+        for rule in convention.rules
+        if rule.kind == "part"
+    )
+    columns = (
+        Column(head="rule", detail=True),
+        Column(head="amount of a sequence of T tokens", flows=True),
+        Column(head="cause"),
+    )
+    blocks: list[Block] = [
+        title,
+        Text(f"its number is {formula_equation(formula.number)}", " "),
+        Text(f"written per {formula.per}", " "),
+        *(Text(f"no number for: {formula_equation(rule.amount)}", " ") for rule in fails),
+        Text(f"source: {convention.source}", " "),
+        Heading("Added to the native FLOPs of the same step"),
+        Table(columns=columns, rows=rows),
+    ]
+    return Page(tuple(blocks))
 
 
 def _rules_by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:

@@ -5,6 +5,7 @@ from typing import TypeAlias
 from msgspec import UNSET
 
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
+from crossflops.ir.provenance import RequestRecord
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.page import Page
 from crossflops.render.pages.against import report_comparison_page
@@ -21,6 +22,7 @@ from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.explain import Matches, cause_page, convention_page, matches_page
 from crossflops.render.pages.formulas import formula_checks_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
+from crossflops.render.pages.llm import formula_blocks, formula_page
 from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.profile import Profiled, profile_page
@@ -31,6 +33,7 @@ from crossflops.report.budgets import Checks
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.formula_checks import FormulaChecks
+from crossflops.report.llm import FormulaReport
 from crossflops.report.machine import Machine
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
@@ -108,6 +111,10 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
             return view_page(content)
         case Compared():
             return report_comparison_page(content.report, unit, content.top)
+        case Report(llm=FormulaReport(), request=RequestRecord(verb="compare")):
+            return formula_page(content)
+        case Report(llm=FormulaReport() as answers):
+            return Page((*summary_page(content, unit).blocks, *formula_blocks(answers)))
         case Report():
             return (
                 summary_page(content, unit)

@@ -13,7 +13,7 @@ from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
     Numerator,
     Transfer,
-    convention_numerator,
+    convention_numerators,
     external_numerator,
     native,
     numerators_by_tool,
@@ -99,7 +99,11 @@ def _study_model(
         request = replace(request, loss=training.loss or "", **patterns)
         counted = count.sever_missed_outputs(counted, request, build) if training.loss else counted
         own = count.own_backwards_in_step(counted, request, build)
-    numerators = (convention_numerator(report) if work.as_ else native(report),)
+    numerators: tuple[Numerator, ...] = (native(report),)
+    if work.as_:
+        numerators = convention_numerators(report, question.training.train)
+        several = len(numerators) > 1 or report.llm
+        numerators = (native(report), *numerators) if several else numerators
     if work.as_:
         report = explain_conventions(report, counted, request.setting)
     return Studied(numerators=numerators, report=report, counted=counted, own=own)
@@ -114,7 +118,7 @@ def explain_conventions(report: Report, counted: CountedModel, setting: Setting)
     for fold in report.folds if counted.trace.calls else ():
         convention = find_convention(fold.tool, fold.edition)
         same = convention.setting(setting).training == setting.training
-        if fold.sees != "node" and same:
+        if fold.sees not in ("node", "architecture") and same:
             prediction = predict(convention, counted.trace, setting, counted.ledger)
             accounts.append(reconcile(prediction, counted.trace, counted.ledger))
     return replace(report, reconciliations=tuple(accounts)) if accounts else report

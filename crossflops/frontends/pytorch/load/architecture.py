@@ -1,0 +1,254 @@
+"""The architecture of a language model of transformers: of its config and its parameter table.
+
+No weight is read. What a matrix is for follows from its name and the module that holds it, sizes
+of heads, windows and experts from the config. A model whose matrices are not all accounted for so
+is refused, and not guessed at.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.ir.architecture import (
+    AttentionSizes,
+    DecoderLayer,
+    FeedForward,
+    LanguageArchitecture,
+    ParameterTable,
+)
+
+_HINT = "formulas read causal language models of transformers, such as hf:config.json"
+_LAYER = re.compile(r"\.(\d+)\.")
+_ROUTER = re.compile(r"(\.gate|\.router|shared_expert_gate)\.weight$")
+_SHARED = "shared_expert"
+_ATTENTION = re.compile(r"attn|attention")
+_HEAD_NORM = re.compile(r"\.(q|k|query|key)_(layer)?norm\b")
+_RANK_NORM = re.compile(r"\.(q|kv)_a_layernorm\b")
+# Gates of GPT-OSS are x sigmoid(1.702 x), clamped, whatever its config names.
+_OWN_ACTIVATIONS = {"gpt_oss": "clamped_swish"}
+
+
+class _Parameter(msgspec.Struct, frozen=True):
+    """A parameter: its name, its elements, its kind, and its layer or -1."""
+
+    name: str
+    numel: int
+    kind: str
+    layer: int
+
+
+def read_architecture(model: Any) -> LanguageArchitecture:
+    """Return the architecture of a causal language model. Raises InputError for any other."""
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(config, "model_type"):
+        raise InputError("the model has no config of transformers", _HINT)
+    _refuse_other_kinds(model, config)
+    parameters = tuple(_named_parameters(model))
+    table = _parameter_table(model, parameters)
+    tied = not table.head
+    hidden, vocabulary = config.hidden_size, _vocabulary_size(model)
+    layers = tuple(
+        DecoderLayer(
+            _layer_attention(config, parameters, index), _layer_ffn(config, parameters, index)
+        )
+        for index in range(config.num_hidden_layers)
+    )
+    architecture = LanguageArchitecture(
+        model_type=config.model_type,
+        hidden=hidden,
+        vocabulary=vocabulary,
+        tied=tied,
+        activation=_OWN_ACTIVATIONS.get(config.model_type, _activation(config)),
+        layers=layers,
+        parameters=table,
+    )
+    read = (
+        architecture.linear - architecture.head + architecture.inactive
+    )  # elements of the matrices
+    if read != table.matrices or table.table != architecture.head:
+        raise InputError(
+            f"the matrices of {config.model_type} hold {table.matrices} elements, and "
+            f"{read} are read from its config",
+            "formulas are not applied to a model that is not understood: leave them out",
+        )
+    return architecture
+
+
+def _refuse_other_kinds(model: Any, config: Any) -> None:
+    if getattr(config, "is_encoder_decoder", False):
+        raise InputError(f"{config.model_type} has an encoder beside its decoder", _HINT)
+    if getattr(config, "vision_config", None) or getattr(config, "audio_config", None):
+        raise InputError(f"{config.model_type} reads more than text", _HINT)
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    if head is None or not hasattr(config, "num_attention_heads"):
+        raise InputError(f"{type(model).__name__} has no output matrix over a vocabulary", _HINT)
+
+
+def _vocabulary_size(model: Any) -> int:
+    size: int = model.get_output_embeddings().weight.shape[0]
+    return size
+
+
+def _activation(config: Any) -> str:
+    for name in ("hidden_act", "hidden_activation", "activation_function", "activation"):
+        if isinstance(value := getattr(config, name, None), str):
+            return value
+    return ""
+
+
+def _named_parameters(model: Any) -> Iterator[_Parameter]:
+    """Every parameter once, with what it is for."""
+    table = model.get_input_embeddings().weight
+    head = model.get_output_embeddings().weight
+    owners = dict(model.named_modules())
+    for name, parameter in model.named_parameters():
+        owner = owners[name.rpartition(".")[0]]
+        layer = _LAYER.search(name)
+        index = int(layer[1]) if layer else -1
+        if parameter is table:
+            kind = "table"
+        elif parameter is head:
+            kind = "head"
+        else:
+            kind = _parameter_kind(name, parameter, owner)
+        yield _Parameter(name, parameter.numel(), kind, index)
+
+
+def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
+    """The kind of a parameter that is neither the table nor the head."""
+    class_name = type(owner).__name__
+    if "norm" in class_name.lower():
+        return "norm"
+    if "embedding" in class_name.lower():
+        return "position"
+    if parameter.dim() < 2 or name.endswith("bias"):
+        return "expert_bias" if ".experts." in name else "bias"
+    if _ROUTER.search(name):
+        return "router"
+    if _SHARED in name:
+        return "shared"
+    if ".experts." in name:
+        return "expert"
+    return "attention" if _ATTENTION.search(name) else "ffn"
+
+
+def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> ParameterTable:
+    def total(*kinds: str, like: re.Pattern[str] | None = None, layer: int | None = None) -> int:
+        return sum(
+            parameter.numel
+            for parameter in parameters
+            if (not kinds or parameter.kind in kinds)
+            and (like is None or like.search(parameter.name))
+            and (layer is None or parameter.layer == layer)
+        )
+
+    return ParameterTable(
+        total=total(),
+        table=total("table"),
+        positions=total("position"),
+        head=total("head"),
+        norms=total("norm"),
+        head_norms=total("norm", like=_HEAD_NORM),
+        rank_norms=total("norm", like=_RANK_NORM),
+        final_norm=total("norm", layer=-1),
+        biases=total("bias", "expert_bias"),
+        expert_biases=total("expert_bias"),
+        matrices=total("router", "shared", "expert", "attention", "ffn"),
+    )
+
+
+def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping[str, int]:
+    elements: dict[str, int] = {}
+    for parameter in parameters:
+        if parameter.layer == layer:
+            elements[parameter.kind] = elements.get(parameter.kind, 0) + parameter.numel
+    return elements
+
+
+def _layer_attention(
+    config: Any, parameters: tuple[_Parameter, ...], layer: int
+) -> AttentionSizes:
+    """The attention of a layer: heads as the config has them, projections from the table."""
+    heads: int = config.num_attention_heads
+    projections = _elements_by_kind(parameters, layer).get("attention", 0)
+    if not projections:
+        raise InputError(
+            f"layer {layer} of {config.model_type} has no attention",
+            "formulas of state spaces are not known here yet",
+        )
+    latent = getattr(config, "kv_lora_rank", None)
+    if latent:
+        return AttentionSizes(
+            heads=heads,
+            kv_heads=heads,
+            head_dim=config.qk_nope_head_dim + config.qk_rope_head_dim,
+            value_dim=config.v_head_dim,
+            projections=projections,
+            query_rank=config.q_lora_rank or 0,
+            key_rank=latent,
+            rotary_dim=config.qk_rope_head_dim,
+        )
+    depth = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return AttentionSizes(
+        heads=heads,
+        kv_heads=_key_head_count(config),
+        head_dim=depth,
+        value_dim=depth,
+        projections=projections,
+        window=_layer_window(config, layer),
+    )
+
+
+def _key_head_count(config: Any) -> int:
+    heads: int = config.num_attention_heads
+    if hasattr(config, "multi_query"):  # Falcon
+        if config.new_decoder_architecture:
+            return int(config.num_kv_heads)
+        return 1 if config.multi_query else heads
+    return getattr(config, "num_key_value_heads", None) or heads
+
+
+def _layer_window(config: Any, layer: int) -> int | None:
+    """The keys that a query of a layer sees; None where it sees all."""
+    window: int | None = getattr(config, "sliding_window", None)
+    if window is None or getattr(config, "use_sliding_window", True) is False:
+        return None
+    kinds = getattr(config, "layer_types", None)
+    return window if kinds is None or kinds[layer] == "sliding_attention" else None
+
+
+def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> FeedForward:
+    """The feed-forward part of a layer: sizes from the config, gates from the table."""
+    elements, hidden = _elements_by_kind(parameters, layer), config.hidden_size
+    if not elements.get("expert"):
+        width = _ffn_width(config)
+        return FeedForward(
+            hidden=hidden, width=width, gated=elements.get("ffn", 0) == 3 * hidden * width
+        )
+    experts = next(
+        int(number)
+        for name in ("num_local_experts", "num_experts", "n_routed_experts")
+        if (number := getattr(config, name, None))
+    )
+    width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
+    gated = elements["expert"] == 3 * hidden * width * experts
+    shared = elements.get("shared", 0) // ((3 if gated else 2) * hidden)
+    return FeedForward(
+        hidden=hidden,
+        width=width,
+        gated=gated,
+        experts=experts,
+        active=config.num_experts_per_tok,
+        shared_width=shared,
+        router=elements.get("router", 0),
+    )
+
+
+def _ffn_width(config: Any) -> int:
+    for name in ("intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner"):
+        if isinstance(width := getattr(config, name, None), int):
+            return width
+    return 4 * int(config.hidden_size)

@@ -1,0 +1,84 @@
+"""From the native count of a language model to what a formula over its config gives."""
+
+from collections.abc import Iterable, Iterator
+
+from crossflops.ir.architecture import LanguageArchitecture, TokenSequence
+from crossflops.ir.reconciliation import Explanation
+from crossflops.report.llm import FormulaAccount, FormulaReport
+from crossflops.rules.rule import Convention, OfCost, Rule, formula_equation
+
+
+def reconcile_formulas(
+    conventions: Iterable[Convention],
+    architecture: LanguageArchitecture,
+    tokens: int,
+    sequences: int,
+    native_macs: int,
+) -> FormulaReport:
+    """Return the account of each formula, for `sequences` of so many tokens.
+
+    `native_macs` are the forward MACs of the graph for all of them.
+    """
+    work = TokenSequence(architecture, tokens)
+    return FormulaReport(
+        model_type=architecture.model_type,
+        tokens=tokens,
+        sequences=sequences,
+        native_macs=native_macs,
+        closed_form_macs=work.macs * sequences,
+        accounts=tuple(
+            _formula_account(convention, work, sequences, native_macs)
+            for convention in conventions
+        ),
+    )
+
+
+def _formula_account(
+    convention: Convention, work: TokenSequence, sequences: int, native_macs: int
+) -> FormulaAccount:
+    formula = convention.formula
+    assert formula is not None
+    ours = convention.unit * native_macs
+    obstacle = _formula_obstacle(convention, work)
+    return FormulaAccount(
+        tool=convention.tool,
+        edition=convention.edition,
+        printed_as=convention.printed_as,
+        passes=formula.passes,
+        per=formula.per,
+        ours=ours,
+        theirs=ours if obstacle else formula.number(work) * sequences,
+        explanations=() if obstacle else tuple(_explanations(convention, work, sequences)),
+        reference=convention.source,
+        obstacle=obstacle,
+    )
+
+
+def _rule_amount(rule: Rule, work: TokenSequence) -> int:
+    assert rule.amount is not None
+    assert not isinstance(rule.amount, OfCost)
+    return rule.factor * int(rule.amount(work))
+
+
+def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
+    """Return why the formula has no number for this model, "" where it has one."""
+    failures = (rule for rule in convention.rules if rule.kind == "fails")
+    reason = next((rule.amount for rule in failures if _rule_amount(rule, work)), None)
+    return formula_equation(reason).removesuffix(".") if reason else ""
+
+
+def _explanations(
+    convention: Convention, work: TokenSequence, sequences: int
+) -> Iterator[Explanation]:
+    """Yield an explanation for each cause, in the order of the rules; no zeros."""
+    amounts: dict[str, int] = {}
+    references: dict[str, list[str]] = {}
+    for rule in convention.rules:
+        if rule.kind == "part" and (amount := _rule_amount(rule, work) * sequences):
+            amounts[rule.cause] = amounts.get(rule.cause, 0) + amount
+            references.setdefault(rule.cause, []).append(formula_equation(rule.amount))
+    for cause, amount in amounts.items():
+        if amount:
+            yield Explanation(
+                cause=cause, amount=amount, calls=(), reference="; ".join(references[cause])
+            )

@@ -1,0 +1,120 @@
+"""The page of formulas over a language model: all of them in one table, and every reason why."""
+
+from crossflops.ir.profile import Amount
+from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
+from crossflops.render.pages.places import cause_title
+from crossflops.render.pages.summary import input_value_notes, model_title, nodes_without_cost
+from crossflops.report.llm import FormulaAccount, FormulaReport
+from crossflops.report.quantity import (
+    amount_with_sign,
+    count_with_noun,
+    exact_amount,
+    explanation_percent,
+    percent_change,
+)
+from crossflops.report.report import Report
+
+_PASSES = {"training": "training, 6 FLOPs per MAC", "forward": "forward, 2 FLOPs per MAC"}
+_NOT_RUN = "No formula was run: each is computed from the config as its source does it."
+
+
+def formula_page(report: Report) -> Page:
+    """The native count, then every formula with the causes that lead to it."""
+    answers = report.llm
+    assert isinstance(answers, FormulaReport)
+    return Page(
+        (
+            model_title(report),
+            *input_value_notes(report),
+            *formula_blocks(answers),
+            *nodes_without_cost(report),
+        )
+    )
+
+
+def formula_blocks(answers: FormulaReport) -> list[Block]:
+    """Return a heading, the table, and a note on how it was made."""
+    sequences = count_with_noun(answers.sequences, "sequence")
+    blocks: list[Block] = [
+        Heading(f"FLOPs of {sequences} of {answers.tokens} tokens, by formula"),
+        _formula_table(answers),
+        Text(_NOT_RUN, " ", "dim"),
+    ]
+    blocks += [
+        Text(f"{account.tool}@{account.edition} has no number: {account.obstacle}", " ", "warn")
+        for account in answers.accounts
+        if account.obstacle
+    ]
+    if answers.native_macs != answers.closed_form_macs:
+        sentence = (
+            f"The graph has {exact_amount(answers.native_macs)} MACs, and the closed form of the "
+            f"config {exact_amount(answers.closed_form_macs)}."
+        )
+        blocks.append(Text(sentence, " ", "bad"))
+    return blocks
+
+
+def _formula_table(answers: FormulaReport) -> Table:
+    rows = []
+    for passes, words in _PASSES.items():
+        accounts = [account for account in answers.accounts if account.passes == passes]
+        if accounts:
+            rows.append(_amount_row(answers, f"native, {words}", accounts[0].ours, tone="good"))
+        for account in accounts:
+            rows += _account_rows(answers, account)
+    return Table(
+        columns=(
+            Column(head="formula, and why it differs"),
+            Column(head="per token", right=True),
+            Column(head="of all tokens", right=True, spare=1),
+            Column(head="vs native", right=True),
+            Column(head="explained", right=True),
+            Column(head="what", flows=True, spare=2),
+            Column(head="source", flows=True, detail=True),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _amount_row(answers: FormulaReport, name: str, amount: int, tone: Tone = "") -> Row:
+    per_token = exact_amount(answers.per_token(amount))
+    return Row.from_cells(name, per_token, exact_amount(amount), "", "", "", "", tone=tone)
+
+
+def _account_rows(answers: FormulaReport, account: FormulaAccount) -> list[Row]:
+    name = f"{account.tool}@{account.edition}"
+    if account.obstacle:
+        cells = (name, "-", "-", "-", "-", "no number", account.reference)
+        return [Row.from_cells(*cells, tone="warn")]
+    rows = [
+        Row.from_cells(
+            name,
+            exact_amount(answers.per_token(account.theirs)),
+            exact_amount(account.theirs),
+            percent_change(account.theirs, account.ours),
+            explanation_percent(account.residual, account.delta),
+            f"per {account.per}",
+            account.reference,
+            tone="bad" if account.residual else "",
+        )
+    ]
+    reasons: list[tuple[str, Amount, str, str]] = [
+        (row.cause, row.amount, cause_title(row.cause), row.reference)
+        for row in account.explanations
+    ]
+    if account.residual:
+        reasons.append(("residual", account.residual, "", ""))
+    for cause, amount, title, reference in reasons:
+        rows.append(
+            Row.from_cells(
+                f"  {cause}",
+                amount_with_sign(answers.per_token(int(amount))),
+                amount_with_sign(amount),
+                "",
+                "",
+                title,
+                reference,
+                tone="bad" if cause == "residual" else "dim",
+            )
+        )
+    return rows

@@ -1,0 +1,162 @@
+"""OLMo-core, trl and vLLM: sums over the layers of a model that each of them knows by its config.
+
+OLMo-core, nn/attention: num_flops_per_token. trl, trainer/utils.py: compute_flops_per_token. vLLM,
+v1/metrics/perf.py, of the prefill of a prompt, a forward pass with the logits of one row.
+"""
+
+from crossflops.ir.architecture import TokenSequence
+from crossflops.tools.formulas import differences as of
+from crossflops.tools.formulas.formula import Formula
+
+# OLMo-core.
+
+
+def _olmo_linear(work: TokenSequence) -> int:
+    model = work.architecture
+    parameters = model.parameters
+    active = parameters.biases - model.inactive_biases
+    return model.linear + parameters.head_norms + parameters.final_norm + active
+
+
+def olmo_core(work: TokenSequence) -> int:
+    """6 (lin + norms of heads and the last + biases) + 12 H d pairs // T in each layer."""
+    tokens = work.tokens
+    keys = work.sum_attention(
+        lambda layer: 6 * layer.macs_per_pair * layer.window_pairs(tokens) // tokens
+    )
+    return (6 * _olmo_linear(work) + keys) * tokens
+
+
+def olmo_core_square(work: TokenSequence) -> int:
+    """6 (lin + norms of heads and the last + biases) + 12 H d min(T, W) in each layer."""
+    tokens = work.tokens
+    keys = work.sum_attention(
+        lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
+    )
+    return 6 * (_olmo_linear(work) + keys) * tokens
+
+
+def remainder_of_tokens(work: TokenSequence) -> int:
+    """-(12 H d pairs mod T) in each layer."""
+    tokens = work.tokens
+    return -work.sum_attention(
+        lambda layer: 6 * layer.macs_per_pair * layer.window_pairs(tokens) % tokens
+    )
+
+
+def has_latent_attention(work: TokenSequence) -> int:
+    """Latent attention, which its models do not have."""
+    return int(any(layer.attention.is_latent for layer in work.architecture.layers))
+
+
+def _olmo(edition: str, number) -> Formula:  # type: ignore[no-untyped-def]
+    formula = Formula(
+        "olmo-core",
+        edition,
+        number,
+        source="olmo_core/nn/attention: num_flops_per_token",
+        prints="num_flops_per_token",
+    )
+    return (
+        formula.adds("formula.norms-as-matmul", of.head_and_final_norms)
+        .adds("formula.biases-as-matmul", of.active_biases)
+        .fails(has_latent_attention)
+    )
+
+
+OLMO_CORE = (
+    _olmo("3.0.0", olmo_core)
+    .adds("formula.causal-triangle", of.above_diagonal)
+    .adds("formula.window-exact", of.outside_window)
+    .adds("formula.rounded-down", remainder_of_tokens, factor=1)
+)
+OLMO_CORE_SQUARE = _olmo("fa6c501", olmo_core_square).adds(
+    "formula.window-rectangle", of.outside_rectangle
+)
+
+
+# trl. A config without one of the attributes that it reads raises AttributeError.
+
+_SPARSE = ("qwen2_moe", "qwen3_moe")  # those with a decoder_sparse_step
+_WITHOUT_KEYS = ("gpt2", "gpt_neox", "opt", "falcon", "gptj", "bloom")  # no num_key_value_heads
+
+
+def trl(work: TokenSequence) -> int:
+    """6 lin + 6 A T for each token, three matrices in each expert and feed-forward layer."""
+    model, tokens = work.architecture, work.tokens
+    routed = model.sum_layers(
+        lambda layer: (
+            (3 * layer.ffn.active * layer.ffn.width + layer.ffn.experts) * layer.ffn.hidden
+            if layer.ffn.experts
+            else 3 * layer.ffn.hidden * layer.ffn.width
+        )
+    )
+    return 6 * (model.projections + routed + model.head + model.macs_per_pair * tokens) * tokens
+
+
+def shared_experts_dropped(work: TokenSequence) -> int:
+    """-3 h f T of experts that every token passes, and of what weighs them."""
+    return -work.tokens * work.architecture.sum_layers(
+        lambda layer: (
+            3 * layer.ffn.hidden * layer.ffn.shared_width
+            + (layer.ffn.router - layer.ffn.hidden * layer.ffn.experts)
+            if layer.ffn.experts
+            else 0
+        )
+    )
+
+
+def attribute_missing(work: TokenSequence) -> int:
+    """A config without num_key_value_heads, or of experts without a decoder_sparse_step."""
+    model = work.architecture
+    return int(
+        model.model_type in _WITHOUT_KEYS
+        or has_latent_attention(work)
+        or (model.experts > 0 and model.model_type not in _SPARSE)
+    )
+
+
+TRL = (
+    Formula(
+        "trl",
+        "1.16.0",
+        trl,
+        source="trl/trainer/utils.py: compute_flops_per_token",
+        prints="flops_per_token",
+    )
+    .adds("formula.gate-assumed", of.gates_added)
+    .adds("formula.shared-expert-missing", shared_experts_dropped)
+    .fails(attribute_missing)
+)
+
+
+# vLLM, the prefill of a prompt.
+
+
+def vllm(work: TokenSequence) -> int:
+    """2 (lin - router - V h) T + 2 A T min(T, W) + 2 V h: the prefill of T tokens."""
+    model, tokens = work.architecture, work.tokens
+    ffn = model.sum_layers(lambda layer: 3 * layer.ffn.hidden * layer.ffn.active_width)
+    keys = work.sum_attention(
+        lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
+    )
+    return 2 * (model.projections + ffn + keys) * tokens + 2 * model.head
+
+
+VLLM = (
+    Formula(
+        "vllm",
+        "0.33",
+        vllm,
+        source="vllm/v1/metrics/perf.py: ModelMetrics",
+        prints="FLOPs",
+        per="sequence",
+        passes="forward",
+    )
+    .adds("formula.gate-assumed", of.gates_added)
+    .adds("formula.router-missing", of.router_dropped)
+    .adds("formula.head-last-token", of.head_of_other_rows)
+    .adds("formula.window-rectangle", of.outside_rectangle)
+)
+
+CONVENTIONS = tuple(formula.convention for formula in (OLMO_CORE, OLMO_CORE_SQUARE, TRL, VLLM))

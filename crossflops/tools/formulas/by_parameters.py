@@ -1,0 +1,208 @@
+"""Formulas that count parameters: 6 N, 6 P, and their likes with the square of attention."""
+
+from crossflops.ir.architecture import TokenSequence
+from crossflops.tools.formulas import differences as of
+from crossflops.tools.formulas.formula import Formula
+
+# Which parameters are N.
+
+
+def _add_all_parameters(formula: Formula) -> Formula:
+    """Book what all parameters have beside the matrices that a token passes."""
+    return (
+        formula.adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
+        .adds("formula.all-experts", of.inactive_experts)
+        .adds("formula.norms-as-matmul", of.norm_parameters)
+        .adds("formula.biases-as-matmul", of.bias_parameters)
+    )
+
+
+def six_n_d(work: TokenSequence) -> int:
+    """6 P for each token, P all parameters."""
+    return 6 * work.architecture.parameters.total * work.tokens
+
+
+def _six_n_d(tool: str, edition: str, source: str) -> Formula:
+    formula = Formula(tool, edition, six_n_d, source=source, prints="FLOPs")
+    return _add_all_parameters(formula).adds("formula.attention-missing", of.attention_dropped)
+
+
+SIX_N_D = _six_n_d("6nd", "2022", "Hoffmann et al., Training Compute-Optimal LLMs, C = 6 N D")
+EUROPE = _six_n_d("eu", "2025", "Guidelines for providers of general-purpose AI models, annex")
+AWS = _six_n_d(
+    "aws", "full", "flops_meter.py: calculate_finetuning_flops, all parameters trainable"
+)
+
+
+# Kaplan et al., 2020, section 2.1: N without the table, positions and the head.
+
+
+def kaplan(work: TokenSequence) -> int:
+    """6 N for each token, N the matrices of the layers that a token passes."""
+    model = work.architecture
+    return 6 * (model.projections + model.ffn + model.router) * work.tokens
+
+
+def kaplan_forward(work: TokenSequence) -> int:
+    """2 N + 2 L T H d for each token, N the matrices of the layers that it passes."""
+    model = work.architecture
+    attention = work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens
+    return 2 * (model.projections + model.ffn + model.router + attention) * work.tokens
+
+
+_KAPLAN = "Kaplan et al., Scaling Laws for Neural Language Models, 2.1"
+KAPLAN = (
+    Formula("kaplan", "2020", kaplan, source=_KAPLAN, prints="FLOPs")
+    .adds("formula.head-missing", of.head_dropped)
+    .adds("formula.attention-missing", of.attention_dropped)
+)
+KAPLAN_FORWARD = (
+    Formula(
+        "kaplan", "2020-forward", kaplan_forward, source=_KAPLAN, prints="FLOPs", passes="forward"
+    )
+    .adds("formula.head-missing", of.head_dropped)
+    .adds("formula.head-dim-assumed", of.heads_of_value_depth)
+    .adds("formula.one-attention-matmul", of.second_attention_product)
+)
+
+
+# PaLM, appendix B, with P for N as it is mostly applied.
+
+
+def palm(work: TokenSequence) -> int:
+    """6 P + 12 L H d T for each token."""
+    width = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
+    return (6 * work.architecture.parameters.total + 12 * width * work.tokens) * work.tokens
+
+
+PALM = _add_all_parameters(
+    Formula(
+        "palm",
+        "2022",
+        palm,
+        source="Chowdhery et al., PaLM, appendix B",
+        prints="FLOPs",
+    )
+).adds("formula.head-dim-assumed", of.heads_of_value_depth)
+
+
+# nanoGPT, model.py: estimate_mfu.
+
+
+def nanogpt(work: TokenSequence) -> int:
+    """6 N + 12 L H (h // H) T for each token, N all parameters but positions."""
+    model, tokens = work.architecture, work.tokens
+    number = model.parameters.total - model.parameters.positions
+    depth = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
+    return (6 * number + 12 * depth * tokens) * tokens
+
+
+NANOGPT = (
+    Formula("nanogpt", "3adf61e", nanogpt, source="model.py: estimate_mfu", prints="flops")
+    .adds("formula.embedding-as-matmul", of.embedding_table)
+    .adds("formula.all-experts", of.inactive_experts)
+    .adds("formula.norms-as-matmul", of.norm_parameters)
+    .adds("formula.biases-as-matmul", of.bias_parameters)
+    .adds("formula.head-dim-assumed", of.heads_by_division)
+)
+
+
+# litgpt, utils.py: estimate_flops. Its models have a head of their own.
+
+
+def litgpt(work: TokenSequence) -> int:
+    """6 P + 12 L h T + 8 L h T for each token, P with a head beside the table."""
+    model, tokens = work.architecture, work.tokens
+    number = model.parameters.total + (model.head if model.tied else 0)
+    return (6 * number + 20 * len(model.layers) * model.hidden * tokens) * tokens
+
+
+def attention_of_frozen(work: TokenSequence) -> int:
+    """4 L h T^2 of 2 FLOPs: attention once more, for frozen weights that there are not."""
+    model = work.architecture
+    return len(model.layers) * model.hidden * work.tokens**2
+
+
+def other_library_model(work: TokenSequence) -> int:
+    """Latent attention, and attention sinks, which litgpt has no model for."""
+    model = work.architecture
+    return int(model.model_type == "gpt_oss" or any(x.attention.is_latent for x in model.layers))
+
+
+LITGPT = (
+    Formula(
+        "litgpt",
+        "0.5.13",
+        litgpt,
+        source="litgpt/utils.py: estimate_flops",
+        prints="FLOPs",
+        per="sequence",
+    )
+    .adds("formula.embedding-as-matmul", of.embedding_always, of.position_table)
+    .adds("formula.all-experts", of.inactive_experts)
+    .adds("formula.norms-as-matmul", of.norm_parameters)
+    .adds("formula.biases-as-matmul", of.bias_parameters)
+    .adds("formula.head-dim-assumed", of.heads_of_width)
+    .adds("formula.attention-twice", attention_of_frozen, factor=8)
+    .fails(other_library_model)
+)
+
+
+# transformers, Trainer.floating_point_ops: what it logs as total_flos.
+
+
+def total_flos(work: TokenSequence) -> int:
+    """6 (P - elements of nn.Embedding) for each token."""
+    parameters = work.architecture.parameters
+    return 6 * (parameters.total - parameters.table - parameters.positions) * work.tokens
+
+
+TOTAL_FLOS = (
+    Formula(
+        "total-flos",
+        "5.23",
+        total_flos,
+        source="transformers/trainer.py: Trainer.floating_point_ops",
+        prints="total_flos",
+        per="sequence",
+    )
+    .adds("formula.head-missing", of.tied_head_dropped)
+    .adds("formula.all-experts", of.inactive_experts)
+    .adds("formula.norms-as-matmul", of.norm_parameters)
+    .adds("formula.biases-as-matmul", of.bias_parameters)
+    .adds("formula.attention-missing", of.attention_dropped)
+)
+
+
+# llm-foundry, modeling_mpt.py: flops_per_batch, which composer's SpeedMonitor asks for.
+
+
+def llm_foundry(work: TokenSequence) -> int:
+    """6 N + 12 L h T for each token, N the parameters that a token passes, with the table."""
+    model, tokens = work.architecture, work.tokens
+    number = model.parameters.total - model.inactive - model.inactive_biases
+    return (6 * number + 12 * len(model.layers) * model.hidden * tokens) * tokens
+
+
+LLM_FOUNDRY = (
+    Formula(
+        "llm-foundry",
+        "0.22",
+        llm_foundry,
+        source="llmfoundry/models/mpt/modeling_mpt.py: flops_per_batch",
+        prints="flops_per_batch",
+        per="sequence",
+    )
+    .adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
+    .adds("formula.norms-as-matmul", of.norm_parameters)
+    .adds("formula.biases-as-matmul", of.active_biases)
+    .adds("formula.head-dim-assumed", of.heads_of_width)
+)
+
+CONVENTIONS = tuple(
+    formula.convention
+    for formula in (
+        SIX_N_D, EUROPE, AWS, KAPLAN, KAPLAN_FORWARD, PALM, NANOGPT, LITGPT, TOTAL_FLOS,
+        LLM_FOUNDRY,
+    )
+)  # fmt: skip

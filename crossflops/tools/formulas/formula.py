@@ -1,0 +1,78 @@
+"""A formula as a tool on the level of architectures: its number, and the rules that explain it."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from crossflops.ir.architecture import AttentionSizes, FormulaTraits, Passes, TokenSequence
+from crossflops.rules.rule import Convention, Rules, Tool
+
+TRAINING, FORWARD = 6, 2  # FLOPs of a MAC: three passes, or one
+_PASSES: dict[Passes, int] = {"training": TRAINING, "forward": FORWARD}
+
+Amount = Callable[[TokenSequence], int]
+
+
+class Formula:
+    """A formula in one edition, and its rules, whose amounts are forward MACs of a sequence.
+
+    A rule is booked with the FLOPs of a MAC in the passes that the formula is about.
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        edition: str,
+        number: Amount,
+        *,
+        source: str,
+        prints: str,
+        per: Literal["token", "sequence"] = "token",
+        passes: Passes = "training",
+    ) -> None:
+        self.factor = _PASSES[passes]
+        self._tool = Tool(
+            tool,
+            edition=edition,
+            prints=prints,
+            per_mac=self.factor,
+            level="architecture",
+            unseen="formula.model-unsupported",
+            source=source,
+            formula=FormulaTraits(number=number, per=per, passes=passes),
+        )
+        self._rules: Rules = self._tool.rules("architecture", source=source)
+
+    def adds(self, cause: str, *amounts: Amount, factor: int | None = None) -> "Formula":
+        """Book these amounts under a cause, with the FLOPs of a MAC or another factor."""
+        for amount in amounts:
+            self._rules.adds(cause=cause, factor=factor or self.factor)(amount)
+        return self
+
+    def fails(self, amount: Amount) -> "Formula":
+        """The formula has no number for architectures of which the amount is not 0."""
+        self._rules.fails(cause="formula.model-unsupported")(amount)
+        return self
+
+    @property
+    def convention(self) -> Convention:
+        """The formula as a value."""
+        return self._tool.convention
+
+
+def other_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
+    """The attention of layers without a window shorter than the sequence."""
+    for layer in work.architecture.layers:
+        if not is_cut(layer.attention, work.tokens):
+            yield layer.attention
+
+
+def cut_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
+    """The attention of layers whose window is shorter than the sequence."""
+    for layer in work.architecture.layers:
+        if is_cut(layer.attention, work.tokens):
+            yield layer.attention
+
+
+def is_cut(attention: AttentionSizes, tokens: int) -> bool:
+    """Whether a window is shorter than the sequence."""
+    return attention.window is not None and attention.window < tokens

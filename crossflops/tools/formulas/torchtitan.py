@@ -1,0 +1,83 @@
+"""torchtitan: parameters of the model as it is built, and attention as its config says.
+
+0.1 to 0.2.0: get_dense_model_nparams_and_flops and get_moe_model_nparams_and_flops of
+torchtitan/models/utils.py; the depth of a head is h // H, and the head goes with a table that it
+shares (issue 1920). From 0.2.1 on the depths are those of the config; 0.3.0 keeps a shared head.
+Its Hugging Face backend passes d for dqk + dv, and sees no table to take out.
+"""
+
+from crossflops.ir.architecture import TokenSequence
+from crossflops.tools.formulas import differences as of
+from crossflops.tools.formulas.formula import Formula
+
+_SOURCE = "torchtitan/models/utils.py: get_dense_model_nparams_and_flops"
+
+
+def _active_parameters(work: TokenSequence) -> int:
+    """Return the parameters that a token passes, without the table; of experts a share."""
+    model = work.architecture
+    parameters = model.parameters
+    return parameters.total - parameters.table - model.inactive - model.inactive_biases
+
+
+def torchtitan_by_division(work: TokenSequence) -> int:
+    """6 (P - table - inactive experts) + 12 L H (h // H) T for each token."""
+    model, tokens = work.architecture, work.tokens
+    depth = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
+    return (6 * _active_parameters(work) + 12 * depth * tokens) * tokens
+
+
+def torchtitan_without_shared_head(work: TokenSequence) -> int:
+    """6 (P - table - inactive experts) + 6 L H (dqk + dv) T for each token."""
+    pairs = work.architecture.macs_per_pair * work.tokens
+    return 6 * (_active_parameters(work) + pairs) * work.tokens
+
+
+def torchtitan(work: TokenSequence) -> int:
+    """6 (P - table - inactive experts, + a shared head) + 6 L H (dqk + dv) T for each token."""
+    model = work.architecture
+    shared = model.head * work.tokens if model.tied else 0
+    return torchtitan_without_shared_head(work) + 6 * shared
+
+
+def torchtitan_huggingface(work: TokenSequence) -> int:
+    """6 P + 6 L H d T for each token."""
+    depth = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
+    return 6 * (work.architecture.parameters.total + depth * work.tokens) * work.tokens
+
+
+def _torchtitan_formula(edition: str, number, source: str = _SOURCE) -> Formula:  # type: ignore[no-untyped-def]
+    return Formula("torchtitan", edition, number, source=source, prints="num_flops_per_token")
+
+
+def _add_active_parameters(formula: Formula) -> Formula:
+    return formula.adds(
+        "formula.embedding-as-matmul", of.position_table
+    ).adds(
+        "formula.norms-as-matmul", of.norm_parameters
+    ).adds("formula.biases-as-matmul", of.active_biases)  # fmt: skip
+
+
+CONVENTIONS = tuple(
+    formula.convention
+    for formula in (
+        _add_active_parameters(_torchtitan_formula("0.3.0", torchtitan)),
+        _add_active_parameters(_torchtitan_formula("0.2.1", torchtitan_without_shared_head)).adds(
+            "formula.head-missing", of.tied_head_dropped
+        ),
+        _add_active_parameters(_torchtitan_formula("0.2.0", torchtitan_by_division))
+        .adds("formula.head-missing", of.tied_head_dropped)
+        .adds("formula.head-dim-assumed", of.heads_by_division),
+        _torchtitan_formula(
+            "0.3.0-hf",
+            torchtitan_huggingface,
+            "torchtitan's Hugging Face backend: get_moe_model_nparams_and_flops, head_dims",
+        )
+        .adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
+        .adds("formula.all-experts", of.inactive_experts)
+        .adds("formula.norms-as-matmul", of.norm_parameters)
+        .adds("formula.biases-as-matmul", of.bias_parameters)
+        .adds("formula.head-dim-assumed", of.heads_of_value_depth)
+        .adds("formula.one-attention-matmul", of.second_attention_product),
+    )
+)

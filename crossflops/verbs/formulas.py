@@ -1,0 +1,67 @@
+"""Formulas over an architecture, asked about a model that was counted."""
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.frontends import Source, require_frontend
+from crossflops.ir.architecture import LanguageArchitecture
+from crossflops.ir.profile import Folded
+from crossflops.reconcile.formulas import reconcile_formulas
+from crossflops.report.llm import FormulaReport
+from crossflops.report.report import Report
+
+if TYPE_CHECKING:
+    from crossflops.rules.rule import Convention
+
+_IDS = "input_ids"
+
+
+def read_source_architecture(source: Source) -> LanguageArchitecture:
+    """Return the architecture of a language model. Raises InputError for any other model."""
+    return require_frontend(source.model).architecture(source.model)
+
+
+def ask_formulas(
+    conventions: Sequence["Convention"], architecture: LanguageArchitecture, report: Report
+) -> FormulaReport:
+    """Return what formulas give for the model of a report, with every reason why they differ.
+
+    Raises InputError where the inputs are no sequences of tokens.
+    """
+    sequences, tokens = _token_shape(report)
+    answers = reconcile_formulas(conventions, architecture, tokens, sequences, report.macs)
+    if answers.closed_form_macs != answers.native_macs:
+        warnings.warn(
+            f"the graph has {answers.native_macs} MACs and the closed form of its config "
+            f"{answers.closed_form_macs}: what is between them is in every residual",
+            CrossflopsWarning,
+            stacklevel=2,
+        )
+    return answers
+
+
+def _token_shape(report: Report) -> tuple[int, int]:
+    for spec in report.model.inputs:
+        if spec.name == _IDS and len(spec.shape) == 2:
+            return spec.shape[0], spec.shape[1]
+    raise InputError(
+        f"formulas are about sequences of tokens, and no input is called {_IDS}",
+        f"give the tokens as {_IDS}: --input {_IDS}=1x128:int64",
+    )
+
+
+def folds_of_formulas(answers: FormulaReport) -> tuple[Folded, ...]:
+    """Return the number of each formula that has one."""
+    return tuple(
+        Folded(
+            tool=account.tool,
+            edition=account.edition,
+            total=account.theirs,
+            assumed=False,
+            sees="architecture",
+        )
+        for account in answers.accounts
+        if not account.obstacle
+    )

@@ -1,0 +1,1 @@
+"""Formulas over an architecture."""

@@ -1,0 +1,143 @@
+"""Formulas beside the count of small language models, from their configs to the page."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+from crossflops.cli import main
+
+pytestmark = pytest.mark.torch
+SIZES = {
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 512,
+}  # fmt: skip
+# MACs of 48 tokens by hand: projections, feed-forward layers and routers, the head, attention.
+CONFIGS = {
+    "LlamaForCausalLM": (
+        {"model_type": "llama", **SIZES},
+        48 * (2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 96) + 64 * 1000) + 2 * 48 * 48 * 4 * 32,
+    ),
+    "MixtralForCausalLM": (
+        {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, **SIZES},
+        48 * (2 * (64 * 64 * 2 + 64 * 32 * 2 + 2 * 3 * 64 * 96 + 64 * 4) + 64 * 1000)
+        + 2 * 48 * 48 * 4 * 32,
+    ),
+    "Gemma2ForCausalLM": (
+        {"model_type": "gemma2", "head_dim": 32, "sliding_window": 16, **SIZES},
+        48 * (2 * (64 * 128 * 2 + 64 * 64 * 2 + 3 * 64 * 96) + 64 * 1000) + 2 * 48 * 48 * 4 * 64,
+    ),
+    "GPT2LMHeadModel": (
+        {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 1000},
+        48 * (2 * (4 * 64 * 64 + 2 * 64 * 256) + 64 * 1000) + 2 * 48 * 48 * 4 * 32,
+    ),
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return a function that writes a config, and gives its target."""
+
+    def write(name):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({"architectures": [name], **CONFIGS[name][0]}))
+        return f"hf:{path}"
+
+    return write
+
+
+def printed(capsys, *words):
+    """Return the exit status and the JSON of a command."""
+    status = main([*words, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_formula_of_a_small_model_is_explained(name, config, capsys):
+    """The graph is the closed form, which is the sum by hand, and no residual is left."""
+    status, report = printed(
+        capsys, "compare", config(name), "--seq", "48", "--batch", "3", "--llm", "--strict"
+    )
+    answers = report["llm"]
+    assert status == 0
+    assert answers["native_macs"] == answers["closed_form_macs"] == 3 * CONFIGS[name][1]
+    assert (answers["tokens"], answers["sequences"]) == (48, 3)
+    assert len(answers["accounts"]) > 25
+    for account in answers["accounts"]:
+        unit = {"training": 6, "forward": 2}[account["passes"]]
+        assert account["ours"] == unit * report["totals"]["macs"]
+        assert account["residual"] == 0
+        booked = sum(row["amount"] for row in account["explanations"])
+        assert account["delta"] == account["theirs"] - account["ours"] == booked
+
+
+def test_a_saved_report_shows_the_same_page(config, capsys, tmp_path):
+    """Each formula has a line and its causes; what has no number says why."""
+    saved = tmp_path / "report.json"
+    words = ["compare", config("MixtralForCausalLM"), "--seq", "48", "--llm"]
+    assert main([*words, "-o", str(saved)]) == 0
+    capsys.readouterr()
+    assert main(["render", str(saved)]) == 0
+    page = capsys.readouterr().out
+    assert "native, training, 6 FLOPs per MAC" in page
+    assert "megatron-lm@d98e8a6" in page
+    assert "formula.all-experts" in page
+    assert "cookbook@827ee3b has no number: A mixture of experts" in page
+
+
+def test_one_formula_is_named(config, capsys):
+    """In `compare` alone, and in `count` beside a tool, in the order of the command line."""
+    target = config("GPT2LMHeadModel")
+    _, report = printed(capsys, "compare", target, "--seq", "48", "--as", "kaplan")
+    (account,) = report["llm"]["accounts"]
+    assert account["theirs"] == 6 * 48 * 2 * (4 * 64 * 64 + 2 * 64 * 256)
+    _, report = printed(capsys, "count", target, "--seq", "48", "--as", "kaplan", "--as", "thop")
+    folds = [report["as"], *report["as_also"]]
+    assert [fold["tool"] for fold in folds] == ["kaplan", "thop"]
+    assert folds[0]["total"] == account["theirs"]
+
+
+def test_one_speed_by_several_formulas(config, capsys):
+    """MFU of the native count and of each: rate x FLOPs of a token / peak."""
+    target = config("LlamaForCausalLM")
+    words = ["efficiency", target, "--train", "--peak-tflops", "1", "--precision", "bf16"]
+    words += ["--tokens-per-second", "128000", "--as", "kaplan", "--as", "palm"]
+    _, content = printed(capsys, *words)
+    rows = content["efficiency"]
+    assert [row["numerator"] for row in rows] == ["native MACs", "kaplan@2020", "palm@2022"]
+    accounts = {account["tool"]: account for account in content["report"]["llm"]["accounts"]}
+    for row, tool in zip(rows[1:], ("kaplan", "palm"), strict=True):
+        assert row["ratio"] == pytest.approx(1000 * accounts[tool]["theirs"] / 1e12)
+        assert accounts[tool]["residual"] == 0
+
+
+def test_a_formula_about_training_needs_a_training_step(config, capsys):
+    """An MFU of a forward pass is not made of 6 N."""
+    words = ["efficiency", config("LlamaForCausalLM"), "--peak-tflops", "1", "--as", "palm"]
+    assert main([*words, "--tokens-per-second", "128000"]) == 2
+    assert "palm@2022 is a formula about training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--llm", "--as", "palm"), "--llm asks for all formulas"),
+        (("--llm", "--tool", "thop"), "--tool changes nothing"),
+        (("--as", "thop"), "it is no formula over an architecture"),
+        (("--as", "torchtitan*"), "no convention matches"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(words, message, config, capsys):
+    """One line of what is wrong, before a model is built."""
+    assert main(["compare", config("LlamaForCausalLM"), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_that_is_none_of_language_is_refused(tmp_path, capsys):
+    """A formula is not applied to what it is not about."""
+    path = tmp_path / "linear.py"
+    path.write_text("import torch\ndef model():\n    return torch.nn.Linear(4, 3)\n")
+    assert main(["count", f"{path}:model", "--input", "2x4", "--as", "palm"]) == 2
+    assert "has no config of transformers" in capsys.readouterr().err
