@@ -243,6 +243,12 @@ EXPORT_DISPATCH = Patch(
     "torch", "torch.onnx._internal.exporter._dispatching", ("dispatch",),
     "take the ONNX forms of crossflops first", _TORCH,
 )  # fmt: skip
+EXPORT_CALLS = Patch(
+    "torch", "torch.onnx._internal.exporter._core",
+    ("_handle_call_function_node_with_lowering", "_set_node_metadata"),
+    "know where ONNX nodes are written, and make the notes of an operator call once", _TORCH,
+    is_optional=True,
+)  # fmt: skip
 EXPORT_NUMBERS = Patch(
     "torch", "torch.onnx._internal.fx.passes.type_promotion:_TypePromotionInterpreter",
     ("_maybe_promote_arg",), "make a tensor of a number that stands for one", _TORCH,

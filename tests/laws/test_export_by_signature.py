@@ -169,9 +169,33 @@ def several_results(s, x):
     return torch.var_mean(torch.cat([second, third], 1), 1), top, places.float().mul_(2)
 
 
+def written_by_the_folder(s, x):
+    """Nodes that the folder of constants writes stay, behind many that are not written at all."""
+    y = x[:, 1:3, ::2].clone() + torch.arange(16)[1::2]
+    first, second = y.chunk(2, dim=1)
+    z = torch.cat([first, second], 1).roll((1, 2), (1, 2)).double()
+    z = torch.where(z > 1, z.new_zeros(2, 2, 4, 8), z)[..., 1:].float()
+    return z, z.masked_fill(z > 0, 1).unflatten(1, (2, 1)).mean((1, 2)), z.split([1, 1], 1)
+
+
+def called_as_results(s, val_3, val_9):
+    """Inputs with the names that ONNX nodes without a name give to their results."""
+    return s.norm(val_3[:, :, 1:7] + val_9[:, :, :6]).flatten(1)[:, 2:]
+
+
+def scalars(s, x):
+    """Numbers that are results of calls, and those of forms."""
+    one = torch.scalar_tensor(1.0)
+    y = torch.full((3,), 2.0) + one + torch.ones(70)[:3] * torch.zeros(1)
+    return one, y, x.select(1, 0)[0, 1:2].expand(5, 8) + x[0, 0, :5]
+
+
 @pytest.mark.parametrize(
     ("function", "is_understood"),
     [
+        (written_by_the_folder, True),
+        (called_as_results, True),
+        (scalars, True),
         (dead, True),
         (twice, False),
         (nothing, True),
@@ -188,7 +212,8 @@ def several_results(s, x):
 def test_odd_functions(same, function, is_understood):
     """What is dead, twice, empty, written where it is not ours, or no tensor of numbers."""
     model = Apply(function, norm=nn.BatchNorm2d(8)).eval()
-    assert same(model, (torch.randn(2, 8, 8, 8),)) == is_understood
+    inputs = (torch.randn(2, 8, 8, 8),) * (2 if function is called_as_results else 1)
+    assert same(model, inputs) == is_understood
 
 
 def test_training(same):

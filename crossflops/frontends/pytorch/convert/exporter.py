@@ -10,7 +10,11 @@ from typing import Any
 from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch.convert.decomposition import decomposing_by_signature
 from crossflops.frontends.pytorch.convert.ignored_arguments import loses_argument
-from crossflops.frontends.pytorch.convert.known_forms import form_of
+from crossflops.frontends.pytorch.convert.known_forms import (
+    WritingPlace,
+    form_of,
+    noting_places,
+)
 from crossflops.frontends.pytorch.convert.model_passes import renumbering_opsets
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
@@ -164,7 +168,9 @@ def untranslatable_operator(error: BaseException) -> Any:
 
 @contextmanager
 def translating_complex_operators(
-    table: Mapping[Any, Callable[..., Any]], forms: Mapping[Any, Callable[..., Any]]
+    table: Mapping[Any, Callable[..., Any]],
+    forms: Mapping[Any, Callable[..., Any]],
+    place: WritingPlace,
 ) -> Iterator[None]:
     """The translations hold for complex arguments, too.
 
@@ -181,7 +187,7 @@ def translating_complex_operators(
         if is_reference_export():
             return ours_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
-        return form_of(node, flags, functools.partial(ours_first, node, registry))
+        return form_of(node, flags, functools.partial(ours_first, node, registry), place)
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
         if loses_argument(node):
@@ -470,7 +476,8 @@ def to_onnx(
             # right for the strides of one kernel is wrong for those of the other.
             with (
                 torch.no_grad(),
-                translating_complex_operators(table, forms),
+                noting_places(exported) as place,
+                translating_complex_operators(table, forms, place),
                 promoting_scalar_operands(),
                 reusing_export_registry(),
                 reusing_schema_signatures(),

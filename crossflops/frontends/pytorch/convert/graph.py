@@ -9,6 +9,7 @@ import msgspec
 
 from crossflops.frontends.converted import with_node_marks
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN, OPSET
+from crossflops.frontends.pytorch.convert.known_forms import MAKER
 from crossflops.frontends.pytorch.convert.model_passes import reusing_shape_inference
 from crossflops.frontends.pytorch.convert.schemas import schema_defaults, schema_operand_names
 from crossflops.frontends.pytorch.load.fakes import is_fake
@@ -152,7 +153,8 @@ def _is_operand(value: "ir.Value", call: str) -> bool:
     """
     made = value.producer()
     if made is None:
-        return True
+        maker = value.meta.get(MAKER)
+        return maker is None or (maker != call and value.name == maker)
     maker = fx_name(made)
     return maker != call and (made.op_type != "Constant" or value.name == maker)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from crossflops.frontends.pytorch.convert.known_forms import REPLACED
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, owner_of, patching_attribute
@@ -38,6 +39,9 @@ def reusing_shape_inference() -> Iterator[None]:
     keys = _NodeKeys()
 
     def infer_once(self: Any, node: Any) -> None:
+        replaced = node.meta.pop(REPLACED, 0)
+        if replaced:  # so that nodes which are written here have the names that they had
+            node.graph._name_authority._node_counter += replaced
         key = keys.node_key(node, self._opset_imports.get(node.domain))
         known = None if key is None else _INFERRED.get(key)
         if known is not None:
