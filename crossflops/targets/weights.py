@@ -45,7 +45,7 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
     """
     source = load(False)
     if weights == FAKE and source.weights == REAL:
-        raise ValuesNeededError("they are made before PyTorch can be told to make none")
+        raise ValuesNeededError("they are created before crossflops can prevent it")
     return source
 
 

@@ -93,7 +93,7 @@ def test_a_frozen_model_has_a_forward_pass_alone():
     assert [(row.phase, row.macs) for row in step.phases] == [("forward", 2 * FORWARD)]
     assert training_step_work(report, phases)[0] == 2 * FORWARD
     assert list(step_timing_notes(report, phases)) == [
-        "no output has a gradient: there was no backward pass"
+        "no output requires a gradient, so there was no backward pass"
     ]
 
 

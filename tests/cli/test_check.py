@@ -85,7 +85,7 @@ def test_what_cannot_be_understood_is_refused(line, project, tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.crossflops.python]\n")
     status, _, err = line("check")
     assert status == 2
-    assert "no file here or above sets a budget" in err
+    assert "no configuration file in this folder or its parents sets a budget" in err
 
 
 @pytest.mark.parametrize("text", ["macs", "macs <= 2%", "macs <= +2", "macs ~ 3"])

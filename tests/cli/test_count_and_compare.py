@@ -176,7 +176,7 @@ def test_without_a_tool_the_remedy_is_told(line, answers, report, monkeypatch):
     status, out, err = line("compare", "m:f")
     assert status == 0
     assert "10 MACs" in out
-    assert err == f"no tool is installed; to install some: {python()} -m pip install that\n"
+    assert err == f"no tool is installed. To install tools: {python()} -m pip install that\n"
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_a_count_against_the_measured_peak(line, here):
     [
         (("v100-pcie", "--here"), "NAME and --here"),
         (("--search", "v100", "--peak-tflops", "1"), "--search and --peak-tflops"),
-        (("--bandwidth", "1"), "--bandwidth is that of a device"),
+        (("--bandwidth", "1"), "--bandwidth requires --peak-tflops"),
         (("--peak-tflops", "fast"), "no rate"),
         (("x", "--catalogue", "none.toml"), "cannot read"),
     ],

@@ -104,7 +104,7 @@ def test_an_unknown_device_is_refused_with_the_rate(efficiency):
     status, out, err = efficiency(*FP16, "--device", "NVIDIA X123")
     assert (status, out) == (2, [])
     error, hint = err.splitlines()
-    assert "no peak is known for the device 'NVIDIA X123'" in error
+    assert "the peak of .* is unknown for the device 'NVIDIA X123'" in error
     assert "the required rate is 32.69 TFLOP/s" in error
     assert "--peak-tflops" in hint
 

@@ -99,7 +99,7 @@ def test_decoding_from_its_graph(efficiency, llama):
     ):
         assert phrase in out, phrase
     text = " ".join(out)
-    assert "MEMORY-BOUND: 7.499 FLOP/B is 39.4 x left of the ridge. No batch" in text
+    assert "MEMORY-BOUND: 7.499 FLOP/B is 39.4 x below the ridge. No batch" in text
     assert "intensity is below 59.9" in text
     assert "shortest 5.122 ms 1 562 examples/s" in text
     assert "of the roofline 72.6 %" in text
@@ -197,7 +197,7 @@ def test_formats(line, small, tmp_path):
         (("--macs", "1G", "--roofline"), "a roofline has a peak and a bandwidth"),
         (("--macs", "1G", "--roofline", *H100), "the bytes of MACs that are given are unknown"),
         (("--macs", "1G", "--bytes-per-example", "x", *H100), "is no count"),
-        ((*FP16, "--device", "v100-pcie", "--bytes", "unfused"), "contradict"),
+        ((*FP16, "--device", "v100-pcie", "--bytes", "unfused"), "cannot be combined"),
         ((*FP16, "--device", "v100-pcie", "--what-if", "precision=fp8"), "bytes are not counted"),
         ((*SIZED, "--what-if", "bytes=unfused"), "bytes are not counted"),
         ((*SIZED, "--bytes", "unfused"), "no sizes tell"),

@@ -92,14 +92,14 @@ def test_the_command_fills_what_rows_leave_out(runs):
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ("X123,fp16,1,5", "no peak is known"),
+        ("X123,fp16,1,5", "the peak of .* is unknown"),
         ("v100-pcie,bf16,1,5", "v100-pcie has no bf16 peak"),
         ("V100,fp16,1,5", "names 4 devices"),
         ("v100-pcie,fp16,some,5", "'some' is no batch"),
         ("v100-pcie,fp16,1,-5", "'-5' is no examples per second"),
         ("v100-pcie,fp16,1,nan", "'nan' is no examples per second"),
         ("v100-pcie,fp16,1", "3 cells, and there are 4 columns"),
-        ("v100-pcie,fp16,1,", "no speed was given"),
+        ("v100-pcie,fp16,1,", "no measured speed is given"),
         ("v100-pcie,,1,5", "a peak for each precision"),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_row_above_the_peak(times):
     assert status == 1
     assert "error: more than 100 % of a peak is impossible" in err
     assert "bert.linear at 1310 TFLOP/s is above the peak of 312" in text
-    assert "(the model) took 76.39 ms, and what is in it 37.52 ms" in text
+    assert "(the model) took 76.39 ms, and its parts 37.52 ms" in text
     assert "leave 38.87 ms of it unexplained" in text
 
 

@@ -155,7 +155,7 @@ def test_what_hands_no_gradient_on_and_leaves_no_trace_is_named():
     model = Layers(lambda s, x: Stop.apply(x))
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert [row.reason for row in step.uncounted] == [
-        "in an autograd.Function that hands no gradient on: counted as if it did"
+        "in an autograd.Function that returns no gradient; counted as if it did"
     ]
 
 

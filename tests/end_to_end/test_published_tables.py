@@ -64,7 +64,7 @@ def test_the_exact_form_of_a_matrix_product(crossflops):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--by", "op", "--depth", "1"), "--by op shows none"),
+        (("--by", "op", "--depth", "1"), "got --by op"),
         (("--by", "colour"), "colour"),
         (("--top", "0"), "0"),
         (("--as", "torchstat", "--by", "node"), "which are no nodes of the graph"),

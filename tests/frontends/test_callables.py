@@ -61,7 +61,7 @@ def test_two_missing_arguments_are_both_named(file):
     path = file("class Net:\n    def __init__(self, width, depth): pass")
     assert refused(f"{path}:Net") == (
         "models.py:Net needs arguments 'width', 'depth'",
-        "add --arg width=VALUE --arg depth=VALUE, each VALUE in JSON",
+        "add --arg width=VALUE --arg depth=VALUE, with each VALUE in JSON",
     )
 
 

@@ -142,7 +142,7 @@ def test_stdout_that_cannot_be_written_is_an_error(started, options):
     status, _, err = started(f"count model.onnx {options} > /dev/full")
     assert status == 2
     wrong, remedy = err.splitlines()
-    assert wrong == "error: stdout cannot be written: No space left on device"
+    assert wrong == "error: cannot write to stdout: No space left on device"
     assert remedy.startswith("hint: ")
 
 

@@ -113,7 +113,7 @@ def test_a_payload_of_another_size_is_refused(change, tmp_path):
     model = dense()
     tensor = model.graph.initializer[0]
     tensor.raw_data = b"\0" * (len(tensor.raw_data) + change)
-    with pytest.raises(TargetError, match=f"takes 16384 bytes, and holds {16384 + change}"):
+    with pytest.raises(TargetError, match=f"takes 16384 bytes, but holds {16384 + change}"):
         read_onnx_model(saved(tmp_path, model))
 
 
@@ -210,7 +210,9 @@ def test_sizes_that_are_not_there_are_named(place, leave, tmp_path):
     model = onnx.load(path, load_external_data=False)
     for tensor in model.graph.initializer:
         tensor.external_data[0].value = place
-    with pytest.raises(TargetError, match=f"takes sizes from 's', which lies in '{place}'"):
+    with pytest.raises(
+        TargetError, match=f"needs the values of 's', stored in missing file '{place}'"
+    ):
         ledger_of(saved(inner, model))
 
 

@@ -99,7 +99,7 @@ def test_a_program_without_an_optimizer_says_so(tmp_path):
     line = f"PYTHONPATH=$PYTHONPATH:. {shlex.quote(sys.executable)} -c 'print(1)'"
     done = profiled(tmp_path, "sh", "-c", line)
     assert done.stdout == "mine\n1\n"
-    assert "no process of it imported torch.optim" in error(done)
+    assert "none of its processes imported torch.optim" in error(done)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,11 @@ def test_a_program_without_an_optimizer_says_so(tmp_path):
     [
         (("no-such-command", "x"), (), "there is no command 'no-such-command'"),
         ((sys.executable, "x.py"), ("--step", "1"), "the first step of a script"),
-        ((sys.executable, "x.py"), ("--device", "h1oo"), "no peak is known for the device 'h1oo'"),
+        (
+            (sys.executable, "x.py"),
+            ("--device", "h1oo"),
+            "the peak of .* is unknown for the device 'h1oo'",
+        ),
         (
             (sys.executable, "x.py"),
             ("--as", "deepsped"),

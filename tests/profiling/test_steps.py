@@ -69,7 +69,7 @@ def test_a_gradient_of_a_gradient_is_named():
         (out.square().mean() + gradient.square().sum()).backward()
 
     lines, macs = named(net, step)
-    assert lines == ["Sequential: a gradient of a gradient ran through it: not counted"]
+    assert lines == ["Sequential: a second-order gradient ran through it: not counted"]
     # forward, back to the input alone, back to the input and to all weights
     assert macs == 4 * sum(sizes) * (1 + 1 + 2)
     assert macs < steps.dispatched(step)
@@ -95,7 +95,8 @@ def test_a_gradient_that_begins_within_a_model_is_named():
 
     lines, macs = named(net, step)
     assert lines == [
-        "Leaves: a gradient began within it, at a value that it does not return: not counted"
+        "Leaves: a backward pass started inside it, at a value that it does not return: "
+        "not counted"
     ]
     assert macs == 4 * (steps.WIDTH * 8 + 8 * 2)
 
@@ -140,7 +141,7 @@ def test_a_batch_of_gradients_is_named():
 
     lines, macs = named(net, step)
     assert lines == [
-        "Sequential: vmap ran its backward pass, for a batch of gradients: not counted"
+        "Sequential: vmap ran its backward pass for a batch of gradients: not counted"
     ]
     assert macs == 4 * (4 * sum(sizes) - sizes[0])
     assert macs < steps.dispatched(step)
@@ -325,7 +326,7 @@ def test_a_checkpoint_around_a_model_beside_is_named():
     lines, _ = named(
         net, lambda: steps.loss_of(_around_a_model_beside(net, steps.batch())).backward()
     )
-    assert lines == ["Sequential: a backward pass ran it again, and not to its end: not counted"]
+    assert lines == ["Sequential: a backward pass recomputed it only partly: not counted"]
 
 
 def test_a_checkpoint_in_a_model_that_also_validates_has_what_it_ran_again():

@@ -127,8 +127,8 @@ def test_what_is_left_out_is_named_once_for_like_tables():
     )
     other = replace(first, columns=(Column(head="aaaa"), Column(head="cccc" * 5, spare=1)))
     text = said(terminal(Page((first, first, other)), 24))
-    assert text.count("left out at 24 columns: " + "bbbb" * 5) == 1
-    assert text.count("left out at 24 columns: " + "cccc" * 5) == 1
+    assert text.count("left out at a width of 24: " + "bbbb" * 5) == 1
+    assert text.count("left out at a width of 24: " + "cccc" * 5) == 1
 
 
 def test_the_figures_that_answer_stay_at_eighty_columns(resnet):
@@ -139,7 +139,7 @@ def test_the_figures_that_answer_stay_at_eighty_columns(resnet):
     heads = " ".join(lines(text)[3:5])
     assert all(word in heads for word in ("total", "as MACs", "native", "explained"))
     assert "prints" not in heads
-    assert "left out at 80 columns: prints; COLUMNS=" in said(text)
+    assert "left out at a width of 80: prints; COLUMNS=" in said(text)
     wide = int(said(text).split("COLUMNS=")[1].split()[0])
     assert '"flops"' in terminal(report, wide)
     assert "left out" not in terminal(report, wide)
@@ -214,7 +214,7 @@ def test_what_is_not_as_it_should_be_is_said(troubled):
     """An unverified version, another setting, wrong parameters, a failure: each has its line."""
     text = terminal(troubled, 100)
     assert "thop 9.9*" in text
-    assert " * unverified version 9.9: the convention was checked on 1.0\n" in text
+    assert " * unverified version 9.9: the convention was checked with 1.0\n" in text
     assert "no grad" in text
     assert "   ran in an unexpected setting: eval grad\n" in text
     assert " Parameters: native 25 557 032\n" in text
@@ -248,7 +248,7 @@ def test_the_unit_orders_the_operators(count):
 def test_no_tool_is_said(count):
     """A comparison in which no tool ran says how to get one."""
     text = terminal(replace(count, profiles=(), reconciliations=()), 80)
-    assert "No tool was run: `crossflops doctor` says how to install some." in text
+    assert "No tool was run: `crossflops doctor` shows how to install tools." in text
 
 
 def test_only_failures_leave_no_empty_table(count):

@@ -101,7 +101,7 @@ def test_pickles_are_refused(tmp_path, suffix):
     path = tmp_path / f"model{suffix}"
     path.write_bytes(b"")
     message, hint = refused(str(path))
-    assert message == f"{path} is a pickle, which runs code when it is read"
+    assert message == f"{path} is a pickle, and reading it can run any code"
     assert "file.py:callable" in hint
 
 

@@ -164,7 +164,7 @@ def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, mac
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("Selects", "its sizes depend on values"),
+        ("Selects", "output sizes depend on tensor values"),
         ("pruned", "which elements of weight_orig are pruned is a matter of values"),
         ("reads_when_built", "building it reads values (aten._local_scalar_dense.default)"),
         ("scripted", "parts of it are TorchScript"),

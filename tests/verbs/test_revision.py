@@ -188,5 +188,5 @@ def test_a_pointer_of_git_lfs_is_the_reason(repository):
     assert status == 2
     assert err.splitlines() == [
         "error: model.onnx at HEAD is a pointer of Git LFS, and not the model",
-        "hint: install git-lfs, then `git lfs fetch origin HEAD`",
+        "hint: install git-lfs, then run `git lfs fetch origin HEAD`",
     ]
