@@ -200,8 +200,8 @@ def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Te
     """Return what says which columns have no room, and how to see them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
-    config = f"set COLUMNS={wide} to show {shown}, or write a file that ends in .md"
-    return Text(f"left out at a width of {width}: {', '.join(lost)}; {config}", "   ", "dim")
+    config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
+    return Text(f"left out at {width} columns: {', '.join(lost)}; {config}", "   ", "dim")
 
 
 def _block_lines(block: Block, width: int, colour: bool) -> list[str]:

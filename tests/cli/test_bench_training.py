@@ -82,7 +82,7 @@ def test_an_optimizer_that_runs_the_model():
     ]
     assert (step.phases[2].flops, step.phases[0].share, step.mfu) == (None, None, None)
     assert list(step_timing_notes(report, phases)) == [
-        "the work of LBFGS is not counted: its equations are not known"
+        "the work of optimizer LBFGS is unknown and not counted"
     ]
 
 

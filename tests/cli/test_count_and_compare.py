@@ -63,7 +63,7 @@ def test_compare_passes_everything_on(line, answers, report):
     assert line.comparison == Comparison()
     status, out, err = line("compare", "m:f", "--python", "thop")
     assert (status, out) == (2, "")
-    assert err.startswith("error: --python 'thop' is not TOOL=INTERPRETER\nhint: write ")
+    assert err.startswith("error: --python must be TOOL=INTERPRETER, got 'thop'\nhint: write ")
 
 
 def test_the_text_goes_to_stdout_alone(line, answers, report):

@@ -98,9 +98,9 @@ def test_the_command_fills_what_rows_leave_out(runs):
         ("v100-pcie,fp16,some,5", "'some' is no batch"),
         ("v100-pcie,fp16,1,-5", "'-5' is no examples per second"),
         ("v100-pcie,fp16,1,nan", "'nan' is no examples per second"),
-        ("v100-pcie,fp16,1", "3 cells, and there are 4 columns"),
+        ("v100-pcie,fp16,1", "3 cells, but the table has 4 columns"),
         ("v100-pcie,fp16,1,", "no measured speed is given"),
-        ("v100-pcie,,1,5", "a peak for each precision"),
+        ("v100-pcie,,1,5", "needs a precision"),
     ],
 )
 def test_a_wrong_row_is_named_by_its_line(runs, row, what):
@@ -131,7 +131,7 @@ def test_columns_that_nobody_knows_are_named(runs):
     """They are kept out, and that is said."""
     status, _, err = runs("rate,driver\n1,470\n", *GIVEN)
     assert status == 0
-    assert "columns that are not used: driver" in err
+    assert "unused columns: driver" in err
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_columns_that_nobody_knows_are_named(runs):
     [
         ("", "no runs"),
         (HEAD, "no runs"),
-        ("device,batch\nv100-pcie,1\n", "no column of a speed"),
+        ("device,batch\nv100-pcie,1\n", "no column with a speed"),
         ("rate,images/s\n1,2\n", "several columns for examples_per_second"),
         ('rate\n"1\n', "no CSV"),
     ],

@@ -122,7 +122,7 @@ def test_a_measured_speed_gives_the_mfu(run, chain):
     [
         (("--run-tokens", "1T"), "about training"),
         (("--train", "--run-tokens", "1T", "--run-steps", "2"), "cannot be combined"),
-        (("--train", "--run-steps", "2"), "steps have a batch"),
+        (("--train", "--run-steps", "2"), "--run-steps requires --batch"),
         (("--train", "--run-tokens", "1T"), "number of tokens"),
         (("--train", "--run-examples", "many"), "at least 0"),
         (("--train", "--run-examples", "5", "--mfu", "140%"), "no share"),

@@ -242,7 +242,7 @@ def test_who_counts_several_models_is_sent_to_the_table(line):
     """`count` takes one; where another verb is called wrongly, its help says more."""
     status, _, err = line("count", "a.onnx", "b.onnx")
     assert status == 2
-    assert "hint: `crossflops table` sets several models in one table" in err
+    assert "hint: `crossflops table` counts several models into one table" in err
     status, _, err = line("render", "a.json", "b.json")
     assert status == 2
     assert err.endswith("hint: `crossflops render --help` lists the accepted arguments\n")

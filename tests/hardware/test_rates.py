@@ -153,4 +153,4 @@ def test_other_peaks_that_would_do():
     assert "fp16 with structured sparsity 64 %" in sentence
     above = rate(macs=10**12, examples_per_second=1e4, training=False,
                  against=find_device("a100-sxm4-40gb"))  # fmt: skip
-    assert any("no peak of the device is as high" in warning for warning in above.warnings)
+    assert any("no peak of the device is that high" in warning for warning in above.warnings)

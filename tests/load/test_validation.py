@@ -39,7 +39,7 @@ def model(*nodes, outputs=("y",), initializers=()):
         ),
         (model(relu("x", "x")), "'x' produces 'x' a second time"),
         (model(relu("nowhere", "y")), "'y' reads 'nowhere', which no node or input provides"),
-        (model(relu("x", "z")), "output 'y' of 'g' is made by no node"),
+        (model(relu("x", "z")), "no node produces the output 'y' of 'g'"),
         (model(), "no nodes"),
         (onnx.ModelProto(), "no nodes"),
     ],

@@ -123,7 +123,7 @@ def test_a_transform_of_functions_is_named():
         steps.loss_of(net(steps.batch())).backward()
 
     lines, macs = named(net, step)
-    assert lines[0].startswith("Sequential: a transform of torch.func ran it")
+    assert lines[0].startswith("Sequential: a torch.func transform ran it")
     assert macs == steps.dispatched(lambda: steps.loss_of(net(steps.batch())).backward())
 
 
@@ -357,7 +357,7 @@ def test_a_model_that_is_compiled_is_not_compiled_anew():
     with torch.compiler.set_stance("fail_on_recompile"):
         profile = profiled(net, step)
     assert profile.step_macs == steps.dispatched(step)
-    assert any("torch.compile hides what is in the model" in line for line in profile.warnings)
+    assert any("torch.compile hides the modules in the model" in line for line in profile.warnings)
 
 
 AROUND = """
@@ -384,7 +384,7 @@ def test_a_compiled_function_around_the_model_is_named():
     """
     line = [sys.executable, "-c", AROUND]
     done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=120)
-    assert "torch.compile may have compiled into a function around it" in done.stdout
+    assert "torch.compile compiled its calls into an enclosing function" in done.stdout
     assert "compile the model alone" in done.stdout
 
 

@@ -22,7 +22,7 @@ def test_the_difference_of_two_tools(resnet):
         " pool.adaptive        +2 048      +100 352      +102 400   1 call",
         " residual                  0",
     ]
-    assert text.splitlines()[-2].startswith("   left out at a width of 80: what; ")
+    assert text.splitlines()[-2].startswith("   left out at 80 columns: what; ")
     assert "torch-flop-counter" not in text
 
 

@@ -99,10 +99,10 @@ def test_a_convention_page_is_its_rules():
     text = terminal(CONVENTION, 120)
     assert text == (
         'thop@0.1.1 · prints "MACs" · 1 per MAC · looks at module calls · '
-        "checked on 0.1.1.post1\n\n"
+        "checked with 0.1.1.post1\n\n"
         " always runs with: evaluation mode\n"
         " work whose result nothing uses is counted\n"
-        " multiply-accumulates that no line below is about are not counted: "
+        " multiply-accumulates that match no line below are not counted: "
         "functional.invisible\n"
         " source: thop/profile.py\n\n"
         " Other amounts, added in the tool's own unit\n"
@@ -185,8 +185,8 @@ def test_tools_are_listed_with_how_to_get_them():
         )
     )  # fmt: skip
     text = terminal(noun, 100)
-    assert " thop     0.1.1      0.1.1        0.1.1       ok\n" in text
-    assert " odd      -          -            -           broken: no module named odd\n" in text
+    assert " thop     0.1.1      0.1.1          0.1.1       ok\n" in text
+    assert " odd      -          -              -           broken: no module named odd\n" in text
     assert text.endswith(f" To install\n fvcore:\n   {python()} -m pip install that\n")
     assert json.loads(FORMATS[".json"](noun))["tools"][1]["install"] == "pip install that"
 

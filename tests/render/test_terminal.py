@@ -49,8 +49,8 @@ ResNet · 25.56 M parameters · input 1x3x224x224 float32 · 4.089 GMACs
    divs                        0
    compares                    0
    specials              616 832
-   FLOPs           8 238 985 344   2 x MACs and one for each of the others
-   bytes read              1 000   every operator by itself, nothing fused
+   FLOPs           8 238 985 344   2 x MACs, and one for each other operation
+   bytes read              1 000   each operator separately, without fusion
    bytes written           2 000
    parameters         25 557 032
 
@@ -127,8 +127,8 @@ def test_what_is_left_out_is_named_once_for_like_tables():
     )
     other = replace(first, columns=(Column(head="aaaa"), Column(head="cccc" * 5, spare=1)))
     text = said(terminal(Page((first, first, other)), 24))
-    assert text.count("left out at a width of 24: " + "bbbb" * 5) == 1
-    assert text.count("left out at a width of 24: " + "cccc" * 5) == 1
+    assert text.count("left out at 24 columns: " + "bbbb" * 5) == 1
+    assert text.count("left out at 24 columns: " + "cccc" * 5) == 1
 
 
 def test_the_figures_that_answer_stay_at_eighty_columns(resnet):
@@ -139,7 +139,7 @@ def test_the_figures_that_answer_stay_at_eighty_columns(resnet):
     heads = " ".join(lines(text)[3:5])
     assert all(word in heads for word in ("total", "as MACs", "native", "explained"))
     assert "prints" not in heads
-    assert "left out at a width of 80: prints; COLUMNS=" in said(text)
+    assert "left out at 80 columns: prints; COLUMNS=" in said(text)
     wide = int(said(text).split("COLUMNS=")[1].split()[0])
     assert '"flops"' in terminal(report, wide)
     assert "left out" not in terminal(report, wide)

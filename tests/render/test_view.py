@@ -130,7 +130,7 @@ def test_memory_figures_are_on_the_page(count):
     assert "memory traffic" in text
     assert "250 000 elements" in text
     assert "19.34" in text
-    assert "alive at relu_7, without parameters; 1 tensor of unknown size not included" in text
+    assert "alive at relu_7, without parameters; 1 tensor of unknown size left out" in text
     assert "40 000 000" in text
     assert "memory traffic" not in terminal(count, 120)
 

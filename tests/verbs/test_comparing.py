@@ -79,7 +79,7 @@ class TestCompareHere:
     def test_an_unknown_tool_is_refused(self, tools):
         """It is an error of the request, and lists what there is."""
         tools("Honest")
-        with pytest.raises(UnknownNameError, match="no installed plugin offers the tool 'nobody'"):
+        with pytest.raises(UnknownNameError, match="no installed plugin has the tool 'nobody'"):
             compare(linear(), ROWS, tools=["nobody"], isolate=False)
 
     def test_without_tools_there_is_the_native_count(self, tools):
@@ -140,8 +140,8 @@ class TestTrainingStep:
     @pytest.mark.parametrize(
         ("options", "problem"),
         [
-            ({"frozen": ["0"]}, "matters in training alone"),
-            ({"loss": sum}, "a loss is about training"),
+            ({"frozen": ["0"]}, "requires --train"),
+            ({"loss": sum}, "--loss requires --train"),
             (
                 {"train": True, "setting": Setting(grad=False)},
                 "--train needs gradients and cannot be combined with --no-grad",

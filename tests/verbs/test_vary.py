@@ -206,6 +206,6 @@ def test_a_kink_far_beyond_leaves_a_formula_below_it(tmp_path):
     (line,) = report.formulas.dimensions
     assert polynomial_text(report.formulas.macs) == "32 n"
     assert (line.multiple_of, line.largest < 300, bool(line.node)) == (1, True, True)
-    assert f"far beyond, node '{line.node}' costs something else" in " ".join(
+    assert f"for much larger sizes, node '{line.node}' has another cost" in " ".join(
         terminal(report, 200).split()
     )

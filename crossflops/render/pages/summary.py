@@ -430,7 +430,7 @@ def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
         return []
     moved, peak = memory.access_bytes, memory.peak_activation_bytes
     at = f"alive at {memory.peak_node}" if memory.peak_node else "of the inputs"
-    left = f"; {count_with_noun(memory.unsized, 'tensor')} of unknown size not included"
+    left = f"; {count_with_noun(memory.unsized, 'tensor')} of unknown size left out"
     stored = memory.param_bytes_by_type or {}
     is_quantized = any(
         not name.startswith(_FLOATS) for name in (*stored, *report.macs_by_precision)
