@@ -51,4 +51,4 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
 
 def real_weights_error(reason: str) -> InputError:
     """Return what is wrong where "fake" was asked for, and values are needed."""
-    return InputError(f"the model needs its weights: {reason}", ValuesNeededError("").hint)
+    return InputError(f"the model needs its weights: {reason}", ValuesNeededError(reason).hint)

@@ -192,7 +192,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
 def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
     """A model that runs in its own framework: it is built again there, from its target."""
     if isinstance(source.model, OnnxFile):
-        raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave --runtime out")
+        raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave out --runtime")
     if request.given is not None:
         raise InputError(
             "this runtime needs an importable target; a model object cannot be "

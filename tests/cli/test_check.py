@@ -414,7 +414,7 @@ def test_a_mistake_in_a_rule_is_named(line, project, rule, words):
     ("text", "words"),
     [
         (b'\xef\xbb\xbf[budgets."model.onnx"]\r\nrules = ["macs <= 1"]\r\n', "macs <= 1"),
-        ('[budgets."model.onnx"]\nrules = ["macs <= 1"]\n'.encode("utf-16"), "save the file in UTF-8"),
+        ('[budgets."model.onnx"]\nrules = ["macs <= 1"]\n'.encode("utf-16"), "file in UTF-8"),
         (b'[budgets.model.onnx]\nrules = ["macs <= 1"]\n', '[budgets."model.onnx"]'),
         (b'[budgets."no/*.onnx"]\nrules = ["macs <= 1"]\n', "no file is like no/*.onnx"),
         (b'[budgets."*.onnx"]\nrules = ["macs <= 1"]\n[budgets."m*.onnx"]\n'

@@ -133,7 +133,7 @@ def test_another_crossflops_is_a_failure(venv):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: crossflops\nVersion: 99\n")
     [failure] = offers({"fvcore": python}).values()
-    assert failure.message.startswith(f"{python} has crossflops 99, and this is ")
+    assert failure.message.startswith(f"{python} has crossflops 99, but this is ")
     assert failure.hint.startswith(f"{python} -m pip install ")
 
 
@@ -143,7 +143,7 @@ def test_a_crossflops_that_knows_no_inventory_is_a_failure(venv):
     (site / "crossflops").mkdir()
     (site / "crossflops" / "__init__.py").touch()
     [failure] = offers({"fvcore": python}).values()
-    assert failure.message.startswith(f"crossflops in {python} is not this one: ")
+    assert failure.message.startswith(f"crossflops in {python} is another version: ")
     assert "No module named 'crossflops.plugins'" in failure.message
 
 

@@ -88,7 +88,7 @@ def test_an_exception_speaks_for_itself(ask):
 def test_a_tool_that_does_not_take_the_model_says_so(ask):
     """A model of another framework is a failure of the stage "accept"."""
     answer = ask("Honest", model=["no model"])
-    assert (answer.stage, answer.message) == ("accept", "fake does not take a builtins.list")
+    assert (answer.stage, answer.message) == ("accept", "fake does not accept a builtins.list")
 
 
 def test_a_tool_past_its_time_is_stopped_with_its_children(ask, fakes, tmp_path):
