@@ -85,7 +85,7 @@ def test_variants_that_agree_in_work_may_differ_in_bytes(line):
     moved = ("--bytes-per-example", "100M", "--roofline")
     status, _, err = line("efficiency", *FP16, "--device", "A100", *moved)
     assert status == 2
-    assert err.startswith("error: 'A100' names 4 devices")
+    assert err.startswith("error: 'A100' is the name of 4 devices")
 
 
 def test_an_ambiguous_device_in_json(line):
@@ -238,7 +238,7 @@ def test_given_macs_beside_a_model(efficiency, answers, report):
     status, out, _ = efficiency("m:f", "--macs", "11", *SPEED)
     assert status == 0
     assert "model 11 MACs given, for one example" in out
-    assert any("Net has 10, counted natively (+10.00 % to these)" in line for line in out)
+    assert any("Net has 10, counted natively (+10.00 % against these)" in line for line in out)
 
 
 @pytest.mark.parametrize("suffix", ["json", "md", "txt"])

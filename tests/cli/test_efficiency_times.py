@@ -69,7 +69,7 @@ def test_the_modules_of_a_model(times, tmp_path):
     [
         ("module\na\n", "needs a column of modules and a column of times"),
         ("module,ms\na,1\n", "line 2: the MACs of 'a' are unknown"),
-        ("module,ms,macs\na,x,1\n", "line 2: 'x' is no time"),
+        ("module,ms,macs\na,x,1\n", "line 2: a time must be positive, got 'x'"),
         ("module,ms,macs\na,1,1\nb,1\n", "line 3: 2 cells for 3 columns"),
     ],
 )

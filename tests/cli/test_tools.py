@@ -97,7 +97,7 @@ def test_tools_fits_on_eighty_columns(line):
     _, out, _ = line("tools")
     assert max(map(len, out.splitlines())) <= 80
     assert f" gone:\n   {python()} -m pip install gone\n" in out
-    assert "unverified: checked on 1\n" in out
+    assert "unverified: checked with 1\n" in out
 
 
 @pytest.mark.usefixtures("world")

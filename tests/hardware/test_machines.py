@@ -46,7 +46,7 @@ def test_a_name_of_several_devices_is_refused_with_the_options_to_give(name):
 @pytest.mark.parametrize("name", ["0xH100", "8xfoo", "x8", "v9-8", "dgx"])
 def test_what_is_no_machine_either_is_unknown(name):
     """No count and no machine is invented."""
-    with pytest.raises(UnknownNameError, match=r"the peak of .* is unknown"):
+    with pytest.raises(UnknownNameError, match=r"is unknown"):
         find_device(name)
 
 

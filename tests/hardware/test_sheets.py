@@ -74,5 +74,5 @@ def test_a_device_that_is_given():
     figures = sheet(device_from_options(("bf16=312", "19.5"), 1555))
     assert {row.precision: row.peak for row in figures.peaks} == {"bf16": 312e12, "any": 19.5e12}
     assert figures.peaks[0].ridge == pytest.approx(200.64, abs=0.01)
-    with pytest.raises(InputError, match="no rate"):
+    with pytest.raises(InputError, match="must be a positive"):
         device_from_options(("fast",), None)

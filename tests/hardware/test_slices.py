@@ -47,7 +47,7 @@ def test_a_slice_has_its_share(name, units, bf16, bandwidth):
 )
 def test_what_is_no_known_slice_is_refused(name):
     """Never the peak of the whole, and no guess."""
-    with pytest.raises(UnknownNameError, match=r"the peak of .* is unknown") as caught:
+    with pytest.raises(UnknownNameError, match=r"is unknown") as caught:
         find_device(name)
     assert "--peak-tflops" in caught.value.hint
 

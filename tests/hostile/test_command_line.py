@@ -101,7 +101,7 @@ def test_a_file_of_ten_gigabytes(tmp_path):
     with path.open("wb") as file:
         file.truncate(10 << 30)
     refused(path, "byte 0", beyond=10 << 30)
-    refused(path, "cannot be read")  # where so much may not even be mapped
+    refused(path, "cannot read")  # where so much may not even be mapped
 
 
 def test_a_file_that_may_not_be_read(tmp_path):
@@ -111,7 +111,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
     if os.access(path, os.R_OK):
         assert count(path)[0] == 0
     else:
-        refused(path, "cannot be read")
+        refused(path, "cannot read")
 
 
 @pytest.fixture
