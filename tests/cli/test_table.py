@@ -118,7 +118,7 @@ def test_all_conventions_count_a_file_and_those_that_cannot_are_named(line, tmp_
     monkeypatch.chdir(tmp_path)
     status, out, err = line("count", "one.onnx", "--as", "*", "--json")
     assert status == 0
-    assert "no number as thop: thop looks at calls of modules and functions" in err
+    assert "no number as thop: thop counts calls of modules and functions" in err
     report = json.loads(out)
     folds = {fold["tool"]: fold["total"] for fold in (report["as"], *report["as_also"])}
     assert folds["exact-2k-1"] == 60
