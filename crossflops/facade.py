@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A noun that shows itself, as its page, and that is written in any format."""
+    """A result that prints as its page, and can be saved in any format."""
 
     __slots__ = ()
 
     def save(self, path: str | Path) -> Path:
-        """Write it in the format of the suffix: .json, .md, .csv, .tex ...
+        """Write the result in the format of the suffix: .json, .md, .csv, .tex ...
 
         Returns the path. Raises UnknownNameError for a suffix that names no format.
         """
@@ -40,7 +40,7 @@ class Shown:
         return file
 
     def __str__(self) -> str:
-        """The page, as a terminal shows it."""
+        """Return the page, as a terminal shows it."""
         from crossflops.render.terminal import (
             terminal_page_text,
         )  # `--help` imports this file, no renderer
@@ -49,15 +49,15 @@ class Shown:
 
 
 class ShownReport(Shown, Report, frozen=True, kw_only=True):
-    """`crossflops.Report`: a report with its page, its tables and its parts."""
+    """A report with its page, its tables and its parts: `crossflops.Report`."""
 
     @classmethod
     def of(cls, report: Report) -> "ShownReport":
-        """The same report, able to show itself."""
+        """Return the same report, able to show itself."""
         return cls(**asdict(report))
 
     def at(self, path: str) -> "ShownReport":
-        """The same for one module and what is beneath it, such as "layer1.0".
+        """Return the report of one module and all beneath it, such as "layer1.0".
 
         Raises UnknownNameError where there is no such module.
         """
@@ -66,7 +66,7 @@ class ShownReport(Shown, Report, frozen=True, kw_only=True):
     def view(
         self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
     ) -> TableView:
-        """One table of the report.
+        """Return one table of the report.
 
         By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
         levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
@@ -76,7 +76,8 @@ class ShownReport(Shown, Report, frozen=True, kw_only=True):
         return view(self, by, top, depth, unit)
 
     def to_pandas(self, by: By = "module", **options: Any) -> Any:
-        """One table of the report as a pandas.DataFrame: `view` says what `by` and `options` are.
+        """Return one table of the report as a pandas.DataFrame: `view` says what `by` and
+        `options` are.
 
         Counts stay integers. Raises MissingExtraError without pandas.
         """
@@ -94,24 +95,26 @@ class ShownReport(Shown, Report, frozen=True, kw_only=True):
 
 
 class ShownBench(Shown, Bench, frozen=True, kw_only=True):
-    """What `crossflops.bench` returns: a bench with its page."""
+    """A bench with its page: the result of `crossflops.bench`."""
 
     @classmethod
     def of(cls, bench: Bench) -> "ShownBench":
-        """The same bench, able to show itself."""
+        """Return the same bench, able to show itself."""
         return cls(**asdict(bench))
 
 
 class ShownProfile(Shown, TrainingProfile, frozen=True, kw_only=True):
-    """What `crossflops.profile` returns: a profile with its page."""
+    """A profile with its page: the result of `crossflops.profile`."""
 
     @classmethod
     def of(cls, profile: TrainingProfile) -> "ShownProfile":
-        """The same profile, able to show itself."""
+        """Return the same profile, able to show itself."""
         return cls(**asdict(profile))
 
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
-        """The page with so many levels of modules (-1: all), and so many modules at each."""
+        """Return the page with so many levels of modules (-1: all), and so many modules at
+        each.
+        """
         from crossflops.render.pages.profile import Profiled
         from crossflops.render.terminal import terminal_page_text
 
@@ -121,13 +124,13 @@ class ShownProfile(Shown, TrainingProfile, frozen=True, kw_only=True):
 
 
 class ShownEfficiency(Shown, EfficiencyReport, frozen=True, kw_only=True):
-    """What `crossflops.efficiency` returns: an efficiency with its page, and the shown report."""
+    """An efficiency with its page and its report: the result of `crossflops.efficiency`."""
 
     report: ShownReport | None = None
 
     @classmethod
     def of(cls, efficiency: EfficiencyReport) -> "ShownEfficiency":
-        """The same efficiency, able to show itself."""
+        """Return the same efficiency, able to show itself."""
         fields = asdict(efficiency)
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)

@@ -26,7 +26,7 @@ _BENCHER = "crossflops.bench.bencher"
 def run_bench_order(
     order: Order, seconds: float, folder: str, worker: str = _BENCHER
 ) -> Ran | Unfit:
-    """Run the order in a process of its own, which may take so many seconds.
+    """Run the order in a process of its own, for at most so many seconds.
 
     `worker` is the module that answers it.
 
@@ -47,7 +47,7 @@ def run_bench_order(
 
 
 def _explain_missing_answer(batch: int, ended: Ended) -> Unfit:
-    """Why a process ended without an answer."""
+    """Return why a process ended without an answer."""
     if speaks_of_memory(ended.output):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
     if ended.status == -signal.SIGKILL:
@@ -65,7 +65,7 @@ def observe_file_run(
     seconds: float = SECONDS,
     memory: int | None = MEMORY,
 ) -> Observation:
-    """What a run of the file in onnxruntime shows: shapes of all values, iterations, branches.
+    """Run the file in onnxruntime; return shapes of all values, iterations and branches.
 
     Inputs come from `inputs_file`; else floats are random and everything else is zero. Raises
     NormalizeError when onnxruntime is missing, refuses the model, crashes, or exceeds a limit.

@@ -1,4 +1,4 @@
-"""What a measuring worker is asked and answers, and how often it times a run."""
+"""The order and the answer of a measuring worker, and the number of timed runs."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -25,7 +25,7 @@ STILL = 0.02  # by how much of itself it may move
 
 
 class BenchLimits(NamedTuple):
-    """How many runs: warm-up ends after `warmup` of them at the latest, timing after `runs`.
+    """The number of runs: warm-up takes at most `warmup` of them, timing at most `runs`.
 
     Both end sooner when `seconds` have passed, but not before `fewest` runs. Without `runs` the
     timing ends by its seconds alone.
@@ -41,7 +41,7 @@ USUAL = BenchLimits()
 
 
 def is_latency_settled(seconds: Sequence[float]) -> bool:
-    """Whether the median of the last five runs is within 2 % of that of the five before.
+    """Return whether the median of the last five runs is within 2 % of that of the five before.
 
     >>> settled([9.0, 1, 1, 1, 1, 1, 1]), settled([2.0] * 5 + [1.0] * 5)
     (True, False)
@@ -55,7 +55,7 @@ def is_latency_settled(seconds: Sequence[float]) -> bool:
 def time_warm_runs(
     run: Run, batch: int, clock: Clock, limits: BenchLimits = USUAL, mode: str = ""
 ) -> Measurement:
-    """Run until it is warm, then time it. `run` returns when its work is done.
+    """Run a model until it is warm, then time it. `run` returns when its work is done.
 
     The warm-up ends when the median of the last five runs changes by less than 2 % from one run
     to the next; one that does not is told by `settled`.
@@ -141,7 +141,7 @@ class TrainingOrder(ModelOrder, frozen=True, kw_only=True, tag=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"):
-    """A model that ran: in what, on which inputs, how fast.
+    """A model that ran: its runtime, its inputs, its speed.
 
     `profile` is the file that the runtime's profiler wrote, `graph` that of the graph which ran,
     of whose runs the first `dropped` do not count. A training step has `phases`. `notes` say how
@@ -160,7 +160,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"
 
 
 class Refusal(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
-    """The request is wrong, whatever the batch."""
+    """A wrong request, whatever the batch."""
 
     message: str
     hint: str

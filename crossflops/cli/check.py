@@ -14,19 +14,19 @@ from crossflops.errors import InputError
 def _writable_junit_file(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> Path | None:
-    """The file, refused before the work begins if it cannot be written."""
+    """Return the file. Refuse it before the work begins if it cannot be written."""
     return None if value is None else writable(Path(value), "checks.xml")
 
 
 def _refuse_one_file(files: Sequence[Path | None]) -> None:
-    """Refuse one file for two outputs, of which the later would replace the other."""
+    """Refuse one file for two outputs, since the later one would replace the other."""
     indices = [os.path.realpath(file) for file in files if file is not None]
     if len(set(indices)) < len(indices):
         raise InputError(f"two outputs are to be written to {indices[-1]}", "name a file for each")
 
 
 def _refuse_revision(revision: str) -> None:
-    """Refuse a revision that is not here before anything is counted."""
+    """Refuse a revision that is not in this repository before anything is counted."""
     from crossflops.verbs.revisions import refuse_unknown
 
     try:

@@ -53,12 +53,12 @@ QUESTIONS: Group = option_group(
 
 
 def questions(fields: dict[str, Any]) -> dict[str, Any]:
-    """The values of QUESTIONS, taken out of a command's keyword arguments."""
+    """Return the values of QUESTIONS, taken out of a command's keyword arguments."""
     return {name: fields.pop(name) for name in ("between", "module", "consensus")}
 
 
 def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -> bool:
-    """Whether two tools could not be set against each other, since one failed; says so."""
+    """Return whether a comparison of two tools is missing because one failed, and report it."""
     profiles = report.profiles or ()
     sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
     if between and isinstance(report.against, Against):
@@ -105,7 +105,7 @@ _AGAINST: Group = option_group(
 
 
 def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """The second model as the comparison takes it; nothing without a target.
+    """Return the second model as the comparison takes it; nothing without a target.
 
     Raises InputError for an option of a second model that there is not.
     """

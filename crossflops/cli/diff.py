@@ -23,7 +23,7 @@ from crossflops.errors import InputError
 def _parse_increase_share(
     ctx: click.Context, param: click.Parameter, text: str | None
 ) -> Fraction | None:
-    """`2%` or `0.02` as a share."""
+    """Return the share of a text such as `2%` or `0.02`."""
     if text is None:
         return None
     try:

@@ -131,7 +131,7 @@ def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
 def _limit_profile_modules(
     noun: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
 ) -> Profiled:
-    """Leave out of JSON the modules that are not asked for; a page leaves them out itself."""
+    """Remove unrequested modules from JSON; a page leaves them out itself."""
     if not writes_json({"as_json": as_json, "file": file}):
         return Profiled(noun, choice)
     depth = choice.depth if choice.detailed else 0
@@ -147,7 +147,7 @@ _OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak
 def _profile_script(
     command: tuple[str, ...], as_json: bool, file: Any, fields: dict[str, Any]
 ) -> int:
-    """The status of the script; where it is 0 and no step was profiled, that is an error."""
+    """Return the status of the script; 0 without a profiled step is an error."""
     from crossflops.training_loops import script
 
     reject_options_except(

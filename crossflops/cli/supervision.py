@@ -33,14 +33,14 @@ _limit = [TIMEOUT]
 
 
 def limit(seconds: float) -> None:
-    """How long a converter may take, from now on."""
+    """Limit the time of a converter, from now on."""
     _limit[0] = seconds
 
 
 def run_supervised(
     arguments: list[str], run: Callable[[], int], refuse: Callable[..., int]
 ) -> int:
-    """The exit status of `run()`, in a process of its own where a converter may be at work.
+    """Return the exit status of `run()`, in a process of its own if a converter may be at work.
 
     `refuse(message, hint, status)` says what is wrong. Where a system can fork, both processes end
     with that status here; where it cannot (Windows) the verb runs in this one, without a limit.
@@ -64,7 +64,7 @@ def run_supervised(
 
 
 def _exit_with_parent(alive: int) -> None:
-    """End with the parent: no other process could end this one for it."""
+    """End with the parent, since no other process could end this one."""
     if sys.platform == "linux":
         end_with(alive, lambda: os._exit(_TOO_LONG))
         return
@@ -91,7 +91,7 @@ def _run_in_child(tell: int, run: Callable[[], int]) -> int:
 
 
 def _exit_without_teardown(status: int) -> int:
-    """End this process as Python would, but for taking apart all that it has made.
+    """Exit without interpreter finalization: run atexit handlers, flush, then os._exit.
 
     That takes a tenth of the time of a count, and in the process that waited a sixth of all page
     faults of a small one; the system does it at once. As multiprocessing leaves a forked process:
@@ -122,7 +122,7 @@ class _Supervisor:
         self._asked: list[int] = []  # the signals that somebody sent to end this
 
     def status(self, refuse: Callable[..., int]) -> int:
-        """The exit status of the child."""
+        """Return the exit status of the child."""
         heard = [
             sign for sign in _signals_to_forward() if signal.getsignal(sign) is not signal.SIG_IGN
         ]
@@ -154,14 +154,14 @@ class _Supervisor:
         return status
 
     def _poll_exit_status(self) -> int | None:
-        """The exit status, negative for a signal; None while the child runs."""
+        """Return the exit status, negative for a signal; None while the child runs."""
         with contextlib.suppress(ChildProcessError):
             process, status = os.waitpid(self._child, os.WNOHANG)
             return os.waitstatus_to_exitcode(status) if process else None
         return _TOO_LONG
 
     def _hear(self) -> None:
-        """Wait for a word of the child, for its end, or for that of a converter's time."""
+        """Wait for an event of the child, for its end, or for the timeout of a converter."""
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:
             return
@@ -169,7 +169,7 @@ class _Supervisor:
             time.sleep(0.001)
 
     def _read(self) -> bool:
-        """Take what the child wrote; whether it will write any more."""
+        """Read what the child wrote; return whether it will write more."""
         received = os.read(self._news, 4096)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
@@ -182,7 +182,7 @@ class _Supervisor:
         return bool(received)
 
     def _stop(self) -> None:
-        """As if by Ctrl-C, so that it cleans up; then for good."""
+        """Interrupt the child as Ctrl-C does, so that it cleans up; then kill it."""
         for sign, wait in ((signal.SIGINT, _GRACE), (signal.SIGKILL, _GRACE)):
             os.kill(self._child, sign)
             end = time.monotonic() + wait
@@ -192,7 +192,7 @@ class _Supervisor:
                 time.sleep(0.02)
 
     def _forward(self, sign: int, _frame: Any) -> None:
-        """Hand a signal on. The terminal gives Ctrl-C to both of us.
+        """Pass a signal on. The terminal sends Ctrl-C to both processes.
 
         A model that swallows interrupts is killed at the third one.
         """

@@ -63,7 +63,7 @@ Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with its cost, the equation that gave it, and how far it can be trusted.
+    """A node with its cost, the equation of the cost, and how exact it is.
 
     `precision` is the element type in which the node computes; of a contraction that in which
     its operands are stored ("int8", or "float32xint4" where they differ). `exactness` is
@@ -96,7 +96,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Uncounted(msgspec.Struct, frozen=True):
-    """A node whose cost is unknown, which is never zero, and why."""
+    """A node whose cost is unknown, which is never zero, with the reason."""
 
     node: Node
     reason: str
@@ -142,7 +142,7 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def converter_by_call(self) -> dict[str, int]:
-        """MACs that only a converter put in, by the key of the operator call."""
+        """MACs that only a converter inserted, by the key of the operator call."""
         by_key: dict[str, int] = {}
         for count in self.counted:
             by_key[count.node.call] = by_key.get(count.node.call, 0) + count.converter_macs
@@ -161,7 +161,7 @@ class InputInfo(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model was counted. `digest` identifies the structure, not the weights."""
+    """The model that was counted. `digest` identifies the structure, not the weights."""
 
     name: str
     digest: str
@@ -212,7 +212,7 @@ class Intensity(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the whole model moves and holds, in exact integers.
+    """The bytes that the whole model moves and holds, in exact integers.
 
     Moved is what every node reads and writes by itself, nothing fused, a weight once by each
     node that uses it: `access_bytes`, and the same in elements. `peak_activation_bytes` are the

@@ -1,4 +1,4 @@
-"""What a report was asked for: enough to ask again, and nothing of the machine it was made on."""
+"""The request of a report: enough to repeat it, and nothing of the machine it was made on."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_title(model: str, digest: str, options: object) -> str:
-    """What a report is titled by: the target, or the name of the model where an object was given.
+    """Return the title of a report: the target, or the name of the model for an object.
 
     Objects of one class have one name, and files in other folders may: the digest of the graph
     tells them apart.

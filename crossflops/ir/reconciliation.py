@@ -56,7 +56,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One module: our MACs, what the convention predicted, what the tool printed (if it did).
+    """One module: our MACs, the prediction of the convention, and the tool's number (if printed).
 
     `causes` are amounts by cause that add up to `predicted - ours`.
     """
@@ -87,12 +87,12 @@ class ParamsReconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Amount:
-        """Theirs minus ours."""
+        """The tool's number minus ours."""
         return self.theirs - self.ours
 
     @property
     def residual(self) -> Amount:
-        """Return what no explanation covers."""
+        """The part that no explanation covers."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
@@ -118,12 +118,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Amount:
-        """Theirs minus ours."""
+        """The tool's number minus ours."""
         return self.theirs - self.ours
 
     @property
     def residual(self) -> Amount:
-        """Return what no explanation covers."""
+        """The part that no explanation covers."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
@@ -131,7 +131,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shift(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cause adds on the way from the first model to the second.
+    """The contribution of one cause on the way from the first model to the second.
 
     The amounts may be zero: a stride that stands in another layer changes what follows, but not
     always the work of the layer itself. `note` says what differs, "stride 1 -> 2".
@@ -167,7 +167,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer of one model: its nodes, the module of the first, and what it does in words."""
+    """A layer of one model: its nodes, the module of the first, and its work in words."""
 
     nodes: tuple[str, ...]
     path: str
@@ -175,7 +175,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerPair(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer of the first model and the one of the second that stands for it.
+    """A layer of the first model and its counterpart in the second.
 
     A layer is one contraction, or several that are together what one is on the other side, with
     the operations that follow up to the next. A place is None where the other model has no such
@@ -190,7 +190,7 @@ class LayerPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CauseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause with what it adds in all layers, and the number of these."""
+    """A cause with its contribution in all layers, and the number of these."""
 
     cause: str
     macs: int
@@ -219,7 +219,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Work:
-        """Return what no cause covers."""
+        """The part that no cause covers."""
         left = self.delta
         for cause in self.causes:
             left = left - Work(macs=cause.macs, flops=cause.flops, params=cause.params)
@@ -227,5 +227,5 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> bool:
-        """Whether the layers are the same, one by one, with nothing between them that differs."""
+        """Whether the layers are equal, one by one, with no differing node between them."""
         return not self.causes and not any(self.uncounted)

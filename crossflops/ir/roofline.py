@@ -1,4 +1,4 @@
-"""What a device allows: the shortest time of a step, node by node and as a whole."""
+"""The limits of a device: the shortest time of a step, node by node and as a whole."""
 
 from typing import Literal, TypeAlias
 
@@ -29,7 +29,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """All that is moved."""
+        """All bytes that are moved."""
         return self.weights + self.cache + self.activations
 
 
@@ -69,7 +69,7 @@ class NodeBound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindBound(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of one operator in one sort of module, together. `cache` are bytes of caches."""
+    """The nodes of one operator in one kind of module, together. `cache` are bytes of caches."""
 
     kind: str
     nodes: int
@@ -81,7 +81,7 @@ class KindBound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelBound(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that ran, against what its nodes need: their work, bytes and shortest time.
+    """A kernel that ran, against the work, bytes and shortest time of its nodes.
 
     `measured` is the time in one run of `work`, `rate` = work / measured in FLOP/s, and
     `efficiency` = seconds / measured.

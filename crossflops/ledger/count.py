@@ -29,7 +29,7 @@ _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
 def count(graph: Graph) -> Ledger:
-    """Counts every node of a graph, and those in the bodies of its nodes.
+    """Count every node of a graph, and those in the bodies of its nodes.
 
     A node without a rule, or with an unknown shape that its rule needs, is uncounted and says so.
     Bytes are those of the unfused model: each node reads its inputs, the same tensor once, and
@@ -54,7 +54,7 @@ def count_dead(graph: Graph) -> tuple[Counted | Uncounted, ...]:
 
 
 def count_whole(graph: Graph) -> Ledger:
-    """One count for each node of the graph, with all that runs in it; of a dead one nothing.
+    """Return one count for each live node of the graph, with all that runs in it.
 
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
@@ -78,7 +78,7 @@ def _count_whole_node(graph: Graph, node: Node) -> Counted | Uncounted:
 def count_node(
     node: Node, stored: Mapping[str, str] = {}, checked: bool = True
 ) -> Counted | Uncounted:
-    """Counts one node that has no body. `stored`: see `precision_of_results`.
+    """Count one node that has no body. `stored`: see `precision_of_results`.
 
     Raises OperandError where it is `checked` and cannot take its operands.
     """
@@ -110,7 +110,7 @@ def count_node(
 
 
 def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
-    """The work on constant operands, in all runs in which others vary."""
+    """Return the work on constant operands, in all runs in which others vary."""
     if known.constant_part is None:
         return ZERO
     part = known.constant_part
@@ -118,7 +118,7 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
 
 
 def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted | Uncounted:
-    """What the operation of the source framework costs, for which a converter wrote the node.
+    """Return the cost of the source operation for which a converter wrote the node.
 
     What the node multiplies itself, beyond that, is the converter's.
     """
@@ -146,12 +146,16 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted |
 
 
 def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
-    """Return what it is worth on sparse operands, too: how much these store no shape tells."""
+    """Return the exactness of a count with sparse operands: shapes do not tell how much they
+    store.
+    """
     return "bound" if node.sparse and on_dense == "exact" else on_dense
 
 
 def _node_cost_key(node: Node) -> tuple[Any, ...]:
-    """All that a node's cost depends on: which tensors are the same, but not their names."""
+    """Return all that a node's cost depends on: which tensors are the same, but not their
+    names.
+    """
     indices: dict[str, int] = {}
     specs = [
         spec
@@ -169,7 +173,7 @@ def _node_cost_key(node: Node) -> tuple[Any, ...]:
 
 
 class _Runs(NamedTuple):
-    """So many runs of a function, among the counts of what calls it."""
+    """A number of runs of a function, among the counts of its caller."""
 
     body: Graph
     precisions: tuple[str, ...]
@@ -177,19 +181,21 @@ class _Runs(NamedTuple):
 
     @property
     def key(self) -> tuple[int, tuple[str, ...]]:
-        """Runs with the same key cost the same."""
+        """The key of the runs: runs with the same key cost the same."""
         return id(self.body), self.precisions
 
 
 class _Work:
-    """Counts nodes, and every function once for all of its runs."""
+    """The counting of nodes, and of every function once for all of its runs."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
         self._alike: dict[Any, Counted] = {}
 
     def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
-        """`outer` are the precisions of dequantized values around these nodes."""
+        """Yield the counts; `outer` are the precisions of dequantized values around these
+        nodes.
+        """
         stored = dict(outer)
         for node in nodes:
             if not node.bodies or not node.stands_for_itself:
@@ -208,7 +214,7 @@ class _Work:
                 yield Uncounted(node, missing_rule_reason(node.op))
 
     def _count_with_cache(self, node: Node, stored: Precisions) -> Counted | Uncounted:
-        """As `count_node`; nodes that are alike are counted once."""
+        """Count a node as `count_node` does; equal nodes are counted once."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
         similar = _node_cost_key(node)
@@ -221,7 +227,9 @@ class _Work:
         return counted
 
     def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
-        """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""
+        """Return the counts of a loop or an If. Raises OperandError if it, or a node in it, has
+        invalid operands.
+        """
         inside = self._loop if node.op.type in _LOOPS else self._branches
         counts = inside(node, stored)
         known = find_unruled_operator(node.op)
@@ -229,13 +237,13 @@ class _Work:
         return counts
 
     def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
-        """The node's own work, and that of its bodies, each of which runs once."""
+        """Yield the node's own work, and that of its bodies, each of which runs once."""
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:
             yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
     def flat(self, counts: Counts) -> Iterator[Counted | Uncounted]:
-        """The counts, and behind them those of each function times the number of its runs."""
+        """Yield the counts, followed by those of each function times the number of its runs."""
         order: list[_Runs] = []
         self._visit(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
@@ -275,7 +283,7 @@ class _Work:
         )
 
     def _branches(self, node: Node, stored: Precisions) -> Counts:
-        """Return what of an If is counted, and in words why.
+        """Return the counted branches of an If, and the reason in words.
 
         The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
         nodes where these are, too; unless a constant condition or the caller chooses.
@@ -300,7 +308,9 @@ class _Work:
         )
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
-        """The larger of two branches, of those that can run. Raises OperandError if none can."""
+        """Return the larger of two branches, of those that can run. Raises OperandError if none
+        can.
+        """
         counted: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
         obstacle: OperandError | None = None
         for body in node.bodies:
@@ -330,7 +340,7 @@ class _Work:
 
 
 def _zero_count(node: Node, formula: str, exact: bool) -> Counted:
-    """The node that holds a body: its work is that of the nodes inside."""
+    """Return the node that holds a body: its work is that of the nodes inside."""
     return Counted(
         node=node,
         cost=ZERO,
@@ -341,7 +351,7 @@ def _zero_count(node: Node, formula: str, exact: bool) -> Counted:
 
 
 def _upper_bound_counts(counts: Counts) -> Counts:
-    """The counts of a branch that may not run."""
+    """Return the counts of a branch that may not run."""
     return tuple(
         msgspec.structs.replace(count, exactness="bound")
         if isinstance(count, Counted) and count.exactness == "exact"
@@ -396,7 +406,8 @@ def _with_bytes(work: Cost, read: int, written: int) -> Cost:
 
 
 def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]:
-    """The precision in which the results of a node are stored, by name, where another is `known`.
+    """Return the precision in which the results of a node are stored, by name, where another is
+    `known`.
 
     `known` are the precisions of dequantized values so far.
     """
@@ -420,7 +431,7 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
 
 
 def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
-    """The precision of a contraction, "" if the type of no operand is known.
+    """Return the precision of a contraction, "" if the type of no operand is known.
 
     Its operands are those that its rule names; what it packs into bytes has a precision beside.
     """
@@ -439,7 +450,7 @@ def _join_precisions(names: Iterable[str]) -> str:
 
 
 def precision_of_computation(operand: int, node: Node) -> str:
-    """The element type in which any other node computes: that of its rule's operand."""
+    """Return the element type in which any other node computes: that of its rule's operand."""
     first = node.inputs[operand] if operand < len(node.inputs) else None
     specs: tuple[TensorSpec | None, ...] = (first, *node.inputs, *node.outputs)
     return next((spec.dtype for spec in specs if spec is not None), "")

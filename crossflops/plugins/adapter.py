@@ -1,4 +1,4 @@
-"""What an adapter is, and what every adapter needs."""
+"""The contract of an adapter, and helpers that every adapter needs."""
 
 import math
 import operator
@@ -39,7 +39,7 @@ class Adapter(Protocol):
     distribution: str
 
     def version(self) -> str:
-        """The version of the installed distribution that really owns the tool's code.
+        """Return the version of the installed distribution that really owns the tool's code.
 
         Raises MissingExtraError when the tool is not installed, or is another tool's namesake.
         """
@@ -54,12 +54,12 @@ class Adapter(Protocol):
         """
 
     def accepts(self, model: object) -> bool:
-        """Whether the tool can be asked about this model at all."""
+        """Return whether the tool supports this kind of model at all."""
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """Run the tool on `model(*args, **kwargs)`, and give what it printed.
+        """Run the tool on `model(*args, **kwargs)`, and return its result.
 
         Putting the setting in force is the adapter's task (`crossflops.plugins.adapter.under`
         does it for PyTorch, and `ran` runs the training step that it may ask for). The model may
@@ -76,12 +76,15 @@ class Adapter(Protocol):
 
 
 def on_fakes(adapter: Adapter) -> bool:
-    """Whether a tool prints the same of tensors without values, as its adapter declares."""
+    """Return whether a tool prints the same for tensors without values, as its adapter
+    declares.
+    """
     return bool(getattr(adapter, "on_fakes", False))
 
 
 def installed(distribution: str, title: str = "", command: str = "") -> str:
-    """The version of an installed distribution: what `Adapter.version` returns of most tools.
+    """Return the version of an installed distribution, as most tools return from
+    `Adapter.version`.
 
     Raises MissingExtraError, in which `title` stands for the name, and `command` installs it where
     "pip install" and the name do not.
@@ -98,7 +101,7 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 
 
 def exact(value: Any) -> Amount:
-    """The integer that a tool means, or the float that it printed where it is no integer.
+    """Return the integer that a tool means, or the float that it printed if that is no integer.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.
@@ -122,13 +125,13 @@ def exact(value: Any) -> Amount:
 
 
 def is_module(model: object) -> bool:
-    """Whether `model` is a torch.nn.Module."""
+    """Return whether `model` is a torch.nn.Module."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def refused_buffers(model: Any, names: Collection[str]) -> Iterator[str]:
-    """Yield where a module has an attribute of one of these names that is no buffer of its own.
+    """Yield the places where a module has a non-buffer attribute with one of these names.
 
     A tool cannot register a buffer there. A module that torch.compile made shows the attributes of
     the module within.
@@ -167,7 +170,8 @@ __all__ = ["positional"]
 
 
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
-    """Run a PyTorch model and, where the setting has a training step, go back from the loss.
+    """Run a PyTorch model and, if the setting has a training step, its backward pass from the
+    loss.
 
     The model is changed: see `frontends.pytorch.observe.training_step.run`.
     """

@@ -11,12 +11,12 @@ from crossflops.workers.conversation import Wait, hear
 
 
 def main() -> None:
-    """Answer the one order."""
+    """Answer the order on stdin."""
     hear(TrainingOrder, answer_training_order)
 
 
 def answer_training_order(order: TrainingOrder, wait: Wait) -> Answer:
-    """The steps, or why there are none."""
+    """Return the steps, or the reason why there are none."""
     return answer_of(lambda: run_steps(order), order.batch)
 
 

@@ -1,4 +1,4 @@
-"""What is written in files: a function for each format, from a noun to a text.
+"""Formats of files: a function for each, from a result to a text.
 
 `@file_format(".md")` over a function is all that a format needs: `-o FILE.md` then has it write.
 """
@@ -50,10 +50,10 @@ from crossflops.rules.rule import formula_equation
 
 
 class Renderer(Protocol):
-    """Writes a noun in one format. `unit` orders the operators of a report, where it has any."""
+    """A function that writes a result in one format. `unit` orders a report's operators."""
 
     def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
-        """The text, ending with a newline."""
+        """Return the text, ending with a newline."""
         ...
 
 
@@ -62,7 +62,7 @@ _Renderer = TypeVar("_Renderer", bound=Renderer)
 
 
 def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
-    """Declares what writes the files whose names end so."""
+    """Register a function that writes the files with this suffix."""
 
     def declare(renderer: _Renderer) -> _Renderer:
         FORMATS[suffix] = renderer
@@ -72,7 +72,8 @@ def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
 
 
 def suffix(file: Path) -> str:
-    """The end of a name that says the format: `.md`, or `.json.gz`, which has two parts.
+    """Return the suffix of a name that decides its format: `.md`, or `.json.gz`, which has two
+    parts.
 
     >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
     ('.json.gz', '.md', '')
@@ -82,7 +83,7 @@ def suffix(file: Path) -> str:
 
 
 def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
-    """Return what a file of that name holds. Raises KeyError where its suffix names no format."""
+    """Return the content of a file of that name. Raises KeyError if its suffix names no format."""
     end = suffix(file)
     data = FORMATS[end](content, unit=unit).encode()
     return gzip_bytes(data) if end.endswith(COMPRESSED) else data
@@ -93,7 +94,7 @@ def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
 
 @file_format(".json")
 def json(content: Noun, unit: Unit = "macs") -> str:
-    """The noun as indented JSON, counts as exact integers. Ends with a newline.
+    """Return the result as indented JSON, counts as exact integers. Ends with a newline.
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
@@ -108,7 +109,7 @@ def json(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _encode_rule_value(value: object) -> str:
-    """Conditions and formulas of a rule as their words."""
+    """Return conditions and formulas of a rule as their words."""
     if isinstance(value, Condition):
         return str(value)
     if callable(value):
@@ -123,7 +124,7 @@ _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 
 @file_format(".md")
 def markdown(content: Noun, unit: Unit = "macs") -> str:
-    """The page as Markdown, columns and tables of detail among it. Ends with a newline."""
+    """Return the page as Markdown, with columns and tables of detail. Ends with a newline."""
     blocks = [
         block for block in page_without_figures(content, unit).blocks if _is_nonempty_block(block)
     ]
@@ -165,12 +166,12 @@ def _pipes(table: Table) -> str:
 
 
 def _markdown_cell(cell: str) -> str:
-    """A cell with its indentation, which tells how deep a row lies, in spaces that stay."""
+    """Return a cell with its indentation, the depth of a row, in spaces that stay."""
     return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _escape_markdown(cell)
 
 
 def _escape_markdown(text: str) -> str:
-    """The text with what Markdown would read escaped; an address stays as it is, to be a link."""
+    """Return the text with Markdown's syntax escaped; an address stays, to be a link."""
     plain = inert(" ".join(text.split()))
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
 
@@ -180,7 +181,7 @@ file_format(".txt")(plain_page_text)
 
 @file_format(".tex")
 def tex(content: Noun, unit: Unit = "macs") -> str:
-    """The tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
+    """Return the tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
     return latex(page_without_figures(content, unit))
 
 
@@ -189,7 +190,9 @@ def tex(content: Noun, unit: Unit = "macs") -> str:
 
 @file_format(".html")
 def page_file(content: Noun, unit: Unit = "macs") -> str:
-    """One file for a browser, offline: the page with its pictures, and tables to look into."""
+    """Return one file for a browser, offline: the page with its pictures, and expandable
+    tables.
+    """
     from crossflops.render.html import document  # figures, which no other format needs
 
     return document(content, unit)
@@ -204,8 +207,8 @@ _COMPARISON = (
 
 @file_format(".csv")
 def csv(content: Noun, unit: Unit = "macs") -> str:
-    """The table of a view; of a report its operators, of a comparison its tools, of two models
-    their layers.
+    """Return the table of a view; of a report its operators, of a comparison its tools, of two
+    models their layers.
 
     With a convention that looks at calls, a report gives its modules.
 
@@ -274,7 +277,7 @@ def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:
-    """Values of one class, a column for each field that some row has.
+    """Return values of one class, a column for each field that some row has.
 
     What is a list stands in one cell, what has parts as JSON.
     """
@@ -308,7 +311,7 @@ file_format(".json.gz")(json)
 
 
 def code_quality(content: Checks, folder: str = "") -> str:
-    """Return the rules that do not hold as GitLab's code quality reads them, at their lines.
+    """Return failed rules in the format of GitLab's code quality, at their lines.
 
     `folder` is that of the check, as seen from the root of the repository.
     """
@@ -330,13 +333,14 @@ def code_quality(content: Checks, folder: str = "") -> str:
 
 
 def _fingerprint(check: Check) -> str:
-    """Return what tells a rule from others, and is the same in the next pipeline."""
+    """Return a fingerprint of a rule that is unique, and stable between pipelines."""
     text = "\0".join((check.file, check.target, check.part, check.rule))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def junit(content: Checks) -> str:
-    """The rules as XML that ends with a newline: a `testcase` each, with a `failure` if it fails.
+    """Return the rules as XML that ends with a newline: a `testcase` each, with a `failure` if it
+    fails.
 
     A target without a rule is a test case that was skipped.
     """

@@ -40,13 +40,13 @@ _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
 def html(content: Noun, unit: Unit = "macs") -> str:
-    """The page as one `<div>`, columns and tables of detail not among it."""
+    """Return the page as one `<div>`, without columns and tables of detail."""
     return template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
 
 @cache
 def template(name: str) -> Template:
-    """A template, by the name of its file; what it is given is escaped."""
+    """Return a template, by the name of its file; its values are escaped."""
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
@@ -55,7 +55,7 @@ def template(name: str) -> Template:
 
 
 def breakable(text: str) -> Markup:
-    """The text, escaped, with places for line breaks in its paths: before a part that is a word.
+    """Return the text, escaped, with line breaks allowed in its paths, before whole words.
 
     >>> breakable("nn/_ops.py: a&b")
     Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
@@ -64,7 +64,7 @@ def breakable(text: str) -> Markup:
 
 
 def resource(name: str) -> str:
-    """The text of a file in `templates`."""
+    """Return the text of a file in `templates`."""
     return files("crossflops.render").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -79,8 +79,8 @@ _STEP = (
 
 
 class Head(NamedTuple):
-    """The head of a column, which holds numbers (`right`), such that add up (`metric`), or lines
-    of words (`flows`).
+    """The head of a column of numbers (`right`), of numbers that add up (`metric`), or of wrapped
+    text (`flows`).
     """
 
     text: str
@@ -95,7 +95,7 @@ class Head(NamedTuple):
 
 
 class ShownRow(NamedTuple):
-    """A row; in a tree `level` says how deep it lies, from 1 on."""
+    """A row; in a tree `level` is its depth, from 1 on."""
 
     cells: tuple[str, ...]
     tone: str = ""
@@ -116,7 +116,7 @@ class Grid(NamedTuple):
 
 
 def table_grid(block: Table, label: str) -> Grid:
-    """A table of a page with all its columns, those of detail and without a head among them."""
+    """Return a table of a page with all its columns, detail and headless ones too."""
     rows = tuple(
         ShownRow(tuple(inert(cell) for cell in row.cells), row.tone or "") for row in block.rows
     )
@@ -134,13 +134,13 @@ def table_grid(block: Table, label: str) -> Grid:
 
 
 def seconds_of(content: EfficiencyReport) -> dict[str, float]:
-    """The shortest time of every node, by the first roofline; nothing without one."""
+    """Return the shortest time of every node, by the first roofline; nothing without one."""
     roofs = rooflines(content)
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
 
 
 def _html_count_heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
-    """Of the counts, which are the same for modules and nodes."""
+    """Return the heads of the counts, the same for modules and nodes."""
     heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "memory traffic")]
     heads += [Head(name, True, True) for name, _ in _STEP] if report.training else []
     heads += [Head("shortest time (µs)", True, True)] if seconds else []
@@ -186,7 +186,9 @@ def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
 
 
 def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """A row for each module, parents first; of a file without modules one for each operator."""
+    """Return a row for each module, parents first; of a file without modules one for each
+    operator.
+    """
     counts = [(node, _node_call_counts(node, report, seconds)) for node in report.nodes]
     heads = _html_count_heads(report, seconds)
     paths = _parent_module_paths(report)
@@ -228,7 +230,7 @@ def _module_grid_row(
 
 
 def _parent_module_paths(report: Report) -> dict[str, str]:
-    """Every path with that of the nearest module around it, parents before what is in them."""
+    """Return every path with that of its nearest ancestor, parents before their children."""
     known = {row.path for row in report.modules if row.path or len(report.modules) > 1}
     if not known:
         return {}
@@ -269,7 +271,7 @@ def _operator_grid_rows(
 
 
 def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """A row for each counted node, in the order of the graph."""
+    """Return a row for each counted node, in the order of the graph."""
     heads = (
         Head("node"),
         Head("operator"),
@@ -305,7 +307,7 @@ _SECTIONS_WITH_A_LIST = 4  # from so many on, the sections are listed at the top
 
 
 class Section(NamedTuple):
-    """A heading, and what stands under it as HTML."""
+    """A heading, and the HTML under it."""
 
     id: str
     heading: str
@@ -313,7 +315,9 @@ class Section(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The heading for a list: of "thop = native + 7" the tool, of "what: more" what."""
+        """The heading in a list: the tool of "thop = native + 7", the subject of "subject:
+        more".
+        """
         return self.heading.partition(" = ")[0].partition(": ")[0]
 
 
@@ -326,7 +330,7 @@ class Card(NamedTuple):
 
 
 def document(content: Noun, unit: Unit = "macs") -> str:
-    """The noun as a file that a browser shows by itself, offline. Ends with a newline."""
+    """Return the result as a standalone file for a browser. Ends with a newline."""
     page = page_with_figures(content, unit)
     report = _content_report(content)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
@@ -349,7 +353,7 @@ def document(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _content_report(content: Noun) -> Report | None:
-    """The report that a noun is about, where it is about one."""
+    """Return the report that a result is about, if there is one."""
     match content:
         case Report():
             return content
@@ -359,7 +363,7 @@ def _content_report(content: Noun) -> Report | None:
 
 
 def _cards(report: Report) -> tuple[Card, ...]:
-    """The totals; those of two models side by side."""
+    """Return the totals; those of two models side by side."""
     models = [_scope_figures(report.scope)]
     if isinstance(report.against, Against):
         models.append(_scope_figures(report.against.totals))
@@ -380,7 +384,7 @@ def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
 
 
 def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
-    """The blocks under their headings; a figure with a title is a section by itself."""
+    """Return the blocks under their headings; a figure with a title is a section by itself."""
     sections: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
     for block in page.blocks:
         if block is opening:
@@ -399,7 +403,7 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
 
 
 def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
-    """A block as HTML; nothing for a table without rows."""
+    """Return a block as HTML; nothing for a table without rows."""
     match block:
         case Figure():
             return _figure_markup(block, seconds, heading)
@@ -443,7 +447,7 @@ def _render(macro: str, **fields: Any) -> Markup:
 
 
 def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
-    """Return what was asked, of which model, and with which versions."""
+    """Return the request, the model, and the versions."""
     holder = content.bench if isinstance(content, Benched) else content
     holder = holder.report if isinstance(holder, Compared | Viewed) else holder
     made = getattr(holder, "made_with", UNSET)

@@ -1,4 +1,4 @@
-"""What a person typed, or the object that Python gives -> a model with its inputs.
+"""From a typed target, or a Python object, to a model with its inputs.
 
 In: a `Request` (`request.py`). Out: a `Source`. Which framework a model is of, `frontends` knows.
 May import: frontends, load, ir, errors, threads.
@@ -82,7 +82,7 @@ def load_target_source(
 def _choose_input_specs(
     target: str, named: Named, specs: Sequence[TensorSpec], file: str | None
 ) -> Sequence[TensorSpec]:
-    """The inputs that were given, else the usual ones of the model, and a word on them.
+    """Return the provided inputs, else the usual ones of the model, and a note on them.
 
     Raises InputError where its library says nothing of them.
     """
@@ -105,17 +105,17 @@ def _choose_input_specs(
 
 
 def is_file(target: str) -> bool:
-    """Whether the target is an ONNX file."""
+    """Return whether the target is an ONNX file."""
     return target.lower().endswith(".onnx")
 
 
 def from_object(model: Any, inputs: Any) -> Source:
-    """A model object with inputs as Python callers give them."""
+    """Return a model object with inputs as Python callers give them."""
     return model_source(model, Given(values=inputs))
 
 
 def model_source(model: Any, provided: Given) -> Source:
-    """A model object with these inputs; with its own where it has some and none are given."""
+    """Return a model object with these inputs, or with its own if none are given."""
     model, example = unwrap_model_value(model, provided.values)
     values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:

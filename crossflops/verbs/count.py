@@ -69,7 +69,7 @@ _DRAWS = "the file draws random numbers (from no seed): another run may have oth
 
 
 def observe_request(request: Request) -> tuple[Request, Run]:
-    """The request with what a run of its file showed, and a note of that run.
+    """Run the request's ONNX file once, and return the request with the observations and a note.
 
     The values of its inputs are those of the request's file, where it has one.
 
@@ -94,7 +94,8 @@ def observe_request(request: Request) -> tuple[Request, Run]:
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
-    """Return what a run of an ONNX model on these arrays shows, by input name; others are made up.
+    """Run an ONNX model on these arrays, by input name, and return the observations; missing
+    inputs are random.
 
     Raises what `bench.processes.observe` raises.
     """
@@ -135,14 +136,14 @@ class CountedModel(msgspec.Struct, frozen=True):
 
 
 class ModelBuild:
-    """The model of a request: built once, however often it is counted or asked.
+    """The model of a request: built once, for any number of counts and questions.
 
     It is built without numbers where shapes are enough, and once more with them where it turns
     out to need some.
     """
 
     def __init__(self, request: Request, *, is_run: bool = False) -> None:
-        """Build nothing yet.
+        """Record the request; build nothing yet.
 
         Args:
             request: the model.
@@ -159,13 +160,13 @@ class ModelBuild:
         )
 
     def count(self, setting: Setting, views: Sequence[Setting] = ()) -> CountedModel:
-        """Count the model in a setting, and see what happens in the runs of `views`."""
+        """Count the model in a setting, and record the runs of `views`."""
         return self.ask(lambda source: self._count(source, setting, views))
 
     def ask(
         self, compute: Callable[[Source], _Answer], need: str = "the model needs its weights"
     ) -> _Answer:
-        """Return what is computed of the model.
+        """Return the result of a function of the model.
 
         Raises InputError where it needs values, and the request is to have none; the message
         begins with `need`.
@@ -207,7 +208,7 @@ class ModelBuild:
 
 
 def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
-    """Normalize and count in this setting, and see what the observed ones fuse."""
+    """Normalize and count in this setting, and record the fused kernels of the observed ones."""
     return count_recording(record_model(source, setting, observed))
 
 
@@ -221,7 +222,7 @@ def count_recording(recording: Recording) -> CountedModel:
 
 
 def write_program(counted: CountedModel, path: Path, hint: str) -> None:
-    """Write the ONNX model that a graph was read from. Raises InputError where there is none."""
+    """Write the ONNX model that a graph was read from. Raises InputError without one."""
     if isinstance(counted.program, bytes):
         from crossflops.export.program import save_uniform
 
@@ -235,7 +236,7 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
 
 
 def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
-    """The real runs that some convention needs."""
+    """Return the real runs that some convention needs."""
     return sorted(
         {view for convention in conventions if (view := convention.view(setting))},
         key=lambda view: (view.id, view.level),
@@ -243,7 +244,7 @@ def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> l
 
 
 def build_count_report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
-    """The report of a count."""
+    """Return the report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
         counted.graph, counted.trace, counted.ledger, tuple(folds), memory
@@ -295,7 +296,8 @@ def _tell_dead_nodes(graph: Graph) -> None:
 
 
 def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
-    """By module, the MACs of operators that a run does and on which no output depends.
+    """Return, by module, the MACs of operators on which no output depends, though a run computes
+    them.
 
     Of an operator that has no node, and of one of whose parts some have none, those of the parts,
     where they are known. What reaches an output by empty tensors alone has no node either. With
@@ -324,7 +326,7 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
 
 
 def _node_with_open_sizes(counted: CountedModel) -> str:
-    """The first node of ai.onnx whose sizes its operands leave open; "" where none is.
+    """Return the first node of ai.onnx whose sizes its operands leave open; "" without one.
 
     All that is not counted behind it waits for its sizes.
     """
@@ -354,7 +356,7 @@ def _dead_work_message(
 def fold_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
 ) -> Folded:
-    """The count as the convention folds it. Raises InputError where no call was recorded."""
+    """Return the count as the convention folds it. Raises InputError if no call was recorded."""
     if convention.sees == "node":
         return _fold_graph_nodes(convention, counted)
     of_framework = counted.trace.calls or counted.program is not None
@@ -392,7 +394,7 @@ def fold_by_convention(
 
 
 def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Prediction":
-    """Return what a convention of graph nodes says of the nodes that it sees.
+    """Return a convention's bookings of the nodes that it sees.
 
     Raises PredictionError where the tool itself would fail.
     """
@@ -405,7 +407,7 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
 
 
 def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> Folded:
-    """By node, zeros left out. Of nodes of which no rule can say anything nothing is booked."""
+    """Return the bookings by node, zeros left out. Nodes without a decidable rule have none."""
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
@@ -429,7 +431,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 @contextmanager
 def collecting_warnings() -> Iterator[list[str]]:
-    """The sentences of every CrossflopsWarning of the block, each once, when it ends.
+    """Collect the sentences of every CrossflopsWarning of the block, each once, at its end.
 
     They are heard whatever is filtered, and shown as always, then.
     """
@@ -454,7 +456,7 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
 
 
 def build_for(request: Request) -> ModelBuild:
-    """Return what builds the model of a request, with values where its conventions watch runs."""
+    """Return the builder of a request's model, with values if its conventions watch runs."""
     return ModelBuild(
         request, is_run=bool(views_to_observe(_request_conventions(request), request.setting))
     )
@@ -462,7 +464,8 @@ def build_for(request: Request) -> ModelBuild:
 
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
-    """What `crossflops.count` gives, and the graph and the ledger of the mode that was asked for.
+    """Return the result of `crossflops.count`, with the graph and the ledger of the requested
+    mode.
 
     `build` is the model of the request, where the caller has more to ask of it.
 
@@ -516,7 +519,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:
-    """Return what was said of a training step, None where nothing was."""
+    """Return the training flags of a request, None without any."""
     return {
         "train": request.train or None,
         "frozen": request.frozen or None,
@@ -526,14 +529,16 @@ def flags_of_training(request: Request) -> dict[str, Any]:
 
 
 def name_of_loss(loss: str | Callable[..., Any]) -> str:
-    """As a report tells it: of an object that is called, such as a partial, its class."""
+    """Return the name of a loss in a report: of a callable object, such as a partial, its
+    class.
+    """
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "__qualname__", type(loss).__qualname__))
 
 
 def refuse_training(request: Request) -> None:
-    """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
+    """Raise InputError for options of training without it, UnknownNameError for an optimizer."""
     if not request.train and (request.frozen or request.trainable):
         which = "--frozen" if request.frozen else "--trainable"
         raise InputError(
@@ -573,7 +578,7 @@ def exact_steps(
 def own_backwards_in_step(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> OwnBackwards:
-    """Return what the functions of a model with a backward pass of their own run in its step.
+    """Return the work of custom autograd functions in the training step of a model.
 
     What the loss of the request misses is severed from its graph.
     """
@@ -590,7 +595,7 @@ def own_backwards_in_step(
 
 
 def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
-    """Return the same of a source, for the step in the setting."""
+    """Return the work of a source's custom autograd functions, for the step in the setting."""
     if not native.graph.functions:
         return ()
     return require_frontend(source.model).own_backwards(source, setting)
@@ -599,7 +604,7 @@ def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwar
 def sever_missed_outputs(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> CountedModel:
-    """Return the count with what misses the loss of the request severed.
+    """Return the count, with outputs cut off that the loss of the request does not use.
 
     Raises InputError, TargetError.
     """
@@ -607,7 +612,7 @@ def sever_missed_outputs(
 
 
 def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ...]:
-    """Return of each output of the model, flat and in their order, whether the loss depends on it.
+    """Return, for each output of the model in flat order, whether the loss depends on it.
 
     Raises InputError, TargetError.
     """
@@ -629,7 +634,7 @@ def _source_outputs_in_loss(
 
 
 def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
-    """The count with outputs severed that a loss misses.
+    """Return the count, with outputs cut off that a loss does not use.
 
     Raises InputError where which they are is not known.
     """
@@ -648,7 +653,7 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
 def with_training(
     report: Report, native: CountedModel, exact: "Steps", optimizer: str = ""
 ) -> Report:
-    """The report with the exact training step, and apart that of the optimizer."""
+    """Return the report with the exact training step, and separately that of the optimizer."""
     from crossflops.ledger.training.rule_of_thumb import differences
 
     thumb = (
@@ -671,7 +676,7 @@ def with_training(
 
 
 def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
-    """The report with the rule of thumb by parameters and tokens, where there are tokens."""
+    """Return the report with the rule of thumb by parameters and tokens, if there are tokens."""
     from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
     per_token = PerToken.from_totals(report.model.inputs, report.totals)
@@ -697,7 +702,9 @@ def _request_conventions(request: Request) -> list["Convention"]:
 def _count_report(
     build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
 ) -> tuple[Report, CountedModel]:
-    """The report at definite sizes, also as these conventions fold it, and the native count."""
+    """Return the report at definite sizes, also as these conventions fold it, and the native
+    count.
+    """
     watched = views_to_observe(conventions, setting)
     modes = {}
 
@@ -719,7 +726,7 @@ def _count_report(
 def _each_folded(
     conventions: Sequence["Convention"], fold: Callable[["Convention"], Folded]
 ) -> list[Folded]:
-    """The count as each convention folds it, and a warning for each of several that cannot.
+    """Return the count under each convention, and a warning for each of several that fails.
 
     Raises InputError where none can.
     """
@@ -737,7 +744,7 @@ def _each_folded(
 
 
 def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
-    """The request at definite sizes: those of the formulas, or of a run."""
+    """Return the request at definite sizes: those of the formulas, or of a run."""
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:

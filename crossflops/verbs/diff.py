@@ -24,7 +24,8 @@ _HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
 def diff(
     first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
-    """From the first to the second; `most` is the share by which a total may grow.
+    """Return the difference from the first to the second; `most` is the share by which a total may
+    grow.
 
     Of two models the causes are given, too. Raises what counting raises, and InputError for a file
     that is no report of a count.
@@ -70,7 +71,7 @@ def _read_report_file(source: Path) -> Report:
 
 
 def side_of(text: str, request: Callable[[str], Request]) -> Side:
-    """Return what was typed: a report, a model, or REVISION: and one of them.
+    """Return the side of a typed text: a report, a model, or REVISION: and one of them.
 
     `request` makes one of a target. Raises InputError.
     """
@@ -80,13 +81,13 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
 
 
 def requests_of(sides: Sequence[Side]) -> list[Request]:
-    """Return the requests of those sides that are to be counted."""
+    """Return the requests of the sides that must be counted."""
     sources = [_side_source(side) for side in sides]
     return [source for source in sources if isinstance(source, Request)]
 
 
 def fit_side_options(sides: Sequence[Side]) -> list[Side]:
-    """Return the sides, each without the options that the other alone has a use for.
+    """Return the sides, each without options that only the other uses.
 
     Raises InputError for an option that neither has a use for.
     """
@@ -112,5 +113,5 @@ def _with_source(of: Request | Path | AtRevision, request: Request) -> Request |
 
 
 def is_report(text: str) -> bool:
-    """Whether this names the file of a report."""
+    """Return whether this names the file of a report."""
     return text.lower().endswith((".json", ".json.gz")) and ":" not in Path(text).name

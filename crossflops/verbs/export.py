@@ -34,7 +34,7 @@ SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "model-explorer": ".json"}
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written: see `crossflops.verbs.api.export`."""
+    """A request to write a model: see `crossflops.verbs.api.export`."""
 
     to: Format
     file: Path
@@ -44,13 +44,13 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(list[Path]):
-    """The files that were written; `agreement` is what `verify` found of the first of them."""
+    """The files that were written; `agreement` is the result of `verify` for the first of them."""
 
     agreement: Agreement | None = None
 
 
 def export_request(request: Request, requested: Exported) -> Files:
-    """Write the model or its counts to a file, and run it beside the model where that is asked.
+    """Write the model or its counts to a file, and run it beside the model on request.
 
     Returns the files that were written.
     """
@@ -105,7 +105,7 @@ def _check_export_options(requested: Exported) -> None:
 
 
 def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]]:
-    """Every node with the counts of itself and all in it, functions that others share included."""
+    """Yield every node with the counts of itself and all in it, shared functions included."""
     for node in graph.nodes:
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
@@ -144,7 +144,7 @@ def _export_from_file(
 
 
 def _refuse_sizes(source: Source) -> None:
-    """Raises InputError for sizes that a copy of a file does not have."""
+    """Raise InputError for sizes that a copy of a file does not have."""
     file = source.model
     sized = {"--input": file.specs, "--dim": file.dims, "--trips and --branch": file.control}
     for flag, value in sized.items():
@@ -184,7 +184,7 @@ def _from_model(source: Source, setting: Setting, requested: Exported) -> list[P
 def _from_converted(
     model: bytes, setting: Setting, requested: Exported, parameters: "ParameterNotes"
 ) -> list[Path]:
-    """By way of the file that the converter makes, which has all its numbers."""
+    """Write the file that the converter makes, which has all its numbers."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)

@@ -114,7 +114,7 @@ class Workers:
         self._stop()
 
     def go(self, model: int = 0) -> Iterator[Answer]:
-        """Let the tools run on a model, and give tool and answer as they finish."""
+        """Let the tools run on a model, and yield tool and answer as they finish."""
         self._room += 1
         try:
             yield from self._answers(model)
@@ -122,7 +122,7 @@ class Workers:
             self._room -= 1
 
     def let(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools run on a model from now on: `go` gives their answers."""
+        """Let these tools run on a model from now on: `go` yields their answers."""
         with self._admitting:
             cleared = [worker for worker in self._workers_of_model(model) if worker.tool in tools]
             self._cleared += [worker for worker in cleared if worker not in self._cleared]
@@ -144,7 +144,7 @@ class Workers:
                 self._end(who, who.answer())
 
     def drop(self, model: int) -> None:
-        """End the tools that wait to run on a model."""
+        """Cancel the tools that wait to run on a model."""
         dropped = self._workers_of_model(model)
         for worker in dropped:
             self._remove(worker)
@@ -179,14 +179,14 @@ class Workers:
         self._built = {}
 
     def _start_alone(self, workers: Sequence[Worker]) -> None:
-        """Each in a process of its own."""
+        """Start a process for each worker."""
         for worker in workers:
             refused = worker.start(self._env)
             if refused is not None:
                 self._end(worker, refused)
 
     def _start_parent(self, workers: Sequence[Worker]) -> None:
-        """All from one parent."""
+        """Start all workers from one parent."""
         log = self._folder / f"parent{len(self._parents)}.log"
         parent = Parent(workers, workers[0].python, log, self._hear_of, self._timeout)
         try:
@@ -213,12 +213,12 @@ class Workers:
         return [worker for worker in self._living if worker.order.job.model == model]
 
     def _hear_of(self, who: Any, event: str | None) -> None:
-        """Keep the news until `go` takes it; whoever waits for room may have it now."""
+        """Keep the event until `go` takes it, and start workers if a slot became free."""
         self._news.put((who, event))
         self._admit()
 
     def _hear(self, parent: Parent, event: str | None) -> None:
-        """Take the news of a parent: a tool that it could not load, or its own end.
+        """Handle an event of a parent: a tool that it could not load, or its own end.
 
         A parent that ended as it loaded a tool leaves that tool to itself, and the others to
         another parent. One that found itself unfit to fork leaves all to themselves. Else its
@@ -262,7 +262,7 @@ class Workers:
         self._scratch.close()
 
     def _admit(self) -> None:
-        """Start those that may run and wait, as many as may run at a time.
+        """Start released workers that wait, as many as may run at a time.
 
         It is called by whatever thread has news. Those that read a file come last, and of a large
         one when all others have ended: each holds the weights for itself, and several times, where
@@ -291,7 +291,7 @@ class Workers:
         return Worker(order, python, log, self._hear_of, self._timeout)
 
     def _pack(self) -> dict[int, BaseException | str]:
-        """Pickle the model objects; what stood in the way, by the number of the model."""
+        """Pickle the model objects; return the errors by model index."""
         obstacles: dict[int, BaseException | str] = {}
         for model in {job.model for job in self._jobs if job.needs_contents}:
             if model not in self._contents:
@@ -308,7 +308,9 @@ class Workers:
 
 
 def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
-    """The workers by what a parent would share: interpreter, framework, and who reads a file."""
+    """Yield the workers in groups by what a parent would share: interpreter, framework, file
+    reading.
+    """
     groups: dict[tuple[Any, ...], list[Worker]] = {}
     for worker in workers:
         job = worker.order.job
@@ -322,13 +324,13 @@ def _is_alone(siblings: Sequence[Worker]) -> bool:
 
 
 def _file_size(worker: Worker) -> int:
-    """The bytes of the file that it reads; 0 where it reads none."""
+    """Return the bytes of the file that the worker reads; 0 without one."""
     path = worker.order.job.onnx_path
     return os.path.getsize(path) if path and os.path.exists(path) else 0
 
 
 def _worker_import_paths(python: str, job: Job) -> tuple[str, ...]:
-    """Where the worker shall look for modules after everything of its own.
+    """Return the folders where the worker looks for modules after its own.
 
     Another interpreter gets nothing of this one's installation, only what the user added.
     """

@@ -32,19 +32,21 @@ News = Callable[[Any, str | None], None]  # is told who speaks, and the word; No
 
 
 class Process(Protocol):
-    """A process with which a conversation is held, a line each."""
+    """A process that exchanges lines with this one."""
 
     def lines(self) -> Iterator[bytes]:
-        """Return what it says, until it ends."""
+        """Return the lines that it writes, until it ends."""
 
     def send(self, line: bytes) -> None:
-        """Say a line to it. One that is gone is noticed by the listener."""
+        """Send a line. The listener notices a process that is gone."""
 
     def kill(self) -> None:
         """Kill it and all that it started and that stayed in its group."""
 
     def status(self) -> int | None:
-        """The exit status, negative for a signal, once it has ended; None where it is unknown."""
+        """Return the exit status, negative for a signal, once it has ended; None where it is
+        unknown.
+        """
 
     def release(self) -> None:
         """Close the ends of the conversation."""
@@ -72,18 +74,18 @@ class Started:
             )
 
     def lines(self) -> Iterator[bytes]:
-        """See `Process`."""
+        """Read lines: see `Process`."""
         return iter(self._process.stdout or ())
 
     def send(self, line: bytes) -> None:
-        """See `Process`."""
+        """Send a line: see `Process`."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line + b"\n")
                 self._process.stdin.flush()
 
     def kill(self) -> None:
-        """See `Process`."""
+        """Kill the process: see `Process`."""
         if self._process.returncode is not None:
             return
         with contextlib.suppress(OSError):
@@ -93,11 +95,11 @@ class Started:
                 self._process.kill()
 
     def status(self) -> int | None:
-        """See `Process`."""
+        """Return the exit status: see `Process`."""
         return self._process.wait()
 
     def release(self) -> None:
-        """See `Process`."""
+        """Release the conversation: see `Process`."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -105,7 +107,7 @@ class Started:
 
 
 def can_be_cloned() -> bool:
-    """Whether this process can be forked as it is, which Linux alone can tell."""
+    """Return whether this process can be forked as it is, which only Linux can tell."""
     single = sys.platform == "linux" and threads() == 1
     return single and sys.stdout is not None and sys.stderr is not None
 
@@ -133,29 +135,29 @@ class Cloned:
         self._status: int | None = None
 
     def lines(self) -> Iterator[bytes]:
-        """See `Process`."""
+        """Read lines: see `Process`."""
         return iter(self._replies)
 
     def send(self, line: bytes) -> None:
-        """See `Process`."""
+        """Send a line: see `Process`."""
         with contextlib.suppress(OSError):
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """See `Process`. It may not have its group yet."""
+        """Kill the process: see `Process`. It may not have its group yet."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """See `Process`."""
+        """Return the exit status: see `Process`."""
         if self._status is None:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._status
 
     def release(self) -> None:
-        """See `Process`."""
+        """Release the conversation: see `Process`."""
         for pipe in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -168,7 +170,7 @@ class Background:
         self._process = Cloned(partial(_write_fork_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
-        """Return what `compute()` gave, once it has ended; None where it raised, or crashed."""
+        """Return the result of `compute()`, once it has ended; None if it raised, or crashed."""
         return self._result
 
     @cached_property
@@ -177,14 +179,14 @@ class Background:
         return pickle.loads(data) if self._process.status() == 0 else None
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.status()
         self._process.release()
 
 
 def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
-    """Write what it gives to the conversation; nobody looks at what it prints."""
+    """Write the answer to the conversation; printed text is dropped."""
     with os.fdopen(os.dup(1), "wb") as replies:
         end_with(0, partial(os._exit, 1))
         os.dup2(2, 1)
@@ -213,7 +215,7 @@ def _live(
 
 
 class Forked:
-    """A process that a warm parent forked, which tells how it ended: a `Process`."""
+    """A process that the fork server forked, which reports its end: a `Process`."""
 
     def __init__(self, pid: int, requests: BinaryIO, replies: BinaryIO) -> None:
         self._pid = pid
@@ -223,44 +225,44 @@ class Forked:
         self._told = threading.Event()
 
     def on_exit(self, status: int) -> None:
-        """The parent has told its exit status: no last word is to come."""
+        """Record the exit status that the parent reported."""
         self._status = status
         self.orphan()
 
     def orphan(self) -> None:
-        """The parent will say no more. The process goes on, if it does."""
+        """Stop waiting for the fork server's exit report; the process itself may keep running."""
         self._told.set()
 
     def lines(self) -> Iterator[bytes]:
-        """See `Process`."""
+        """Yield lines: see `Process`."""
         with self._replies:
             yield from self._replies
 
     def send(self, line: bytes) -> None:
-        """See `Process`."""
+        """Send a line: see `Process`."""
         with contextlib.suppress(OSError, ValueError):  # broken, or closed
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """See `Process`. It may not have its group yet."""
+        """Kill the process: see `Process`. It may not have its group yet."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """See `Process`."""
+        """Return the exit status: see `Process`."""
         self._told.wait(_REAPED)
         return self._status
 
     def release(self) -> None:
-        """See `Process`."""
+        """Release the conversation: see `Process`."""
         with contextlib.suppress(OSError):
             self._requests.close()
 
 
 class Attended:
-    """A process that is listened to, and has a clock while it works.
+    """A process with a listener, and a timeout while it works.
 
     `news` is told this and each word that it says, and None when it has ended, from a thread of
     its own. `limit` are the seconds that a piece of its work may take: the clock kills it,
@@ -287,24 +289,26 @@ class Attended:
         self._listener.start()
 
     def send(self, line: bytes) -> None:
-        """Say a line to the process."""
+        """Send a line to the process."""
         if self._process is not None:
             self._process.send(line)
 
     def wind(self) -> None:
-        """Give it its time from now on."""
+        """Restart the timeout."""
         self.rest()
         self._clock = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), self._run_out)
         self._clock.daemon = True
         self._clock.start()
 
     def rest(self) -> None:
-        """Stop the clock: it waits."""
+        """Cancel the timeout: the process waits."""
         if self._clock is not None:
             self._clock.cancel()
 
     def close(self) -> int | None:
-        """Kill what is left, reap the process, release the conversation; the exit status."""
+        """Kill the process and its children, reap it, release the conversation; return the exit
+        status.
+        """
         self.rest()
         if self._process is None:
             return 0
@@ -316,16 +320,16 @@ class Attended:
         return status
 
     def on_line(self, line: bytes) -> None:
-        """Take a line that the process said."""
+        """Handle a line from the process."""
         raise NotImplementedError
 
     def last_line(self) -> str:
-        """Return what it wrote to stderr last, in one short line."""
+        """Return its last line on stderr, shortened."""
         lines = [line for line in self.tail().splitlines() if line.strip()]
         return shorten_line(lines[-1], _QUOTED) if lines else ""
 
     def tail(self) -> str:
-        """The end of what it wrote to stderr."""
+        """Return the end of what it wrote to stderr."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL))
@@ -334,12 +338,12 @@ class Attended:
             return ""
 
     def tell(self, event: str | None) -> None:
-        """Tell a word, or with None its end."""
+        """Emit an event, or None at the end."""
         self.over |= event is None
         self._news(self, event)
 
     def _run_out(self) -> None:
-        """Its time is over. What it started in another group may keep its pipe open: say so."""
+        """End the process after its timeout. Processes in other groups may keep its pipe open."""
         self.overdue = True
         if self._process is not None:
             self._process.kill()
@@ -353,7 +357,7 @@ class Attended:
 
 
 class Ended(NamedTuple):
-    """How a process ended: its exit status, negative for a signal, and what it wrote last.
+    """The end of a process: its exit status, negative for a signal, and its last words.
 
     `overdue` says that its time was over.
     """
@@ -364,7 +368,7 @@ class Ended(NamedTuple):
 
     @property
     def how(self) -> str:
-        """Its status in words.
+        """The exit status in words.
 
         >>> Ended(-11, False, "").how, Ended(2, False, "").how
         ('by SIGSEGV', 'with status 2')
@@ -377,14 +381,14 @@ def _how(status: int) -> str:
 
 
 class _Alone(Attended):
-    """A process with one order, whose end is all that is waited for."""
+    """A process with one order, of which only the end is waited for."""
 
     def on_line(self, line: bytes) -> None:
-        """Take what it says: that it is there."""
+        """Handle its greeting."""
 
 
 def run_single_process(module: str, order: Ordered, folder: Path, seconds: float) -> Ended:
-    """Give a process its order, and wait until it has answered, or ended otherwise.
+    """Send a process its order, and wait until it has answered, or ended otherwise.
 
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
     happens here, it ends with all that it started.
@@ -408,7 +412,7 @@ def run_single_process(module: str, order: Ordered, folder: Path, seconds: float
 
 
 class Worker(Attended):
-    """A worker process: let it go, and have its answer when it has ended.
+    """A worker process: release it, and get its answer when it has ended.
 
     `limit` holds for building and for running, each.
     """
@@ -421,7 +425,7 @@ class Worker(Attended):
         self._status: int | None = None  # that of a parent that did not come to fork it
 
     def start(self, env: dict[str, str]) -> Failure | None:
-        """Start a process of its own, and give it its order."""
+        """Start a process of its own, and send it its order."""
         try:
             process = Started(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:
@@ -431,7 +435,7 @@ class Worker(Attended):
         return None
 
     def cannot_start(self, problem: OSError) -> Failure:
-        """The failure of a tool whose interpreter is not there."""
+        """Return the failure of a tool whose interpreter is missing."""
         return tool_failure(
             self.tool,
             "load",
@@ -440,18 +444,18 @@ class Worker(Attended):
         )
 
     def share_fate(self, parent: Attended, status: int | None) -> None:
-        """Never forked: what became of the parent became of this worker."""
+        """Fail with the parent: this worker was never forked."""
         self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
         self._status = status
 
     def go(self) -> None:
-        """Let the tool start. Its time counts from here."""
+        """Release the tool, and start its timeout."""
         self.running = True
         self.wind()
         self.send(b"go")
 
     def on_line(self, line: bytes) -> None:
-        """Take a word of the worker's, and stop the clock when it is ready."""
+        """Handle a line of the worker, and stop the clock when it is ready."""
         if line not in _WORDS:
             return
         self.said = line.decode()
@@ -460,7 +464,7 @@ class Worker(Attended):
         self.tell(self.said)
 
     def answer(self) -> Profile | Failure:
-        """Return what the worker answered, or what became of it."""
+        """Return the worker's answer, or its failure."""
         status = self.close() if self._process is not None else self._status
         answer = self._result()
         if isinstance(answer, Profile):
@@ -484,7 +488,7 @@ class Worker(Attended):
         return answer
 
     def _fate(self, status: int | None) -> Failure:
-        """Why a process ended without an answer."""
+        """Return why a process ended without an answer."""
         doing = "running" if self.running else "building the model"
         if self.overdue:
             return tool_failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")

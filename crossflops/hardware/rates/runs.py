@@ -52,7 +52,7 @@ _SPEEDS = frozenset(WAYS)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: the line that it stands on, and the fields that it gives, or why it gives none."""
+    """One run: its line in the file, and its fields, or the reason why it has none."""
 
     line: int
     fields: dict[str, Any] = {}
@@ -60,7 +60,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of a file. `unused` are columns that are not known."""
+    """The runs of a file. `unused` are unknown columns."""
 
     name: str
     rows: tuple[RunRow, ...]
@@ -68,7 +68,7 @@ class RunTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
-    """The lines of a CSV that are not empty, with their numbers; there are two at least."""
+    """Return the lines of a CSV that are not empty, with their numbers; there are two at least."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -84,7 +84,7 @@ def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
 
 
 def read_run_table(path: str) -> RunTable:
-    """The table of a file. Raises InputError where there is none in it."""
+    """Return the table of a file. Raises InputError if it has none."""
     hint = "the first line names columns: device,precision,batch,rate"
     filled = read_csv_lines(path, hint)
     heads = tuple(map(_field, filled[0][1]))
@@ -101,7 +101,9 @@ def read_run_table(path: str) -> RunTable:
 
 
 def fields_of_every_row(table: RunTable) -> frozenset[str]:
-    """Return the fields that no row leaves to the command: a speed replaces another one's form."""
+    """Return the fields of the command for every row: a speed in the rows replaces another form of
+    it.
+    """
     rows = [row.fields for row in table.rows if row.trouble is None]
     if not rows:
         return frozenset()
@@ -155,7 +157,7 @@ def _parse_cell_value(name: str, text: str) -> Any:
 
 
 def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
-    """The question of one row: what it gives goes over what the command says.
+    """Return the question of one row: its fields override those of the command.
 
     A speed of the row replaces that of the command, in whatever form.
     """
@@ -192,7 +194,7 @@ _HINT = "the first line names columns: module,ms or module,ms,macs"
 
 
 def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Timed, ...]:
-    """The rows of a file. `macs` are those of the pass that was counted, by module.
+    """Return the rows of a file. `macs` are those of the pass that was counted, by module.
 
     `batches` is how many such passes one timed pass is, on its device. Raises InputError for a row
     that is none, named by its line.
@@ -235,7 +237,7 @@ def _parse_seconds(text: str, unit: float, where: str) -> float:
 
 
 def module_times(rows: Sequence[Timed], peak: float | None) -> tuple[ModuleTime, ...]:
-    """Each with its rate and its share of the peak."""
+    """Return each module with its rate and its share of the peak."""
     return tuple(
         ModuleTime(
             path=row.path,
@@ -252,12 +254,12 @@ COVERED = 0.9  # of a parent's time that its children should account for
 
 
 def above_peak(rows: Iterable[Timed], peak: float) -> tuple[Timed, ...]:
-    """Rows that are faster than the device, which no run can be."""
+    """Return the rows that are faster than the device, which no run can be."""
     return tuple(row for row in rows if row.flops and row.rate > peak)
 
 
 class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
-    """A parent whose children leave much of its time unexplained, or take more than all of it."""
+    """A parent whose children leave much of its time unexplained, or exceed it."""
 
     path: str
     seconds: float
@@ -267,7 +269,7 @@ class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
 def parents_with_time_gaps(
     rows: Iterable[Timed], least: float = COVERED
 ) -> tuple[Unaccounted, ...]:
-    """Parents whose time and whose children's do not agree.
+    """Return parents whose time and whose children's time do not agree.
 
     The children of a path are the rows one level below it, or the next level that has any.
     """
@@ -289,7 +291,7 @@ def parents_with_time_gaps(
 
 
 def _direct_child_paths(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
-    """The rows directly within a path: those with no other row between."""
+    """Return the rows directly within a path: those with no other row between."""
     inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(
         row

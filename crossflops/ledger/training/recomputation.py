@@ -17,7 +17,7 @@ from crossflops.operators import find_operator_rule
 
 
 class Recomputation(NamedTuple):
-    """How often each node of a level runs again, by key, and nodes of which that is not known."""
+    """How often each node of a level runs again, by key, and nodes for which this is unknown."""
 
     times: Counter[str]
     unsure: tuple[Node, ...]
@@ -26,7 +26,7 @@ class Recomputation(NamedTuple):
 def find_recomputation(
     flow: GradientFlow, level: GraphLevel, values: Values, live: Mapping[str, set[str]]
 ) -> Recomputation:
-    """Return what the checkpoints of a level run again.
+    """Return the nodes that the checkpoints of a level run again.
 
     Args:
         flow: says which operands have a gradient.
@@ -46,13 +46,13 @@ def find_recomputation(
 
 
 class _CheckpointSearch:
-    """Finds the nodes of one checkpoint that run again."""
+    """The search for the nodes of one checkpoint that run again."""
 
     def __init__(self, flow: GradientFlow, part: CheckpointPart, values: Values) -> None:
         self._flow, self._part, self._values = flow, part, values
 
     def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RunAgain:
-        """Return the nodes. `asked` grows by the checkpoint's number where it runs again."""
+        """Return the nodes. `asked` grows by the checkpoint's number if it runs again."""
         part, unit = self._part, self._flow.functions.unit
         asking = [node for node in part.nodes if node.key in live and self._places(node)]
         if part.kind == "needed":
@@ -75,7 +75,7 @@ class _CheckpointSearch:
         )
 
     def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
-        """Whether PyTorch keeps something for these, whatever the loss."""
+        """Return whether PyTorch keeps a tensor for these pieces, whatever the loss."""
         if known := self._flow.functions.function_with_own_backward(nodes[0]):
             return self._flow.is_graded(known, nodes[0], self._values)
         costs = [self._cost(node) for node in nodes]
@@ -84,7 +84,8 @@ class _CheckpointSearch:
         return any(bool(self._places(node)) for node in nodes)
 
     def _asks(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
-        """Whether a node, or the checkpoint that it is in, asks for what is kept in this one.
+        """Return whether a node, or its checkpoint, needs a tensor that is kept in this
+        checkpoint.
 
         `keeping` are the pieces for which PyTorch keeps something: a bias alone asks for nothing.
         """
@@ -97,7 +98,7 @@ class _CheckpointSearch:
         )
 
     def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
-        """Return what a node keeps in a checkpoint, or the checkpoint that stands there does.
+        """Return what a node keeps in a checkpoint, or the nested checkpoint in its place.
 
         A custom function keeps tensors once its forward pass has run.
         """

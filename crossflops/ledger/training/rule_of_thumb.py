@@ -25,7 +25,7 @@ class FlatDifference(msgspec.Struct, frozen=True):
 def rule_of_thumb_differences(
     graph: Graph, trace: Trace, tokens: int
 ) -> tuple[int, tuple[FlatDifference, ...]]:
-    """6 N D as MACs, 3 for each parameter and token, and what leads from there to 3 x forward.
+    """Return 6 N D as MACs, 3 for each parameter and token, and the differences to 3 x forward.
 
     `tokens` D is 6 N D's. Parameters meet another number of tokens where they are looked up or
     added, tied, shared by windows or chosen by a router; attention multiplies no parameters.
@@ -41,7 +41,7 @@ def rule_of_thumb_differences(
 
 
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
-    """The exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
+    """Return the exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,

@@ -42,7 +42,7 @@ class _Across(NamedTuple):
 
 
 def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> Canvas:
-    """Rates and latencies over the batch, with the batches that did not run.
+    """Return rates and latencies over the batch, with the batches that did not run.
 
     `chosen` is a batch to mark beside the fastest. Raises InputError where no batch ran.
     """
@@ -66,7 +66,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
 
 
 def _unfit(across: _Across, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
-    """A dashed line at each batch that did not run, with its reason."""
+    """Return a dashed line at each batch that did not run, with its reason."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
         x, text = across.x(failure.batch), f"{failure.batch} did not run: {failure.stage}"
@@ -79,7 +79,9 @@ def _unfit(across: _Across, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
 
 
 def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
-    """The rates, rings where the runs had not settled, and the batches that matter by name."""
+    """Return the rates, rings where the runs had not settled, and the batches that matter by
+    name.
+    """
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
 
@@ -118,7 +120,9 @@ def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> l
 
 
 def _latencies(across: _Across, ran: Sequence[Measurement], top: float) -> list[Shape]:
-    """The median and two percentiles above it, in milliseconds, on an axis by powers of ten."""
+    """Return the median and two percentiles above it, in milliseconds, on an axis by powers of
+    ten.
+    """
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
@@ -160,7 +164,7 @@ def _curve(
 
 
 def _batch_axis_labels(across: _Across, sizes: Sequence[int], foot: float) -> list[Shape]:
-    """The batches that were tried, as far as their numbers have room."""
+    """Return the batches that were tried, as far as their numbers fit."""
     shapes: list[Shape] = [
         Words(x=_WIDTH / 2, y=foot + 34, text="batch", ink="soft", anchor="middle", size=11)
     ]

@@ -61,7 +61,7 @@ Noun: TypeAlias = (
 
 
 def content_page(content: Noun, unit: Unit = "macs") -> Page:
-    """The page of a noun, with counts ordered by `unit` where it has any."""
+    """Return the page of a result, with counts ordered by `unit` if it has any."""
     match content:
         case Page():
             return content

@@ -24,23 +24,25 @@ _NOTHING = {"module": "(the model)", "type": "(not known)"}
 
 
 class Viewed(msgspec.Struct, frozen=True):
-    """A report, and the one of its tables that is asked for."""
+    """A report, and the requested one of its tables."""
 
     report: Report
     view: TableView
 
     def to_dict(self) -> dict[str, Any]:
-        """The contract of the report, and the table under the key `view`."""
+        """Return the contract of the report, and the table under the key `view`."""
         plain = msgspec.to_builtins(self.view)
         return self.report.to_dict() | {"view": plain | {"rows": self.view.to_dicts()}}
 
     def to_json(self) -> str:
-        """As indented JSON, counts as exact integers."""
+        """Return the table as indented JSON, counts as exact integers."""
         return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
 
 
 def view_page(content: Viewed) -> Page:
-    """The title of the report, the table with a line for the whole model, what is not counted."""
+    """Return the title of the report, the table with a line for the whole model, uncounted
+    nodes.
+    """
     view = content.view
     blocks: list[Block] = [
         model_title(content.report),
@@ -89,7 +91,7 @@ def _view_table(content: Viewed) -> Table:
 
 
 def _is_shown(view: TableView, location: int) -> bool:
-    """Whether it is known what stands there: files do not say calls and owners."""
+    """Return whether the value of the column is known: files do not tell calls and owners."""
     cells = [row[location] for row in view.rows]
     if view.columns[location] == "params":
         return any(cells) or not view.total[location]
@@ -97,7 +99,7 @@ def _is_shown(view: TableView, location: int) -> bool:
 
 
 def _view_heads(content: Viewed) -> tuple[str, ...]:
-    """The heads: words of the tool itself, where the conventions are columns of one tool."""
+    """Return the heads: a tool's own words, if all conventions are columns of one tool."""
     view, folds = content.view, content.report.folds
     try:
         printed = [find_convention(fold.tool, fold.edition).printed_as for fold in folds]
@@ -110,7 +112,9 @@ def _view_heads(content: Viewed) -> tuple[str, ...]:
 
 
 def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
-    """What makes way when a line is too narrow, the highest number first; the rest stays."""
+    """Return the priority of columns in a narrow table, the first to go with the highest
+    number.
+    """
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
     spares |= dict.fromkeys(native, 6 if view.folds else 2)

@@ -34,7 +34,7 @@ def report_answers(
     setting: Setting,
     answers: Mapping[str, Profile | Failure],
 ) -> Report:
-    """Return the report of what the tools answered, each reconciled with its prediction."""
+    """Return the report of the tools' answers, each reconciled with its prediction."""
     native = counts.counted[setting.training]
     reconciliations: list[Reconciliation] = []
     profiles: list[Profile | Failure] = []
@@ -60,7 +60,7 @@ def report_answers(
 
 
 def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failure:
-    """Return a failure of the tool itself with what it was predicted to fail on, if it was."""
+    """Return a tool's failure with the predicted one, if there was a prediction."""
     if not isinstance(prediction, Unpredicted) or not prediction.foreseen:
         return failure
     hint = f"as predicted, {prediction.foreseen}: leave the tool out of this model"
@@ -70,7 +70,7 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
 def _account_for_answer(
     counts: ModelCounts, prediction: Predicted, requested: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation] | Failure:
-    """Return the answer with its account; where either has failed, why, and what was printed."""
+    """Return the answer with its account; if either failed, the reason and the printed number."""
     outcome: tuple[Profile, Reconciliation] | Failure
     if isinstance(prediction, Failure):
         outcome = prediction
@@ -86,7 +86,7 @@ def _account_for_answer(
 def _explain(
     counts: ModelCounts, prediction: Prediction | Unpredicted, requested: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation]:
-    """Return the answer with what is known of its tool, and the way to it from our count."""
+    """Return the answer with the facts of its tool, and the way to it from our count."""
     tool, convention = answer.tool, prediction.convention
     native, setting = counts.counted[requested.training], convention.setting(requested)
     if convention.sees == "node":
@@ -157,7 +157,7 @@ def _reconcile_parameters(
     profile: Profile,
     stock: Stock | Failure | None,
 ) -> ParamsReconciliation | UnsetType:
-    """Return why the tool counts other parameters, where it counts any and it is known how."""
+    """Return why the tool counts other parameters, if it counts any and the reason is known."""
     rules, other = convention.parameters, profile.params
     if rules is None or other is None:
         return UNSET

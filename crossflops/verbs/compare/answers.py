@@ -31,7 +31,7 @@ def _is_declined(answer: Profile | Failure) -> bool:
 
 
 def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile | Failure:
-    """Return the answer with the interpreter that gave it, where that is another one.
+    """Return the answer with its interpreter, if that is another one.
 
     One in the current folder is named from there: a report does not say where the folder is.
     """
@@ -49,7 +49,7 @@ def collect_answers(
     on_progress: Progress,
     begin: float,
 ) -> Answers:
-    """Return the answers of tools as they come; of each a line is told.
+    """Return the answers of tools as they come, and report one line for each.
 
     Args:
         answers: tool and answer, as the tools end.
@@ -68,7 +68,7 @@ def collect_answers(
 
 
 def _time_left(passed: float, ended: int, model_index: int) -> str:
-    """Return how long the other tools take at the pace of those that ended, "" after the last.
+    """Return how long the other tools take at the pace of the finished ones, "" after the last.
 
     >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')

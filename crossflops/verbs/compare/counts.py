@@ -50,7 +50,7 @@ class TrainedCounts(msgspec.Struct, frozen=True):
 
 
 class ModelCounts(msgspec.Struct, frozen=True):
-    """A model counted in every mode that a tool needs, as each tool has it before it.
+    """A model counted in every mode that a tool needs, in the form that each tool gets.
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
     what is in the file of the tools that see nodes, `inferred` the same with the shapes that
@@ -69,13 +69,15 @@ class ModelCounts(msgspec.Struct, frozen=True):
     steps: dict[bool, TrainedCounts] = {}
 
     def run(self, tool: str, training: bool) -> CountedModel:
-        """Return the count of what a tool runs, in a mode."""
+        """Return the count of a tool's run, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
     def model_for_tool(
         self, tool: str, convention: Convention, setting: Setting
     ) -> CountedModel | Failure:
-        """Return what a tool counts: the nodes of the file, or the model in its mode."""
+        """Return the model in the form that a tool counts: the nodes of the file, or the model in
+        its mode.
+        """
         training = convention.setting(setting).training
         if self.steps and convention.step == "runs":
             return self.steps[training].whole
@@ -110,7 +112,7 @@ class ModelCounts(msgspec.Struct, frozen=True):
 def settings_with_views(
     setting: Setting, conventions: Mapping[str, Convention]
 ) -> Iterator[tuple[Setting, list[View]]]:
-    """Yield the setting that was asked for and each that a tool forces, with the runs to watch."""
+    """Yield the requested setting and each that a tool forces, with the runs to watch."""
     training = {setting.training} | {
         convention.setting(setting).training for convention in conventions.values()
     }

@@ -19,7 +19,7 @@ _REBUILT_STEP = "it counts training steps of models of its own framework alone"
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """Groups of tools about what was rebuilt for them, its counts by tool, and what failed."""
+    """Tool groups for a rebuilt model, its counts by tool, and failures."""
 
     groups: tuple[ToolGroup, ...]
     counted: dict[str, dict[bool, CountedModel]]
@@ -27,7 +27,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
     @property
     def conventions(self) -> dict[str, Convention]:
-        """Return those of the tools that are asked."""
+        """The conventions of the tools that run."""
         return {
             tool: convention
             for group in self.groups

@@ -57,17 +57,17 @@ class PreparedModel(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """Return what tells two models apart."""
+        """The index of the model."""
         return self.plan.number
 
     @property
     def request(self) -> Request:
-        """Return the model that was asked for."""
+        """The request of the model."""
         return self.plan.request
 
     @property
     def choice(self) -> Choice:
-        """Return all tools that are asked, also about what is rebuilt for them."""
+        """All requested tools, also those for the rebuilt model."""
         return self.plan.choice
 
 
@@ -75,20 +75,20 @@ class _StartedTools(Protocol):
     """Tools that were started: workers, or this process."""
 
     def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
-        """Let the tools run on a model, and give tool and answer as they finish."""
+        """Let the tools run on a model, and yield tool and answer as they finish."""
         ...
 
     def let(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools run before that, where they run beside this process."""
+        """Let these tools run before that, if they run beside this process."""
         ...
 
     def drop(self, model: int) -> None:
-        """Let the tools of a model go unasked."""
+        """Cancel the tools of a model."""
         ...
 
 
 class _InProcess(msgspec.Struct, frozen=True):
-    """The tools of groups, on copies in this process; groups by the number of their model."""
+    """The tools of groups, on copies in this process; groups by the index of their model."""
 
     groups: Mapping[int, ToolGroup]
 
@@ -105,10 +105,10 @@ class _InProcess(msgspec.Struct, frozen=True):
                 yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
 
     def let(self, model: int, tools: Collection[str]) -> None:
-        """They run when they are asked."""
+        """Do nothing: the tools run when their results are read."""
 
     def drop(self, model: int) -> None:
-        """Nothing was started for them."""
+        """Do nothing: no process was started for them."""
 
 
 class ToolRunner:
@@ -129,7 +129,7 @@ class ToolRunner:
     """
 
     def __init__(self, limits: Limits, on_progress: Progress, still: Still | None = None) -> None:
-        """Take note of the limits.
+        """Record the limits.
 
         Args:
             limits: where the tools run, for how long, and in how much memory.
@@ -152,7 +152,7 @@ class ToolRunner:
 
     @property
     def can_fork(self) -> bool:
-        """Return whether tools may be forked from this process."""
+        """Whether tools may be forked from this process."""
         return self._still is not None and can_fork()
 
     def __enter__(self) -> "ToolRunner":
@@ -180,7 +180,7 @@ class ToolRunner:
         return prepared
 
     def restart(self, model: PreparedModel, request: Request) -> PreparedModel:
-        """Let the tools of a model go unasked, and start them on what this request builds."""
+        """Cancel the tools of a model, and start them on what this request builds."""
         self._started[model.number].drop(model.number)
         self.finish(model)
         again = self._prepare(msgspec.structs.replace(model.plan, request=request))
@@ -188,12 +188,12 @@ class ToolRunner:
         return again
 
     def finish(self, model: PreparedModel) -> None:
-        """End and remove what is of this model alone."""
+        """End and remove everything that belongs to this model alone."""
         self._watches.pop(model.number, None)
         self._of_model.pop(model.number).close()
 
     def take_source(self, model: PreparedModel) -> tuple[Source, str]:
-        """Return the model that is counted, and why it has values where it should have none.
+        """Return the model to count, and the reason for values that were not requested.
 
         It is given away: nothing here holds its weights any longer.
         """
@@ -204,7 +204,7 @@ class ToolRunner:
         return source, reason
 
     def pending_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
-        """Return what waits for the runs of a model that a fork watches; None where none does."""
+        """Return the pending observations of a fork that runs a model; None without any."""
         watch = self._watches.get(model.number)
         return watch.result if watch else None
 
@@ -216,13 +216,13 @@ class ToolRunner:
         return model.number not in self._large
 
     def release(self, model: PreparedModel, tools: Collection[str]) -> None:
-        """Let these tools run, whose predictions are fixed."""
+        """Release these tools, whose predictions are fixed."""
         if tools:
             self._released.setdefault(model.number, time.monotonic())
             self._started[model.number].let(model.number, tools)
 
     def reclaim_memory(self, model: PreparedModel) -> None:
-        """Free what is left of a model whose source was taken and is not used any more."""
+        """Free the memory of a model whose source was taken and is not used any more."""
         unfreeze_memory(collect=model.number in self._large)
 
     def results(self, model: PreparedModel, failures: Answers) -> Answers:
@@ -243,7 +243,7 @@ class ToolRunner:
             return collect_answers(answers, group.size, failures, self._tell, time.monotonic())
 
     def _prepare(self, model: PlannedModel) -> PreparedModel:
-        """Build what tools are forked with, and start the fork that watches it run.
+        """Build the model that tools are forked with, and start the fork that observes its run.
 
         Tools that see nodes are given a file: that of `--onnx`, or of the target, or the
         normalized model. The others run the model; of a file, or of a model of another framework,
@@ -269,7 +269,9 @@ class ToolRunner:
         return PreparedModel(model, group, (*model.warnings, *sentences))
 
     def _build_early(self, model: PlannedModel) -> Source | None:
-        """Build a model before its tools start: for this process, to share, or to see what it is.
+        """Build the model now if this process runs tools itself, if workers will be forked from
+        it, or if its framework must be known; otherwise return None and let it be built while
+        workers start.
 
         Return None where it may as well be built while they start.
         """
@@ -287,7 +289,7 @@ class ToolRunner:
         return built[0]
 
     def _watch_runs(self, group: ToolGroup, source: Source) -> Background | None:
-        """Fork this process to run the model as tools do, and see what happens.
+        """Fork this process to run the model as tools do, and observe the run.
 
         Return None where nothing is to be seen, or this process has more than one thread.
         """
@@ -315,7 +317,7 @@ class ToolRunner:
     def _workers(
         self, groups: Sequence[ToolGroup], built: Mapping[int, Source] | None = None
     ) -> AbstractContextManager[_StartedTools]:
-        """Return workers that load their tools and build their models until they are released.
+        """Yield workers that load their tools and build their models until they are released.
 
         They are forked from this process where it has `built` models of targets for them, by
         number.
@@ -342,7 +344,7 @@ class ToolRunner:
 
 
 def _build_counted_source(request: Request) -> tuple[Source, str]:
-    """Return the model that is counted, and why it has values where it should have none.
+    """Build the model to count; return it with the reason for values that were not requested.
 
     One that the caller gave without values is one that can be run, as for tools.
     """
