@@ -89,7 +89,7 @@ def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -
 
     `otherwise` is what stands for all of them, where they are many.
 
-    >>> nearest("thpo", ["thop", "fvcore"]), nearest("x", ["thop", "fvcore"])
+    >>> nearest_name_hint("thpo", ["thop", "fvcore"]), nearest_name_hint("x", ["thop", "fvcore"])
     ('did you mean thop?', 'known: thop, fvcore')
     """
     from difflib import get_close_matches  # most runs name nothing wrong
@@ -184,7 +184,7 @@ _GPU = re.compile(
 def error_remedy(error: BaseException, otherwise: str) -> str:
     """Return the remedy of a model's exception; `otherwise` if its inputs may be wrong.
 
-    >>> remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
+    >>> error_remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
     'the model imports einops as it runs: pip install einops'
     """
     text = str(error)

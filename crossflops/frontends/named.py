@@ -133,7 +133,7 @@ def image_input_spec(
 ) -> TensorSpec:
     """An image or several of them, channels first, at the sizes that are asked for.
 
-    >>> image("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
+    >>> image_input_spec("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
     (8, 3, 64, 64)
     """
     side = sizes.get("image_size")

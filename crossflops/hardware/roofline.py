@@ -66,11 +66,11 @@ def load_kind(load: Load) -> str:
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two
     activations beside them is a sort of its own.
 
-    >>> kind(_example("MatMul", "model.layers.3.mlp.up_proj", weighted=True))
+    >>> load_kind(_example_load("MatMul", "model.layers.3.mlp.up_proj", weighted=True))
     'MatMul (mlp)'
-    >>> kind(_example("MatMul", "model.layers.3.self_attn"))
+    >>> load_kind(_example_load("MatMul", "model.layers.3.self_attn"))
     'MatMul of activations (self_attn)'
-    >>> kind(_example("Conv", "fc", weighted=True)), kind(_example("Relu", ""))
+    >>> load_kind(_example_load("Conv", "fc", weighted=True)), load_kind(_example_load("Relu", ""))
     ('Conv (fc)', 'Relu')
     """
     names = [name for name in re.split(r"[./]", load.path) if name]

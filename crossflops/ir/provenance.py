@@ -8,7 +8,7 @@ FAKE, REAL, META = "fake", "real", "meta"
 
 
 class WeightsKind(msgspec.Struct, frozen=True):
-    """Whether a model of PyTorch has numbers in its weights.
+    """The kind of weights of a PyTorch model: with numbers in them or without.
 
     `kind` is "real" where it has, "fake" where it was built without, on fake tensors, and "meta"
     where it put its weights on the meta device itself. `reason` is there where it should have been

@@ -9,7 +9,7 @@ ByteModel: TypeAlias = Literal["unfused", "weights-once", "fused-ideal"]
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node computes and moves in one forward pass, at the batch that was counted.
+    """The operations and bytes of one node in one forward pass, at the counted batch.
 
     `operations` are operations of every kind, `macs` those that a matrix unit runs. The bytes are
     apart by what they hold, since only activations and cache grow with the batch. `precision` is

@@ -98,7 +98,7 @@ def _latex_cell(cell: str) -> str:
 def escape_latex(text: str) -> str:
     """Return the text as LaTeX sets it, letter by letter, with its quotes.
 
-    >>> escaped("a_b & 50 %")
+    >>> escape_latex("a_b & 50 %")
     'a\\\\_b \\\\& 50 \\\\%'
     """
     letters = (_SPECIAL.get(letter, letter) for letter in inert(" ".join(text.split())))

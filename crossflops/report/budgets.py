@@ -69,7 +69,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
     def from_text(cls, text: str) -> "BudgetRule":
         """Build the rule of a text. Raises InputError.
 
-        >>> Rule.of("macs <= 4.2G").number, Rule.of("params: +1%").number
+        >>> BudgetRule.from_text("macs <= 4.2G").number, BudgetRule.from_text("params: +1%").number
         (Fraction(4200000000, 1), Fraction(1, 100))
         """
         match = _RULE.fullmatch(text.strip())

@@ -15,7 +15,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 def exact_amount(amount: Amount) -> str:
     """Return every digit, in groups of three.
 
-    >>> exact(4133742592)
+    >>> exact_amount(4133742592)
     '4 133 742 592'
     """
     return f"{amount:,}".replace(",", " ")
@@ -24,7 +24,7 @@ def exact_amount(amount: Amount) -> str:
 def amount_with_sign(amount: Amount) -> str:
     """Return every digit with the sign; zero has none.
 
-    >>> signed(44455936), signed(-1), signed(0)
+    >>> amount_with_sign(44455936), amount_with_sign(-1), amount_with_sign(0)
     ('+44 455 936', '-1', '0')
     """
     return f"{amount:+,}".replace(",", " ") if amount else "0"
@@ -33,7 +33,7 @@ def amount_with_sign(amount: Amount) -> str:
 def term_with_sign(amount: Amount) -> str:
     """Return the addition to a name in a heading: " + 7", " - 7", and nothing for zero.
 
-    >>> added(44455936), added(-1), added(0)
+    >>> term_with_sign(44455936), term_with_sign(-1), term_with_sign(0)
     (' + 44 455 936', ' - 1', '')
     """
     return f" {'-' if amount < 0 else '+'} {exact_amount(abs(amount))}" if amount else ""
@@ -42,7 +42,7 @@ def term_with_sign(amount: Amount) -> str:
 def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
     """Return four significant digits with an SI prefix. Below one thousand an integer is exact.
 
-    >>> short(4133742592), short(4089184256, "MACs"), short(57, "MACs")
+    >>> short_amount(4133742592), short_amount(4089184256, "MACs"), short_amount(57, "MACs")
     ('4.134 G', '4.089 GMACs', '57 MACs')
     """
     if isinstance(amount, float) and not isfinite(amount):
@@ -75,7 +75,7 @@ def duration(seconds: float) -> str:
 def percent_share(part: Amount, full: Amount) -> str:
     """Return a part of a whole, in percent with one decimal; "-" of nothing.
 
-    >>> share(1, 8)
+    >>> percent_share(1, 8)
     '12.5 %'
     """
     if not full:
@@ -88,9 +88,11 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
 
     Where all of these are 0 and the value is another one, to the first digit that is not.
 
-    >>> change(4133742592, 4089184256), change(5, 5), change(100001, 100000)
-    ('+1.09 %', '0.00 %', '+0.001 %')
-    >>> change(10**9 - 4, 10**9)
+    >>> percent_change(4133742592, 4089184256), percent_change(5, 5)
+    ('+1.09 %', '0.00 %')
+    >>> percent_change(100001, 100000)
+    '+0.001 %'
+    >>> percent_change(10**9 - 4, 10**9)
     '-0.0000004 %'
     """
     if not reference or not all(isfinite(amount) for amount in (value, reference)):
@@ -111,8 +113,10 @@ def _decimals(percent: Fraction) -> int:
 def explanation_percent(residual: Amount, delta: Amount) -> str:
     """Return the explained share of a difference: 100 % only without a residual.
 
-    >>> covered(0, 7), covered(0, 0), covered(1, 10**9), covered(1, 0)
-    ('100 %', '100 %', '99.99 %', '0.00 %')
+    >>> explanation_percent(0, 7), explanation_percent(0, 0)
+    ('100 %', '100 %')
+    >>> explanation_percent(1, 10**9), explanation_percent(1, 0)
+    ('99.99 %', '0.00 %')
     """
     if not residual:
         return "100 %"
@@ -126,7 +130,7 @@ def explanation_percent(residual: Amount, delta: Amount) -> str:
 def command_line_shape(dims: tuple[int, ...]) -> str:
     """Return a shape as it is typed on the command line.
 
-    >>> shape((1, 3, 224, 224)), shape(())
+    >>> command_line_shape((1, 3, 224, 224)), command_line_shape(())
     ('1x3x224x224', 'scalar')
     """
     return "x".join(map(str, dims)) or "scalar"
@@ -135,7 +139,7 @@ def command_line_shape(dims: tuple[int, ...]) -> str:
 def count_with_noun(count: int, content: str) -> str:
     """Return a number with its noun, in the plural if it is not one.
 
-    >>> number(1, "call"), number(53, "call")
+    >>> count_with_noun(1, "call"), count_with_noun(53, "call")
     ('1 call', '53 calls')
     """
     return f"{exact_amount(count)} {content}{'' if count == 1 else 's'}"
@@ -144,7 +148,7 @@ def count_with_noun(count: int, content: str) -> str:
 def short_count_with_noun(count: int, content: str) -> str:
     """Return a number in four digits with its noun.
 
-    >>> about(1, "parameter"), about(25557032, "parameter")
+    >>> short_count_with_noun(1, "parameter"), short_count_with_noun(25557032, "parameter")
     ('1 parameter', '25.56 M parameters')
     """
     return f"{short_amount(count)} {content}{'' if count == 1 else 's'}"

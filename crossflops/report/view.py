@@ -235,7 +235,7 @@ def _view_by_module(report: Report) -> Table:
 def _shapes_cell(*shapes: Shape) -> str:
     """Return shapes in the form of a cell.
 
-    >>> _dims((1, 3), (), (4,)), _dims(None)
+    >>> _shapes_cell((1, 3), (), (4,)), _shapes_cell(None)
     ('1x3, scalar, 4', '')
     """
     known = (shape for shape in shapes if shape is not None)

@@ -95,7 +95,7 @@ _FLAG = re.compile(r"--[a-z][a-z-]*")
 def with_config_keys(hint: str) -> str:
     """Return a hint about options of the command line as one about keys of a configuration.
 
-    >>> in_keys("bind dimensions with --dim N=SIZE, or give --input x=1x3")
+    >>> with_config_keys("bind dimensions with --dim N=SIZE, or give --input x=1x3")
     'bind dimensions with dims = {N = SIZE}, or give inputs = ["x=1x3"]'
     """
 

@@ -50,7 +50,7 @@ def device_name_words(name: str) -> Words:
     Marks such as (R) are none of them, nor is what drivers write behind a name, and a slash binds
     what stands around it.
 
-    >>> words("Intel(R) Xeon(R) CPU @ 2.70GHz"), words("MI250X / MI250")
+    >>> device_name_words("Intel(R) Xeon(R) CPU @ 2.70GHz"), device_name_words("MI250X / MI250")
     (('intel', 'xeon'), ('mi250x/mi250',))
     """
     plain = re.sub(r"[\s_-]+", " ", _MARKS.sub(" ", name)).strip()
@@ -71,7 +71,7 @@ def spellings(name: str, vendor: str) -> Iterator[Words]:
 def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
     """Return the words without the size of a memory, and that size in bytes; None without one.
 
-    >>> sized(("a100", "80gb", "sxm"))
+    >>> split_memory_size(("a100", "80gb", "sxm"))
     (('a100', 'sxm'), 80000000000.0)
     """
     sizes = [

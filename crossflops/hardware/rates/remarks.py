@@ -304,7 +304,7 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
 def _percent_with_sign(fraction: float) -> str:
     """Return a share in percent with one decimal, or two significant digits if that is zero.
 
-    >>> _signed(0.0093), _signed(-0.00036), _signed(0.0)
+    >>> _percent_with_sign(0.0093), _percent_with_sign(-0.00036), _percent_with_sign(0.0)
     ('+0.9 %', '-0.036 %', '+0 %')
     """
     plain = f"{100 * fraction:+.1f}"

@@ -8,7 +8,7 @@ _FLOATS = ("float", "bfloat", "complex")
 
 
 class GradientState(NamedTuple):
-    """Whether a value has a gradient, and whether it depends on an input of the model."""
+    """The state of a value: its gradient, and its dependence on an input of the model."""
 
     trained: bool
     varying: bool

@@ -95,7 +95,7 @@ def text_width(text: str, size: float = FONT) -> float:
 def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
     """Return the text, or its beginning and end where it is wider than `width` px.
 
-    >>> fitted("norm.batch", 200), fitted("a" * 30 + "b" * 30, 100)
+    >>> fit_text_to_width("norm.batch", 200), fit_text_to_width("a" * 30 + "b" * 30, 100)
     ('norm.batch', 'aaaaaaa…bbbbbb')
     """
     room = int(width / (size * _LETTER))

@@ -256,8 +256,8 @@ def _short_model_names(report: Report, other: Against) -> Names:
 def _last_name_part(name: str) -> str:
     """Return the last word of a name.
 
-    >>> _last("torchvision.models:resnet50"), _last("a/model.onnx"), _last("ResNet")
-    ('resnet50', 'model.onnx', 'ResNet')
+    >>> _last_name_part("torchvision.models:resnet50"), _last_name_part("a/model.onnx")
+    ('resnet50', 'model.onnx')
     """
     return name.rpartition(":")[2].rpartition("/")[2]
 

@@ -200,7 +200,7 @@ def kernel_run_lines(profile: Profile) -> list[str]:
 def _setting_words(setting: Setting) -> str:
     """Return a setting in words.
 
-    >>> _words(Setting(grad=False, hooked=True)), _words(Setting(training=True))
+    >>> _setting_words(Setting(grad=False, hooked=True)), _setting_words(Setting(training=True))
     ('evaluation without gradients, with hooks,', 'training')
     """
     mode = "training" if setting.training else "evaluation"

@@ -135,7 +135,7 @@ def _rule_text(rule: Rule) -> str:
     """Return the subject of a rule, and the amount that it books.
 
     >>> from crossflops.rules.conditions import output_elements
-    >>> _rule(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
+    >>> _rule_text(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
     ...            targets=("aten.batch_norm.default",), amount=output_elements))
     'batch_norm: 2 x n(y)'
     """
@@ -172,7 +172,7 @@ def whom(rule: Rule) -> str:
 def rule_target_names(names: tuple[str, ...]) -> str:
     """Return names of classes, functions or operators, shortened; "" for any.
 
-    >>> targets(("Conv", "*.Conv"))
+    >>> rule_target_names(("Conv", "*.Conv"))
     'Conv'
     """
     return ", ".join(
@@ -211,7 +211,7 @@ def rule_amount_words(rule: Rule) -> str:
     """Return the amount of one call in words.
 
     >>> from crossflops.rules.conditions import input_elements
-    >>> booked(Rule(id="x", cause="norm.batch", level="module", kind="part",
+    >>> rule_amount_words(Rule(id="x", cause="norm.batch", level="module", kind="part",
     ...             amount=input_elements, factor=4))
     '4 x n(x)'
     """

@@ -90,8 +90,10 @@ def _column_prefix_power(column: tuple[str | Amount, ...]) -> int:
 def _column_figure(count: str | Amount, step: int, digits: int) -> str:
     """Return a count in its column's unit, rounded half to even to so many significant digits.
 
-    >>> _figure(4133742592, 3, 4), _figure(57, 0, 4), _figure(999960, 1, 4), _figure("", 3, 4)
-    ('4.134', '57', '1000', '-')
+    >>> _column_figure(4133742592, 3, 4), _column_figure(57, 0, 4)
+    ('4.134', '57')
+    >>> _column_figure(999960, 1, 4), _column_figure("", 3, 4)
+    ('1000', '-')
     """
     if isinstance(count, str):
         return "-"
