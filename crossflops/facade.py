@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crossflops.render.pages.nouns import Noun
 
 
-class Shown:
+class ShownResult:
     """A result that prints as its page, and can be saved in any format."""
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class Shown:
         return terminal_page_text(cast("Noun", self))
 
 
-class ShownReport(Shown, Report, frozen=True, kw_only=True):
+class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
     """A report with its page, its tables and its parts: `crossflops.Report`."""
 
     @classmethod
@@ -94,7 +94,7 @@ class ShownReport(Shown, Report, frozen=True, kw_only=True):
         return html(self)
 
 
-class ShownBench(Shown, Bench, frozen=True, kw_only=True):
+class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
     """A bench with its page: the result of `crossflops.bench`."""
 
     @classmethod
@@ -103,7 +103,7 @@ class ShownBench(Shown, Bench, frozen=True, kw_only=True):
         return cls(**asdict(bench))
 
 
-class ShownProfile(Shown, TrainingProfile, frozen=True, kw_only=True):
+class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):
     """A profile with its page: the result of `crossflops.profile`."""
 
     @classmethod
@@ -115,15 +115,15 @@ class ShownProfile(Shown, TrainingProfile, frozen=True, kw_only=True):
         """Return the page with so many levels of modules (-1: all), and so many modules at
         each.
         """
-        from crossflops.render.pages.profile import Profiled
+        from crossflops.render.pages.profile import ProfileView
         from crossflops.render.terminal import terminal_page_text
 
         return terminal_page_text(
-            Profiled(self, ShownDepth(depth=depth, top=top, detailed=detailed))
+            ProfileView(self, ShownDepth(depth=depth, top=top, detailed=detailed))
         )
 
 
-class ShownEfficiency(Shown, EfficiencyReport, frozen=True, kw_only=True):
+class ShownEfficiency(ShownResult, EfficiencyReport, frozen=True, kw_only=True):
     """An efficiency with its page and its report: the result of `crossflops.efficiency`."""
 
     report: ShownReport | None = None

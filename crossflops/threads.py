@@ -128,7 +128,7 @@ def _silence_stream(name: str) -> Iterator[None]:
             silent.end()
 
 
-class _OfThread:
+class _ThreadPattern:
     """A pattern that matches every text of one thread, and no text after its end.
 
     `pattern` is what a library makes filters of for workers of its own, as sklearn.utils.parallel
@@ -158,7 +158,7 @@ def filter_warnings(
 
     All that was filtered before is filtered so again behind the block.
     """
-    own = _OfThread(begins)
+    own = _ThreadPattern(begins)
     entry: Any = (action, own, category, None, 0)
     filters: Any = warnings.filters
     before = list(filters)

@@ -29,7 +29,7 @@ from crossflops.frontends import Ready, Source, frontend_of, runtime_frontend
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import exception_text, shorten_line, speaks_of_memory
-from crossflops.workers.conversation import Wait, hear
+from crossflops.workers.conversation import Wait, serve_order
 
 _TRACED = 10  # runs under the profiler, where they are not short
 PROFILED = BenchLimits(warmup=3, runs=_TRACED, fewest=3, seconds=5.0)
@@ -42,7 +42,7 @@ _OUT_OF_MEMORY = "ran out of memory"
 
 def main() -> None:
     """Answer the order on stdin."""
-    hear(Order, answer_bench_order)
+    serve_order(Order, answer_bench_order)
 
 
 def answer_bench_order(order: Order, wait: Wait) -> Answer:

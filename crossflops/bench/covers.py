@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from crossflops.bench.kernels import KernelTime, KernelTimes
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, Ledger, UncountedNode
 from crossflops.load.protobuf import parse_model_proto
 from crossflops.report.bench import Aside, BenchPeak, KernelProfile, KernelRow
 
 
-class Executed(NamedTuple):
+class ExecutedNode(NamedTuple):
     """A node that runs. `bodies` are its subgraphs, by attribute."""
 
     name: str
@@ -30,10 +30,10 @@ class Executed(NamedTuple):
 class ExecutedGraph(NamedTuple):
     """Nodes in an order in which they can run, and the values that exist from the start."""
 
-    nodes: tuple[Executed, ...]
+    nodes: tuple[ExecutedNode, ...]
     stored: frozenset[str]
 
-    def everywhere(self) -> Iterator[Executed]:
+    def everywhere(self) -> Iterator[ExecutedNode]:
         """Yield the nodes, and the nodes in their subgraphs."""
         for node in self.nodes:
             yield node
@@ -53,8 +53,8 @@ def to_executed_graph(graph: Any) -> ExecutedGraph:
     return ExecutedGraph(tuple(map(_to_executed_node, graph.node)), frozenset(stored))
 
 
-def _to_executed_node(node: Any) -> Executed:
-    return Executed(
+def _to_executed_node(node: Any) -> ExecutedNode:
+    return ExecutedNode(
         name=node.name,
         op=node.op_type,
         inputs=tuple(node.input),
@@ -101,12 +101,12 @@ def guess_executed_graph(
         like = by_key.get(value) or by_key.get(value.removeprefix("fused ").partition("/")[0])
         return tuple(spec.name for spec in like.outputs if spec) if like is not None else ()
 
-    ran = tuple(Executed(name, op, (), outputs(name)) for name, op in kernels)
+    ran = tuple(ExecutedNode(name, op, (), outputs(name)) for name, op in kernels)
     return ExecutedGraph(ran, frozenset())
 
 
 def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
-    def fill(node: Executed) -> Executed:
+    def fill(node: ExecutedNode) -> ExecutedNode:
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
@@ -243,7 +243,7 @@ def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple
                 yield name, spec.name
 
 
-def _value_from_node_name(origin: Origin, node: Executed) -> str | None:
+def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
     """Return the value that is computed within the kernel, read from the name of its node."""
     name = node.name.removesuffix(_NCHWC)
     if name != node.name and name in origin.maker:
@@ -254,7 +254,7 @@ def _value_from_node_name(origin: Origin, node: Executed) -> str | None:
 
 
 def _from_reader(
-    origin: Origin, level: ExecutedGraph, node: Executed, known: dict[str, str]
+    origin: Origin, level: ExecutedGraph, node: ExecutedNode, known: dict[str, str]
 ) -> None:
     """Match the values that a node reads, from the values that it makes."""
     made = next((known[name] for name in node.outputs if name in known), None)
@@ -277,7 +277,7 @@ def _from_reader(
             known[node.inputs[0]] = start
 
 
-def _nearest_same_operator(origin: Origin, node: Executed, start: str) -> Node | None:
+def _nearest_same_operator(origin: Origin, node: ExecutedNode, start: str) -> Node | None:
     """Return the nearest node before a value that has the operator of the kernel."""
     if is_data_movement(node.op):  # one of many: only if it makes the very value
         maker = origin.maker.get(start)
@@ -350,7 +350,7 @@ def _prefix_node_keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(f"{prefix}{node.key}" for node in nodes)
 
 
-def _body_covers(node: Node, holder: Executed, prefix: str) -> Iterator[Covers]:
+def _body_covers(node: Node, holder: ExecutedNode, prefix: str) -> Iterator[Covers]:
     for body in node.bodies:
         if body.name in holder.bodies:
             yield covers(body.nodes, holder.bodies[body.name], prefix)
@@ -374,9 +374,9 @@ class _Claims:
         for name in sorted(level.stored):
             self._folded += self._claim(name, None)
 
-    def groups(self) -> Iterator[tuple[list[Executed], list[Node]]]:
+    def groups(self) -> Iterator[tuple[list[ExecutedNode], list[Node]]]:
         """Yield kernels with the nodes that they claim, in the order in which they run."""
-        waiting: dict[str, list[Executed]] = {}  # by a value of unknown origin
+        waiting: dict[str, list[ExecutedNode]] = {}  # by a value of unknown origin
         for kernel in self._level.nodes:
             together = [kernel]
             for name in kernel.inputs:
@@ -396,7 +396,7 @@ class _Claims:
         folded = [node for node in left if node.constant]
         return self._folded + folded, self._merged, [node for node in left if not node.constant]
 
-    def _claim(self, name: str, kernel: Executed | None) -> list[Node]:
+    def _claim(self, name: str, kernel: ExecutedNode | None) -> list[Node]:
         """Return the unclaimed nodes on which a value depends.
 
         What depends on no input is not the work of a kernel that only reads it: it was computed
@@ -431,11 +431,13 @@ class _Counts:
     """The counts of a ledger, each to be taken once."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._open: dict[str, deque[Counted | Uncounted]] = defaultdict(deque)
+        self._open: dict[str, deque[CountedNode | UncountedNode]] = defaultdict(deque)
         for count in ledger.counts:
             self._open[count.node.key].append(count)
 
-    def take(self, keys: Iterable[str], full: Iterable[str] = ()) -> list[Counted | Uncounted]:
+    def take(
+        self, keys: Iterable[str], full: Iterable[str] = ()
+    ) -> list[CountedNode | UncountedNode]:
         """Return the counts of these keys, and all counts within the keys of `full`."""
         inside = tuple(f"{key}/" for key in full)
         taken = [self._open[key].popleft() for key in keys if self._open.get(key)]
@@ -443,7 +445,7 @@ class _Counts:
             taken += self._open.pop(key)
         return taken
 
-    def rest(self) -> list[Counted | Uncounted]:
+    def rest(self) -> list[CountedNode | UncountedNode]:
         """Return the counts that no kernel took."""
         return [count for counts in self._open.values() for count in counts]
 
@@ -458,7 +460,7 @@ def build_kernel_profile(
     """
     counts, times = _Counts(ledger), {kernel.name: kernel for kernel in timed.kernels}
     rows: list[KernelRow] = []
-    silent: list[Counted | Uncounted] = []
+    silent: list[CountedNode | UncountedNode] = []
     for cover in joined.kernels:
         counted = counts.take(cover.keys, cover.whole)
         if taken := [times.pop(name) for name in cover.kernels if name in times]:
@@ -489,7 +491,7 @@ def build_kernel_profile(
 
 
 def _build_kernel_row(
-    kernels: list[KernelTime], counts: list[Counted | Uncounted], peak: BenchPeak | None
+    kernels: list[KernelTime], counts: list[CountedNode | UncountedNode], peak: BenchPeak | None
 ) -> KernelRow:
     cost, precision = _total_kernel_cost(counts), _precision(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
@@ -517,7 +519,7 @@ def _kernel_precision(precision: str, kernels: Iterable[KernelTime]) -> str:
     return "float32" if "float" not in precision and precision and not integers else precision
 
 
-def _does(counts: list[Counted | Uncounted]) -> str:
+def _does(counts: list[CountedNode | UncountedNode]) -> str:
     """Return the operators in the order of the graph, repeated ones once with their number."""
     tally: dict[str, int] = {}
     for count in reversed(counts):
@@ -525,17 +527,17 @@ def _does(counts: list[Counted | Uncounted]) -> str:
     return " + ".join(name if times == 1 else f"{times} {name}" for name, times in tally.items())
 
 
-def _total_kernel_cost(counts: Iterable[Counted | Uncounted]) -> Cost:
-    return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
+def _total_kernel_cost(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
-def _precision(counts: Iterable[Counted | Uncounted]) -> str:
+def _precision(counts: Iterable[CountedNode | UncountedNode]) -> str:
     """Return the precision of the contractions, or all precisions if they differ."""
-    able = (count for count in counts if isinstance(count, Counted) and count.cost.macs)
+    able = (count for count in counts if isinstance(count, CountedNode) and count.cost.macs)
     return ", ".join(dict.fromkeys(count.precision for count in able))
 
 
-def _aside(why: str, counts: list[Counted | Uncounted]) -> Aside:
+def _aside(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
     cost = _total_kernel_cost(counts)
     keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)

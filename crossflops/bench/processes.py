@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from crossflops.bench.runner import Observed, RunOrder
+from crossflops.bench.runner import RunObservations, RunOrder
 from crossflops.bench.timing import Answer, Order, Ran, Refusal
 from crossflops.errors import NormalizeError
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, Unfit
 from crossflops.plugins.failures import shorten_line, speaks_of_memory
-from crossflops.workers.process import Ended, run_single_process
+from crossflops.workers.process import ProcessEnd, run_single_process
 
 SECONDS = 300.0  # a run that is watched may take so long,
 MEMORY = 16 << 30  # and so many bytes
@@ -46,7 +46,7 @@ def run_bench_order(
     return answered
 
 
-def _explain_missing_answer(batch: int, ended: Ended) -> Unfit:
+def _explain_missing_answer(batch: int, ended: ProcessEnd) -> Unfit:
     """Return why a process ended without an answer."""
     if speaks_of_memory(ended.output):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
@@ -86,7 +86,9 @@ def observe_file_run(
         if not Path(order.result).is_file():
             quoted = " ".join(ended.output.split())[-_QUOTED_OF_RUN:]
             raise NormalizeError(f"the run ended {ended.how}: {quoted}", "give smaller inputs")
-        answered = msgspec.json.decode(Path(order.result).read_bytes(), type=Observed | Refusal)
+        answered = msgspec.json.decode(
+            Path(order.result).read_bytes(), type=RunObservations | Refusal
+        )
     if isinstance(answered, Refusal):
         raise NormalizeError(answered.message, answered.hint)
     return answered.observation

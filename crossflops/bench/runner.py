@@ -25,7 +25,7 @@ from crossflops.frontends.inputs import from_archive
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, SteadyTensor
 from crossflops.load.order import node_subgraphs
-from crossflops.workers.conversation import Wait, hear
+from crossflops.workers.conversation import Wait, serve_order
 
 _EVENT = "_kernel_time"
 _LIFTED = ("Constant",)  # the runtime makes initializers of these: they leave no event
@@ -169,7 +169,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     result: str
 
 
-class Observed(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
+class RunObservations(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
     """The observations of a run."""
 
     observation: Observation
@@ -177,13 +177,13 @@ class Observed(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
 
 def main() -> None:
     """Answer the order on stdin."""
-    hear(RunOrder, answer_run_order)
+    serve_order(RunOrder, answer_run_order)
 
 
-def answer_run_order(order: RunOrder, wait: Wait) -> Observed | Refusal:
+def answer_run_order(order: RunOrder, wait: Wait) -> RunObservations | Refusal:
     """Return the observations, or the problem."""
     try:
-        return Observed(observe_ordered_run(order))
+        return RunObservations(observe_ordered_run(order))
     except CrossflopsError as error:
         print_traceback(error)
         return Refusal(error.message, error.hint)

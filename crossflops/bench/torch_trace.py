@@ -26,7 +26,7 @@ class RanOperator(NamedTuple):
     end: float
 
 
-class Matched(NamedTuple):
+class TraceMatch(NamedTuple):
     """The kernels of a trace, joined to the nodes of the graph."""
 
     kernels: KernelTimes
@@ -40,7 +40,7 @@ def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
 
 def match_torch_operators(
     trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0
-) -> Matched:
+) -> TraceMatch:
     """Join the operators of every run to the calls of the model, in their order.
 
     Names in both that follow one another are matched; what stands between two matches on both
@@ -105,7 +105,7 @@ def _operators_in_span(ops: list[RanOperator], begin: float, end: float) -> list
 
 def _join_run_operators(
     runs: list[list[RanOperator]], spans: list[tuple[float, float]], calls: Sequence[Any]
-) -> Matched:
+) -> TraceMatch:
     """Return the operators of the first run, with the times of the others added to them."""
     first = runs[0]
     names = _number_repeated_names(op.name for op in first)
@@ -134,7 +134,7 @@ def _join_run_operators(
         key for ops, called in groups if not ops for c in called for key in calls[c].nodes
     )
     run_seconds = sum(end - begin for begin, end in spans) * MICRO / len(spans)
-    return Matched(
+    return TraceMatch(
         KernelTimes(tuple(kernels), run_seconds, len(runs)), Covers(tuple(joined), left=left)
     )
 

@@ -72,7 +72,7 @@ def check(
     For example, where pyproject.toml has
     [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G"]: crossflops check
     """
-    from crossflops.verbs import check as verb
+    from crossflops.verbs import check as check_verb
 
     if against is not None:
         reject_options(("update",), "--against reads no baseline", "leave one of them out")
@@ -84,15 +84,15 @@ def check(
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is
             stale.unlink()  # a file of an earlier run says nothing of this one
     with progress("checking") as on_progress:
-        checks = verb.check_budgets(
+        checks = check_verb.check_budgets(
             targets, update, on_progress, if_budgeted=if_budgeted, revision=against or ""
         )
     if update:
-        say(f"wrote {verb.BASELINE}")
+        say(f"wrote {check_verb.BASELINE}")
     if junit is not None:
-        from crossflops.render.formats import junit as xml
+        from crossflops.render.formats import junit as junit_text
 
-        keep(junit, xml(checks).encode())
+        keep(junit, junit_text(checks).encode())
     if quality is not None:
         from crossflops.render.formats import code_quality
         from crossflops.verbs.revisions import repository

@@ -32,7 +32,7 @@ from crossflops.cli.output import deliver, keep_comparison, progress, say
 from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.discovery import to_install
-from crossflops.render.pages.places import TOP, Compared
+from crossflops.render.pages.places import TOP, ComparisonView
 from crossflops.report.comparison import Against
 from crossflops.report.report import Report
 
@@ -166,14 +166,14 @@ def compare(
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
-    from crossflops.verbs.compare import compare as verb
+    from crossflops.verbs.compare import compare as compare_verb
 
     refuse_without_page(fields, "top", "unit")
     if no_tools:
         reject_options(_OF_TOOLS, "--no-tools runs none", "leave one of them out")
         if fields["against"] is None:
             reject_options(("unit",), "no table is filled by it", "use `crossflops count`")
-    comparison = verb.Comparison(
+    comparison = compare_verb.Comparison(
         tools=() if no_tools else tools or None,
         onnx=onnx,
         timeout=fields["timeout"],
@@ -187,10 +187,10 @@ def compare(
     }
     model = request(fields, sizes=pop_size_options(fields), **named)
     with progress(f"comparing {model.target}") as on_progress:
-        report = verb.compare_with_tools(
+        report = compare_verb.compare_with_tools(
             model, comparison, on_progress, on_progress.pausing_display
         )
-    deliver(Compared(report, top) if report.profiles else report, **fields)
+    deliver(ComparisonView(report, top) if report.profiles else report, **fields)
     if plot is not None:
         keep_comparison(report, plot)
     if has_unanswered_comparison(report, comparison.between):

@@ -42,7 +42,7 @@ def print_completions(group: click.Group, name: str, variable: str) -> int:
     return status
 
 
-class _Offered(click.types.StringParamType):
+class _CompletableText(click.types.StringParamType):
     """A text for which a shell completes some values, and files where it may be one."""
 
     def __init__(self, values: Values, has_files: bool) -> None:
@@ -65,7 +65,7 @@ def offer_values(command: click.Command) -> None:
             values = _values_of(command, param)
             has_files = bool(_OF_FILES.search(param.metavar or "")) or param.name in _FILES
             if values is not _no_values or has_files:
-                param.type = _Offered(values, has_files)
+                param.type = _CompletableText(values, has_files)
 
 
 def _values_of(command: click.Command, param: click.Parameter) -> Values:

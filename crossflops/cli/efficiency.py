@@ -24,7 +24,7 @@ from crossflops.cli.options import (
 from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure
-from crossflops.report.efficiency import Efficiency, EfficiencyReport, Moved, TimedStep
+from crossflops.report.efficiency import Efficiency, EfficiencyReport, MovedBytes, TimedStep
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(1)
@@ -304,7 +304,7 @@ def _efficiency_exit_status(noun: EfficiencyReport) -> int:
 
 
 def _exceeds_bandwidth(answer: Efficiency) -> bool:
-    return isinstance(answer.moved, Moved) and (answer.moved.mbu or 0) > 1
+    return isinstance(answer.moved, MovedBytes) and (answer.moved.mbu or 0) > 1
 
 
 def _exceeds_peak(answer: Efficiency) -> bool:

@@ -16,7 +16,7 @@ from crossflops.ir.graph import DIGITS
 from crossflops.limits import TIMEOUT
 
 if TYPE_CHECKING:
-    from crossflops.render.pages.view import Viewed
+    from crossflops.render.pages.view import ReportTable
     from crossflops.report.report import Report
     from crossflops.report.view import By
     from crossflops.targets.request import Request
@@ -476,7 +476,9 @@ VIEW: Group = option_group(
 )  # fmt: skip
 
 
-def apply_view_options(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":
+def apply_view_options(
+    report: "Report", fields: dict[str, Any], unit: str
+) -> "Report | ReportTable":
     """Return the table of the options VIEW, taken out of the arguments; without them the
     report.
     """
@@ -484,9 +486,9 @@ def apply_view_options(report: "Report", fields: dict[str, Any], unit: str) -> "
     top, depth = fields.pop("top"), fields.pop("depth")
     if by is top is depth is None:
         return report
-    from crossflops.render.pages.view import Viewed
+    from crossflops.render.pages.view import ReportTable
     from crossflops.report.view import view
 
     if by is None:
         by = "op" if depth is None else "module"
-    return Viewed(report, view(report, by, top, depth, unit))
+    return ReportTable(report, view(report, by, top, depth, unit))

@@ -114,12 +114,12 @@ def keep_curve(bench: "Bench", plot: str) -> None:
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
     from crossflops.render.figures.batches import batch_curve_figure
-    from crossflops.render.figures.canvas import Titled, sheet
+    from crossflops.render.figures.canvas import TitledCanvas, sheet
     from crossflops.render.figures.files import figure_file_bytes
 
     file, canvas = Path(plot), batch_curve_figure(bench.curve, bench.batch)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    keep(file, figure_file_bytes(sheet([Titled(title, canvas)], canvas.label), file.suffix))
+    keep(file, figure_file_bytes(sheet([TitledCanvas(title, canvas)], canvas.label), file.suffix))
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:

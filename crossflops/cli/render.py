@@ -24,9 +24,9 @@ from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roo
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import contents
 from crossflops.render.layout import Noun
-from crossflops.render.pages.bench import TOP, Benched
-from crossflops.render.pages.places import Compared
-from crossflops.render.pages.profile import Profiled
+from crossflops.render.pages.bench import TOP, BenchView
+from crossflops.render.pages.places import ComparisonView
+from crossflops.render.pages.profile import ProfileView
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.profile import ShownDepth, TrainingProfile
@@ -104,7 +104,7 @@ def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
     if report.profiles and top is not None and fields["by"] is fields["depth"] is None:
         for name in ("by", "top", "depth"):
             del fields[name]
-        return Compared(report, top)
+        return ComparisonView(report, top)
     return apply_view_options(report, fields, fields["unit"])
 
 
@@ -119,7 +119,7 @@ def _has(data: bytes, key: str) -> bool:
 
 def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
     """Render `--top` kernels of a bench."""
-    shown = Benched(bench, fields["top"] or TOP)
+    shown = BenchView(bench, fields["top"] or TOP)
     deliver(shown, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
         keep_curve(bench, plot)
@@ -132,7 +132,7 @@ def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
     choice = ShownDepth(
         depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top
     )
-    deliver(Profiled(profile, choice), as_json=fields["as_json"], file=fields["file"])
+    deliver(ProfileView(profile, choice), as_json=fields["as_json"], file=fields["file"])
     return 0
 
 

@@ -130,7 +130,7 @@ class _Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals_to_forward())
         try:
             while (status := self._poll_exit_status()) is None:
-                self._hear()
+                self._wait_for_event()
                 if self._end is not None and time.monotonic() > self._end:
                     self._stop()
                     message = f"{self._converter} was ended after {self._seconds:g} s"
@@ -160,7 +160,7 @@ class _Supervisor:
             return os.waitstatus_to_exitcode(status) if process else None
         return _TOO_LONG
 
-    def _hear(self) -> None:
+    def _wait_for_event(self) -> None:
         """Wait for an event of the child, for its end, or for the timeout of a converter."""
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:

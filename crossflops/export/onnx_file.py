@@ -20,7 +20,7 @@ from crossflops.errors import CrossflopsError, TargetError
 from crossflops.files import draft
 from crossflops.frontends.onnx.noted_parameters import KEY, ParameterNotes, sign
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
 from crossflops.load.order import onnx_node_label
 from crossflops.load.protobuf import parse_model_proto
 from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix, weightless
@@ -88,7 +88,7 @@ def _parse_file_node(data: Data, number: int, field: Field) -> FileNode:
 # What is noted at each node of a model: its counts, or why it has none.
 
 # A node of a graph with the counts of itself and all in it.
-NodeCounts: TypeAlias = tuple[Node, Sequence[Counted | Uncounted]]
+NodeCounts: TypeAlias = tuple[Node, Sequence[CountedNode | UncountedNode]]
 
 PREFIX = "crossflops."
 _KINDS = ("macs", "flops", "bytes_read", "bytes_written")
@@ -135,7 +135,7 @@ def notes_of_file(
         onnx_node_label(node, number): next(filter(None, node.output), "")
         for number, node in enumerate(model.graph.node)
     }
-    inside: dict[str, list[Counted | Uncounted]] = {name: [] for name in firsts}
+    inside: dict[str, list[CountedNode | UncountedNode]] = {name: [] for name in firsts}
     for node, counts in counted:
         made = next((spec.name for spec in node.outputs if spec is not None), "")
         if node.key not in labels or made not in firsts:
@@ -156,14 +156,14 @@ def _key_prefixes(key: str) -> Iterator[str]:
         key = key.rpartition("/")[0]
 
 
-def _node_note(name: str, counts: Sequence[Counted | Uncounted]) -> NodeNote:
-    counted = [count for count in counts if isinstance(count, Counted)]
+def _node_note(name: str, counts: Sequence[CountedNode | UncountedNode]) -> NodeNote:
+    counted = [count for count in counts if isinstance(count, CountedNode)]
     grades = {count.exactness for count in counted}
     return NodeNote(
         id=name,
         cost=sum((count.cost for count in counted), ZERO),
         exactness=next((word for word in ("estimate", "bound") if word in grades), "exact"),
-        uncounted=next((count.reason for count in counts if isinstance(count, Uncounted)), ""),
+        uncounted=next((count.reason for count in counts if isinstance(count, UncountedNode)), ""),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.operators import find_operator_rule
 
 # The graphs in a graph: bodies of loops and branches, and functions, with their ledger's keys.
@@ -232,7 +232,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         moves=frozenset(
             key
             for key, count in counts.items()
-            if isinstance(count, Counted) and not count.cost.flops and not count.node.bodies
+            if isinstance(count, CountedNode) and not count.cost.flops and not count.node.bodies
         ),
     )
     for node in graph.nodes:

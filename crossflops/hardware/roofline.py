@@ -42,12 +42,12 @@ from crossflops.ir.device import Device
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.roofline import (
-    Achieved,
     ByteModel,
     Ceiling,
     KernelBound,
     KindBound,
     Load,
+    MeasuredStep,
     NodeBound,
     Side,
     StepBound,
@@ -275,11 +275,11 @@ def compute_from(
     return examples
 
 
-def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
+def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> MeasuredStep:
     """Return a step of so many seconds, against its bounds. Raises InputError for no time."""
     if not seconds > 0:
         raise InputError(f"{seconds} s is no time of a step", "give a time above zero")
-    return Achieved(
+    return MeasuredStep(
         seconds=seconds,
         roofline_efficiency=step.shortest / seconds,
         whole_efficiency=step.whole_seconds / seconds,

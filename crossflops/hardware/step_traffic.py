@@ -34,7 +34,7 @@ from crossflops.hardware.dataflow import Flow, Portion, flow
 from crossflops.hardware.devices.peaks import EMULATIONS
 from crossflops.hardware.expert_reads import expert_shares, expert_weights
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.roofline import ByteModel, Load
 from crossflops.ledger.memory import Size, traffic
 from crossflops.operators import find_operator_rule
@@ -285,12 +285,12 @@ def loads(
     return tuple(row for row in rows if row.bytes or row.operations)
 
 
-def _working(ledger: Ledger) -> Iterable[Counted]:
+def _working(ledger: Ledger) -> Iterable[CountedNode]:
     return (count for count in ledger.counted if not count.node.constant)
 
 
 def _build_node_load(
-    count: Counted, flow: Flow, weights: int, cache: int, activations: int
+    count: CountedNode, flow: Flow, weights: int, cache: int, activations: int
 ) -> Load:
     return Load(
         node=count.node.key,
@@ -307,7 +307,7 @@ def _build_node_load(
 
 
 def _load_unfused(
-    count: Counted, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
+    count: CountedNode, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
     """Return the node's own traffic, split by the kind of tensor."""
     node = next(iter(count.node.operations_to_count), None)

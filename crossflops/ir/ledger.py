@@ -62,7 +62,7 @@ ZERO = Cost()
 Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
+class CountedNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node with its cost, the equation of the cost, and how exact it is.
 
     `precision` is the element type in which the node computes; of a contraction that in which
@@ -95,7 +95,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
         return Cost(**{kind: getattr(full, kind) // runs for kind in Cost.__struct_fields__})
 
 
-class Uncounted(msgspec.Struct, frozen=True):
+class UncountedNode(msgspec.Struct, frozen=True):
     """A node whose cost is unknown, which is never zero, with the reason."""
 
     node: Node
@@ -106,17 +106,17 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
     """The counts of a graph, in the order of its nodes."""
 
     digest: str
-    counts: tuple[Counted | Uncounted, ...]
+    counts: tuple[CountedNode | UncountedNode, ...]
 
     @property
-    def counted(self) -> Iterator[Counted]:
+    def counted(self) -> Iterator[CountedNode]:
         """The nodes that have a cost."""
-        return (count for count in self.counts if isinstance(count, Counted))
+        return (count for count in self.counts if isinstance(count, CountedNode))
 
     @property
-    def uncounted(self) -> tuple[Uncounted, ...]:
+    def uncounted(self) -> tuple[UncountedNode, ...]:
         """The nodes that have none."""
-        return tuple(count for count in self.counts if isinstance(count, Uncounted))
+        return tuple(count for count in self.counts if isinstance(count, UncountedNode))
 
     @cached_property
     def total(self) -> Cost:

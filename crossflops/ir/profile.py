@@ -69,7 +69,7 @@ class FoldedRow(msgspec.Struct, frozen=True):
     amount: int
 
 
-class Folded(msgspec.Struct, frozen=True, kw_only=True):
+class ConventionCount(msgspec.Struct, frozen=True, kw_only=True):
     """The model counted by a convention, without running its tool.
 
     `assumed` is true when the tool could not have run this model, or when the calls that it

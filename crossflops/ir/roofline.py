@@ -130,7 +130,7 @@ class StepBound(msgspec.Struct, frozen=True, kw_only=True):
         return self.whole_seconds if self.seconds is None else self.seconds
 
 
-class Achieved(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredStep(msgspec.Struct, frozen=True, kw_only=True):
     """A measured step against its roofline.
 
     `roofline_efficiency` = shortest time / measured time, `whole_efficiency` the same for the
@@ -165,6 +165,6 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeBound, ...] = ()
     kernels: tuple[KernelBound, ...] = ()
     what_if: tuple[StepBound, ...] = ()
-    achieved: Achieved | None = None
+    achieved: MeasuredStep | None = None
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -91,7 +91,7 @@ def _checkpoint_tensor_names(specs: Iterable[object]) -> set[str]:
     return {name for spec in specs if (name := getattr(spec, "name", ""))}
 
 
-class RunAgain(NamedTuple):
+class RecomputedNodes(NamedTuple):
     """The nodes of a checkpoint that run again, and those for which this is unknown."""
 
     nodes: tuple[Node, ...] = ()
@@ -103,7 +103,7 @@ def run_again(
     keeps: Callable[[tuple[Node, ...]], bool],
     kept: Callable[[Node, Checkpoint | None], Kept],
     piece: Callable[[Node], str],
-) -> RunAgain:
+) -> RecomputedNodes:
     """Return the nodes that run again if some of their results are needed.
 
     `keeps` says of a piece (a call, or what else `piece` names) whether PyTorch keeps anything for
@@ -112,7 +112,7 @@ def run_again(
     The kind that stops need not run a call that keeps operands, and must one that keeps results.
     """
     if part.kind == "unknown":
-        return RunAgain(unsure=part.nodes)
+        return RecomputedNodes(unsure=part.nodes)
     if part.kind in ("reentrant", "whole"):
         return _recomputation_unless_saved(part.nodes)
     for nodes in reversed(part.pieces(piece).values()):
@@ -124,18 +124,18 @@ def run_again(
         if what == "results":
             before = part.nodes[: part.nodes.index(nodes[-1]) + 1]
         again = _recomputation_unless_saved(before)
-        return RunAgain(again.nodes, (*again.unsure, *(nodes if what == "parts" else ())))
-    return RunAgain()
+        return RecomputedNodes(again.nodes, (*again.unsure, *(nodes if what == "parts" else ())))
+    return RecomputedNodes()
 
 
-def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RunAgain:
+def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
     """Return the recomputation without values that a policy saves:
     create_selective_checkpoint_contexts.
     """
     indices = [node.training.checkpoint for node in nodes]
     saved = [checkpoint.saved if checkpoint else False for checkpoint in indices]
     pairs = list(zip(nodes, saved, strict=True))
-    return RunAgain(
+    return RecomputedNodes(
         tuple(node for node, stays in pairs if stays is False),
         tuple(node for node, stays in pairs if stays is None),
     )
@@ -158,7 +158,9 @@ _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Mul")
 _BIASED = ("Gemm", "Conv", "ConvTranspose")
 
 
-def jax_recomputation(part: CheckpointPart, requested: Mapping[str, frozenset[int]]) -> RunAgain:
+def jax_recomputation(
+    part: CheckpointPart, requested: Mapping[str, frozenset[int]]
+) -> RecomputedNodes:
     """Return what JAX runs again; `requested` are the operands with a gradient, by node key.
 
     What is saved stays; what of the body of a loop is needed is not followed.
@@ -176,7 +178,7 @@ def jax_recomputation(part: CheckpointPart, requested: Mapping[str, frozenset[in
         if runs:
             again.append(node)
         asked |= _checkpoint_tensor_names(node.inputs) if runs else _operands_kept(node, indices)
-    return RunAgain(tuple(again), tuple(unsure))
+    return RecomputedNodes(tuple(again), tuple(unsure))
 
 
 def _operands_kept(node: Node, indices: frozenset[int]) -> set[str]:

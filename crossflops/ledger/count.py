@@ -15,12 +15,12 @@ import msgspec
 
 from crossflops.errors import OperandError
 from crossflops.ir.graph import NO_CONVERSION, Graph, Node, TensorSpec
-from crossflops.ir.ledger import ZERO, Cost, Counted, Exactness, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, Exactness, Ledger, UncountedNode
 from crossflops.ledger.memory import traffic
 from crossflops.operators import find_operator_rule, find_unruled_operator, missing_rule_reason
 from crossflops.operators.rule import OperatorRule, check_node_operands
 
-Piece: TypeAlias = "Counted | Uncounted | _Runs"
+Piece: TypeAlias = "CountedNode | UncountedNode | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
 Precisions = Mapping[str, str]
 _MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers too long to print
@@ -44,7 +44,7 @@ def count(graph: Graph) -> Ledger:
     return Ledger(graph.digest, tuple(work.flat(tuple(work.counts(graph.nodes, {})))))
 
 
-def count_dead(graph: Graph) -> tuple[Counted | Uncounted, ...]:
+def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
     """Return the counts of the dead nodes of a graph, which are in no ledger of it."""
     if graph.whole is None:
         return ()
@@ -62,22 +62,22 @@ def count_whole(graph: Graph) -> Ledger:
     return Ledger(graph.digest, tuple(_count_whole_node(graph, node) for node in graph.nodes))
 
 
-def _count_whole_node(graph: Graph, node: Node) -> Counted | Uncounted:
+def _count_whole_node(graph: Graph, node: Node) -> CountedNode | UncountedNode:
     if node.dead:
         return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:
         return count_node(node, checked=False)
     itself, *inside = count(msgspec.structs.replace(graph, nodes=(node,))).counts
-    if isinstance(itself, Uncounted):
+    if isinstance(itself, UncountedNode):
         return itself
     counts = (itself, *(count for count in inside if not count.node.dead))
-    constant = sum((c.constant_cost for c in counts if isinstance(c, Counted)), ZERO)
+    constant = sum((c.constant_cost for c in counts if isinstance(c, CountedNode)), ZERO)
     return msgspec.structs.replace(itself, cost=_sum_of_costs(counts), constant_part=constant)
 
 
 def count_node(
     node: Node, stored: Mapping[str, str] = {}, checked: bool = True
-) -> Counted | Uncounted:
+) -> CountedNode | UncountedNode:
     """Count one node that has no body. `stored`: see `precision_of_results`.
 
     Raises OperandError where it is `checked` and cannot take its operands.
@@ -85,16 +85,16 @@ def count_node(
     if not node.stands_for_itself:
         return _standing(node, stored, checked)
     if node.bodies:
-        return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
+        return UncountedNode(node, f"{node.op}: a node with a body is counted as part of a graph")
     known = find_operator_rule(node.op)
     if known is None:
-        return Uncounted(node, missing_rule_reason(node.op))
+        return UncountedNode(node, missing_rule_reason(node.op))
     if checked:
         known.check(node)
     try:
         work = known.formula(node)
         contracted = precision_of_contraction(node, stored) if work.macs else ""
-        return Counted(
+        return CountedNode(
             node=node,
             cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
             formula=known.equation,
@@ -103,10 +103,10 @@ def count_node(
             constant_part=_constant_part(known, node, work),
         )
     except ValueError as error:
-        return Uncounted(node, str(error))
+        return UncountedNode(node, str(error))
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
         reason = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
-        return Uncounted(node, reason)
+        return UncountedNode(node, reason)
 
 
 def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
@@ -117,7 +117,7 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
     return sum((part(node, indices, work) * runs for runs, indices in node.varying_inputs), ZERO)
 
 
-def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted | Uncounted:
+def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> CountedNode | UncountedNode:
     """Return the cost of the source operation for which a converter wrote the node.
 
     What the node multiplies itself, beyond that, is the converter's.
@@ -131,11 +131,11 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted |
     operations = node.conversion.stands_for or ()
     counts = [count_node(operation, checked=checked) for operation in operations]
     for counted in counts:
-        if isinstance(counted, Uncounted):
-            return Uncounted(node, counted.reason)
-    known = [counted for counted in counts if isinstance(counted, Counted)]
+        if isinstance(counted, UncountedNode):
+            return UncountedNode(node, counted.reason)
+    known = [counted for counted in counts if isinstance(counted, CountedNode)]
     cost = _sum_of_costs(known)
-    return Counted(
+    return CountedNode(
         node=node,
         cost=cost,
         formula=" + ".join(counted.formula for counted in known) or "0: part of another operation",
@@ -190,7 +190,7 @@ class _Work:
 
     def __init__(self) -> None:
         self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
-        self._alike: dict[Any, Counted] = {}
+        self._alike: dict[Any, CountedNode] = {}
 
     def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
         """Yield the counts; `outer` are the precisions of dequantized values around these
@@ -211,9 +211,9 @@ class _Work:
             elif find_operator_rule(node.op) is not None:
                 yield from self._count_single_run(node, stored)
             else:
-                yield Uncounted(node, missing_rule_reason(node.op))
+                yield UncountedNode(node, missing_rule_reason(node.op))
 
-    def _count_with_cache(self, node: Node, stored: Precisions) -> Counted | Uncounted:
+    def _count_with_cache(self, node: Node, stored: Precisions) -> CountedNode | UncountedNode:
         """Count a node as `count_node` does; equal nodes are counted once."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
@@ -222,7 +222,7 @@ class _Work:
         if known is not None:
             return msgspec.structs.replace(known, node=node)
         counted = count_node(node)
-        if isinstance(counted, Counted):
+        if isinstance(counted, CountedNode):
             self._alike[similar] = counted
         return counted
 
@@ -242,7 +242,7 @@ class _Work:
         for body in node.bodies:
             yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
-    def flat(self, counts: Counts) -> Iterator[Counted | Uncounted]:
+    def flat(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
         """Yield the counts, followed by those of each function times the number of its runs."""
         order: list[_Runs] = []
         self._visit(counts, order, set())
@@ -276,7 +276,7 @@ class _Work:
     def _loop(self, node: Node, stored: Precisions) -> Counts:
         if node.trips is None:
             reason = f"how often it runs depends on data: give --trips {node.key}=N"
-            return (Uncounted(node, f"{node.op}: {reason}"),)
+            return (UncountedNode(node, f"{node.op}: {reason}"),)
         return (
             _zero_count(node, f"{node.trips} x the body", exact=True),
             *_counts_within_holder(node, self.counts(node.bodies[0].nodes, stored), node.trips),
@@ -289,7 +289,7 @@ class _Work:
         nodes where these are, too; unless a constant condition or the caller chooses.
         """
         if len(node.bodies) < 2 and node.choice not in _WHY:
-            return (Uncounted(node, f"{node.op}: the file has not both of its branches"),)
+            return (UncountedNode(node, f"{node.op}: the file has not both of its branches"),)
         if len(node.bodies) > 1 and not node.choice:
             return self._either(node, stored)
         branches = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
@@ -336,12 +336,12 @@ class _Work:
     def _size(self, counts: Counts) -> tuple[int, int, int]:
         inner = tuple(self.flat(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
-        return total.macs, total.flops, sum(isinstance(count, Uncounted) for count in inner)
+        return total.macs, total.flops, sum(isinstance(count, UncountedNode) for count in inner)
 
 
-def _zero_count(node: Node, formula: str, exact: bool) -> Counted:
+def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
     """Return the node that holds a body: its work is that of the nodes inside."""
-    return Counted(
+    return CountedNode(
         node=node,
         cost=ZERO,
         formula=formula,
@@ -354,7 +354,7 @@ def _upper_bound_counts(counts: Counts) -> Counts:
     """Return the counts of a branch that may not run."""
     return tuple(
         msgspec.structs.replace(count, exactness="bound")
-        if isinstance(count, Counted) and count.exactness == "exact"
+        if isinstance(count, CountedNode) and count.exactness == "exact"
         else count
         for count in counts
     )
@@ -376,12 +376,12 @@ def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
     return _many(msgspec.structs.replace(count, node=node), f"{holder.key}/{node.key}", times)
 
 
-def _many(count: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted:
+def _many(count: CountedNode | UncountedNode, key: str, times: int) -> CountedNode | UncountedNode:
     node = msgspec.structs.replace(count.node, key=key)
     if times.bit_length() > _MOST_RUNS:
-        return Uncounted(node, f"it runs more than 2^{_MOST_RUNS} times")
-    if isinstance(count, Uncounted):
-        return Uncounted(node, count.reason)
+        return UncountedNode(node, f"it runs more than 2^{_MOST_RUNS} times")
+    if isinstance(count, UncountedNode):
+        return UncountedNode(node, count.reason)
     formula = count.formula if times == 1 else f"{times} x ({count.formula})"
     return msgspec.structs.replace(
         count,
@@ -394,8 +394,8 @@ def _many(count: Counted | Uncounted, key: str, times: int) -> Counted | Uncount
     )
 
 
-def _sum_of_costs(counts: Iterable[Counted | Uncounted]) -> Cost:
-    return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
+def _sum_of_costs(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
 def _with_bytes(work: Cost, read: int, written: int) -> Cost:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from crossflops.ir.ledger import Cost, Counted, Ledger
+from crossflops.ir.ledger import Cost, CountedNode, Ledger
 from crossflops.ir.trace import Call, Trace
 from crossflops.ir.training import (
     AGAIN,
@@ -68,7 +68,7 @@ def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
     return [key, *(f"{key}, part {number}" for number in range(2, times.get(key, 0) + 1))]
 
 
-def _equal_count_parts(count: Counted, times: Mapping[str, int]) -> Iterator[Counted]:
+def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator[CountedNode]:
     """Yield the count, in equal parts for the calls that do its work; the first one has the
     rest.
     """
@@ -80,7 +80,7 @@ def _equal_count_parts(count: Counted, times: Mapping[str, int]) -> Iterator[Cou
         yield replace(count, node=node, cost=Cost(macs=share + (0 if index else rest)))
 
 
-def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
+def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode]:
     """Yield the products of each node beyond its forward work."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)

@@ -24,7 +24,7 @@ _LENGTH = struct.Struct("<Q")
 _INFER = "infer"
 
 
-class OtherProcess:
+class OnnxHelperProcess:
     """A fork of this process that answers with the result of `first`, and then to requests.
 
     It is gone when this process is, or when it is ended.
@@ -91,16 +91,16 @@ class OtherProcess:
         return os.waitpid(child, 0)[1]
 
 
-_reading: dict[str, OtherProcess] = {}  # who reads a file ahead, until somebody asks for it
-_ready: list[OtherProcess] = []  # who has read it, and can infer
-_asked: list[OtherProcess] = []  # whom the library is asked of
+_reading: dict[str, OnnxHelperProcess] = {}  # who reads a file ahead, until somebody asks for it
+_ready: list[OnnxHelperProcess] = []  # who has read it, and can infer
+_asked: list[OnnxHelperProcess] = []  # whom the library is asked of
 
 
 def start_file_reader(path: str, read: Callable[[], bytes]) -> None:
     """Read a file ahead in another process. On failure, the later reader fails and reports the
     cause.
     """
-    _reading[path] = OtherProcess(read)
+    _reading[path] = OnnxHelperProcess(read)
     atexit.register(_reading[path].end, stop=True)
 
 
@@ -119,7 +119,7 @@ def read_ahead(path: str) -> bytes | None:
     return data or None
 
 
-def take_inference_process() -> OtherProcess | None:
+def take_inference_process() -> OnnxHelperProcess | None:
     """Return a process that can infer shapes, once."""
     return _ready.pop() if _ready else None
 

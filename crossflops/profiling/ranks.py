@@ -93,7 +93,7 @@ class Round:
         """End the round after the step."""
         self._over.set()
 
-    def tell(self, step: bytes) -> None:
+    def send_step(self, step: bytes) -> None:
         """Send the step to the first process, if that profiles it."""
         self._say("step", step)
 
@@ -112,7 +112,7 @@ class Round:
         self.close()
         if not self._others:
             return
-        self.tell(b"")
+        self.send_step(b"")
         line = str(error).partition("\n")[0]
         own = f"rank {self.rank} raised {type(error).__name__}: {line}"
         try:

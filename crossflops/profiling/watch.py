@@ -831,7 +831,7 @@ class Watch:
     # The optimizer.
 
     def _watch_optimizers(self) -> None:
-        from torch.optim import optimizer as optimizers
+        from torch.optim import optimizer as torch_optimizer
 
         begun: list[Moment] = []
 
@@ -862,8 +862,8 @@ class Watch:
                 self._optimizers[type(optimizer).__name__] += 1
 
         for register, hook in (
-            (optimizers.register_optimizer_step_pre_hook, before),
-            (optimizers.register_optimizer_step_post_hook, after),
+            (torch_optimizer.register_optimizer_step_pre_hook, before),
+            (torch_optimizer.register_optimizer_step_post_hook, after),
         ):
             self._undo.append(register(hook).remove)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from crossflops.frontends.onnx.parameters import input_weight_count, weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ir.ledger import ZERO, Counted, Ledger
+from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.ir.trace import Trace
 from crossflops.operators.float_forms import float_form
 
@@ -355,10 +355,10 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
     """Read a counted model. Its contractions and operations add up to its totals."""
     reader = _Reader(graph, holdings(graph, trace))
     for count in ledger.counts:
-        if isinstance(count, Counted):
+        if isinstance(count, CountedNode):
             reader.read(count)
         else:  # it may hold parameters all the same
-            reader.read(Counted(node=count.node, cost=ZERO, formula="", precision=""))
+            reader.read(CountedNode(node=count.node, cost=ZERO, formula="", precision=""))
     contractions, additional = reader.contractions_and_operations()
     stored = sum(count.params for count in contractions) + sum(
         count.params for count in additional
@@ -397,7 +397,7 @@ class _Reader:
         # Values made of constants -> the place in _beside of what made them, and its inputs.
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def read(self, count: Counted) -> None:
+    def read(self, count: CountedNode) -> None:
         """Read the next node."""
         node = count.node
         owner = max(
@@ -413,7 +413,7 @@ class _Reader:
             self._pass_on(node)
         self._own(node, owner)
 
-    def _contraction(self, count: Counted) -> None:
+    def _contraction(self, count: CountedNode) -> None:
         node, stored = count.node, self._held.pop(count.node.key, 0)
         parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
         beyond = count.cost.flops - 2 * count.cost.macs
@@ -434,7 +434,7 @@ class _Reader:
         if is_plain and not parts[-1].bias:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
-    def _operation(self, count: Counted, owner: int, flops: int, params: int) -> None:
+    def _operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
         node = count.node
         if count.node.constant:
             maker = len(self._beside), tuple(spec.name for spec in node.inputs if spec)
@@ -477,7 +477,7 @@ class _Reader:
         if node.op.type in _MOVERS or is_scale:
             self._bare |= {spec.name: index for spec in node.outputs[:1] if spec}
 
-    def _is_bias(self, count: Counted) -> bool:
+    def _is_bias(self, count: CountedNode) -> bool:
         """Return whether the node adds a stored number for each output channel to a contraction's
         result.
         """
@@ -499,7 +499,7 @@ class _Reader:
                 return index, contraction.outer
         return None
 
-    def _add_bias(self, count: Counted) -> int:
+    def _add_bias(self, count: CountedNode) -> int:
         known = self._bias_addition(count.node)
         assert known is not None
         index, size = known

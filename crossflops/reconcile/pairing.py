@@ -387,7 +387,7 @@ MISSING, WRITTEN, FOLDED = "model.layer-missing", "model.representation", "model
 _NORM = "BatchNormalization"
 
 
-class Beside(msgspec.Struct, frozen=True):
+class OperationShifts(msgspec.Struct, frozen=True):
     """The shifts of every group by its operations, and the operations of it on each side.
 
     An operation of the second model belongs where the one is that it stands for.
@@ -403,7 +403,7 @@ def pair_operations(
     second: AlignableModel,
     groups: Sequence[Group],
     shifts: Sequence[list[Shift]],
-) -> Beside:
+) -> OperationShifts:
     """Pair the remaining operations of both models and assign a cause to each unequal pair."""
     owners = _homes(groups, 0, first), _homes(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
@@ -429,7 +429,7 @@ def pair_operations(
                 shifts[index],
             )
     both = _operations_by_home(own, owners[0], set()), _operations_by_home(other, owners[1], set())
-    return Beside(
+    return OperationShifts(
         tuple(map(tuple, by_group)),
         *(tuple(tuple(side.get(index, ())) for index in range(len(groups))) for side in both),
     )

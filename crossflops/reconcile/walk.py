@@ -29,7 +29,7 @@ from crossflops.ir.reconciliation import (
 )
 from crossflops.ir.trace import OBSERVED, Call, Times, Trace
 from crossflops.ir.training import gradients_of, rerun_of, scores_of
-from crossflops.rules.prediction import Booking, Prediction
+from crossflops.rules.prediction import Prediction, RuleMatch
 from crossflops.rules.rule import Convention
 
 DIVIDED = "scope.batch-divided"
@@ -111,7 +111,7 @@ def _prediction_by_path(
     prediction: Prediction, trace: Trace, causes: dict[str, dict[str, Amount]]
 ) -> dict[str, Amount]:
     """Return the tool's prediction for all beneath each module; its divisions join the causes."""
-    inside: dict[str, list[Booking]] = {}
+    inside: dict[str, list[RuleMatch]] = {}
     for booking, standing in standings(prediction, trace):
         for path, times in standing.items():
             same = times == booking.times
@@ -130,7 +130,7 @@ def _prediction_by_path(
     return predicted
 
 
-def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[Booking, dict[str, int]]]:
+def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[RuleMatch, dict[str, int]]]:
     """Yield every booking, and how often it counts in the number of each module, by its path.
 
     A tool that adds up the tree of modules shows a module under all of its parents; any other has
@@ -205,7 +205,7 @@ class Stage(IntEnum):
     PRECISION = 8
 
 
-class Ground(msgspec.Struct, frozen=True):
+class NativeWork(msgspec.Struct, frozen=True):
     """The native work, by operator call or, for a tool of files, by node.
 
     `macs` are what the tool finds there, `written` what a converter put in besides and the tool
@@ -237,7 +237,7 @@ def reconcile(
         ground, moved = ground_of_nodes(prediction.ledger), []
     else:
         first = list(_mode_change_steps(trace, ledger, native))
-        ground = Ground(
+        ground = NativeWork(
             {key: cost.macs for key, cost in ledger.costs_by_call.items()},
             ledger.converter_by_call,
         )
@@ -327,15 +327,15 @@ def _steps_besides_mode(first: Iterable[PathStep]) -> list[PathStep]:
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
-def ground_of_nodes(file: Ledger) -> Ground:
+def ground_of_nodes(file: Ledger) -> NativeWork:
     """Return the work in a file, some of whose nodes a converter may have written."""
-    return Ground(
+    return NativeWork(
         {count.node.key: count.cost.macs + count.converter_macs for count in file.counted},
         paths={count.node.key: count.node.path for count in file.counts},
     )
 
 
-def _tool_amounts_by_path(profile: Profile | None, ground: Ground) -> dict[str, Amount]:
+def _tool_amounts_by_path(profile: Profile | None, ground: NativeWork) -> dict[str, Amount]:
     """Return the printed numbers by module; for entries by node, the sum beneath each module."""
     printed: dict[str, Amount] = {}
     for entry in profile.entries if profile else ():
@@ -380,7 +380,7 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
 
 
 def _instead(
-    prediction: Prediction, before: Booking, after: Booking, dead: bool
+    prediction: Prediction, before: RuleMatch, after: RuleMatch, dead: bool
 ) -> Iterator[PathStep]:
     """Yield steps that correct a match counted `before.times` times to `after.times`."""
     convention, rule = prediction.convention, after.rule
@@ -397,7 +397,7 @@ def _instead(
 # From the work that is there to what the tool makes of it.
 
 
-def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
+def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
     """Yield every step, in the order of the bookings."""
     native = [0] * len(prediction.bookings)
     written = [0] * len(prediction.bookings)
@@ -430,7 +430,7 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Itera
     yield from _rounding_steps(prediction)
 
 
-def _with_own_cause(booking: Booking, trace: Trace) -> Booking:
+def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
     """Return the booking, under a cause of its own if the origin of the call is one.
 
     A custom operator's body made it (in a real run that is a call which does work of such an
@@ -455,7 +455,7 @@ def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
     return [replace(s, cause=ALONE) if s.cause == DECOMPOSED else s for s in walked]
 
 
-def _one_sided_booking(booking: Booking, native: int) -> Booking:
+def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
     """Return the booking, as work of one side if nothing shows that it is the same work.
 
     An operator with work on both sides may be decomposed otherwise; its gradients are the same
@@ -487,7 +487,7 @@ def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
 
 
 def _contraction_steps(
-    prediction: Prediction, booking: Booking, macs: tuple[int, int], dead: bool
+    prediction: Prediction, booking: RuleMatch, macs: tuple[int, int], dead: bool
 ) -> Iterator[PathStep]:
     """Yield the steps of contractions; `macs` are ours, and those of the converter."""
     rule, call, path = booking.rule, booking.call, booking.path
@@ -514,7 +514,7 @@ def _contraction_steps(
     yield PathStep(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 
 
-def _component_step(prediction: Prediction, booking: Booking, dead: bool) -> PathStep:
+def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> PathStep:
     rule, amount = booking.rule, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
@@ -524,7 +524,7 @@ def _component_step(prediction: Prediction, booking: Booking, dead: bool) -> Pat
     return PathStep(stage, cause, amount, booking.call, rule.reference, booking.path)
 
 
-def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
+def _invisible(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
     """Yield work outside of all core rules; unknown work of a node stays as in the native
     count.
     """

@@ -26,14 +26,14 @@ from crossflops.render.latex import latex
 from crossflops.render.layout import Noun, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
 from crossflops.render.pages.against import COLUMNS, layer_lines
-from crossflops.render.pages.bench import Benched
+from crossflops.render.pages.bench import BenchView
 from crossflops.render.pages.budgets import budget_failure_text, rule_of
 from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.papers import paper_table_heads, paper_table_rows
-from crossflops.render.pages.places import Compared
-from crossflops.render.pages.profile import Profiled
+from crossflops.render.pages.places import ComparisonView
+from crossflops.render.pages.profile import ProfileView
 from crossflops.render.pages.summary import Unit
-from crossflops.render.pages.view import Viewed
+from crossflops.render.pages.view import ReportTable
 from crossflops.render.terminal import inert, plain_page_text
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Check, Checks
@@ -44,7 +44,7 @@ from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.recorded import UNCOUNTED
 from crossflops.report.report import Report
-from crossflops.report.view import view as table_of
+from crossflops.report.view import view as view_table
 from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import formula_equation
 
@@ -98,11 +98,11 @@ def json(content: Noun, unit: Unit = "macs") -> str:
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
-    if isinstance(content, Compared | Benched):
-        content = content.report if isinstance(content, Compared) else content.bench
-    if isinstance(content, Profiled):
+    if isinstance(content, ComparisonView | BenchView):
+        content = content.report if isinstance(content, ComparisonView) else content.bench
+    if isinstance(content, ProfileView):
         content = content.profile
-    if isinstance(content, Report | Viewed | Bench | EfficiencyReport | TrainingProfile):
+    if isinstance(content, Report | ReportTable | Bench | EfficiencyReport | TrainingProfile):
         return content.to_json()
     plain = msgspec.json.encode(content, enc_hook=_encode_rule_value)
     return msgspec.json.format(plain, indent=2).decode() + "\n"
@@ -216,9 +216,9 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
     noun that is no one table.
     """
     match content:
-        case Viewed(view=view):
+        case ReportTable(view=view):
             return _csv_text(view.columns, view.rows)
-        case Compared(report=report):
+        case ComparisonView(report=report):
             return csv(report, unit)
         case Report(against=Against(alignment=aligned)):
             return _csv_text(COLUMNS, layer_lines(aligned))
@@ -226,11 +226,11 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
             return _csv_text(_COMPARISON, (_tool(content, answer) for answer in profiles))
         case Report():
             nodes = all(fold.sees == "node" for fold in content.folds)
-            table = table_of(content, "op" if nodes else "module", unit=unit)
+            table = view_table(content, "op" if nodes else "module", unit=unit)
             return _csv_text(table.columns, table.rows)
-        case Benched(bench=bench) | (Bench() as bench):
+        case BenchView(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _bench_measurements(bench))
-        case Profiled(profile=profile) | (TrainingProfile() as profile):
+        case ProfileView(profile=profile) | (TrainingProfile() as profile):
             return _structs(profile.modules)
         case EfficiencyReport():
             bounds = [node for roof in rooflines(content) for node in roof.nodes]

@@ -24,13 +24,13 @@ from crossflops.render.figures.comparison import waterfall
 from crossflops.render.figures.roofline import roofline
 from crossflops.render.layout import Noun, page_with_figures, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
-from crossflops.render.pages.bench import Benched
-from crossflops.render.pages.places import Compared
+from crossflops.render.pages.bench import BenchView
+from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.summary import Unit
-from crossflops.render.pages.view import Viewed
+from crossflops.render.pages.view import ReportTable
 from crossflops.render.terminal import inert
 from crossflops.report.comparison import Against
-from crossflops.report.consensus import consensus
+from crossflops.report.consensus import build_consensus
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.quantity import exact_amount, short_amount
 from crossflops.report.report import ModuleRow, NodeRow, Report
@@ -357,7 +357,7 @@ def _content_report(content: Noun) -> Report | None:
     match content:
         case Report():
             return content
-        case Compared() | Viewed() | EfficiencyReport():
+        case ComparisonView() | ReportTable() | EfficiencyReport():
             return content.report
     return None
 
@@ -422,7 +422,7 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
 def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
     match figure.drawing:
         case "cite":
-            return [_render("cite", sentence=_clean(consensus(figure.noun).sentence))]
+            return [_render("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
         case "modules":
             grid = module_grid(figure.noun, seconds)
             return [_render("tree", grid=grid)] if grid.rows else []
@@ -448,8 +448,8 @@ def _render(macro: str, **fields: Any) -> Markup:
 
 def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
     """Return the request, the model, and the versions."""
-    holder = content.bench if isinstance(content, Benched) else content
-    holder = holder.report if isinstance(holder, Compared | Viewed) else holder
+    holder = content.bench if isinstance(content, BenchView) else content
+    holder = holder.report if isinstance(holder, ComparisonView | ReportTable) else holder
     made = getattr(holder, "made_with", UNSET)
     rows = [(name, version) for name, version in made.items()] if isinstance(made, dict) else []
     report = _content_report(content)

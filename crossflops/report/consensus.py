@@ -23,7 +23,7 @@ _WEAKER = {
 }
 
 
-def consensus(report: Report) -> Consensus:
+def build_consensus(report: Report) -> Consensus:
     """Return the sentence, the reason, and each tool's relation to the number."""
     macs = report.scope.macs
     tools = tool_positions(report.profiles or (), report.reconciliations or ())

@@ -89,7 +89,7 @@ class ModuleTime(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class MovedBytes(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes that a pass must move, their byte model, and the use of memory bandwidth.
 
     `mbu` is bytes / (seconds x bandwidth), of one device. `seconds` is the time of the pass,
@@ -184,7 +184,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     attention: Attention | UnsetType = UNSET
     world: World | UnsetType = UNSET
     step: TimedStep | UnsetType = UNSET
-    moved: Moved | UnsetType = UNSET
+    moved: MovedBytes | UnsetType = UNSET
     modules: tuple[ModuleTime, ...] | UnsetType = UNSET
     roofline: Roofline | UnsetType = UNSET
     run: RunCompute | UnsetType = UNSET

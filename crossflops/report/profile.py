@@ -365,7 +365,7 @@ def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleP
     return inside
 
 
-def above_peak(
+def modules_above_peak(
     modules: Iterable[ModuleProfile], peak: float
 ) -> tuple[tuple[ModuleProfile, str, float], ...]:
     """Return modules above the device's peak, with the pass and the rate."""
@@ -409,7 +409,7 @@ class ShownDepth(msgspec.Struct, frozen=True, kw_only=True):
     detailed: bool = True
 
 
-class ByClass(msgspec.Struct, frozen=True):
+class ClassesAtDepth(msgspec.Struct, frozen=True):
     """All modules of one class at one depth."""
 
     class_: str
@@ -418,13 +418,13 @@ class ByClass(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ByClass, ...]]:
+def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ClassesAtDepth, ...]]:
     """Return the classes of modules at each depth, with nested modules."""
-    sums: dict[int, dict[str, ByClass]] = {}
+    sums: dict[int, dict[str, ClassesAtDepth]] = {}
     for row in modules:
         level = sums.setdefault(row.depth, {})
-        before = level.get(row.class_, ByClass(row.class_, 0, 0, 0.0))
-        level[row.class_] = ByClass(
+        before = level.get(row.class_, ClassesAtDepth(row.class_, 0, 0, 0.0))
+        level[row.class_] = ClassesAtDepth(
             row.class_,
             before.params + row.params,
             before.macs + row.macs,

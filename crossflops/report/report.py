@@ -13,7 +13,7 @@ from crossflops.ir.ledger import ModelInfo as ModelInfo
 from crossflops.ir.ledger import Totals as Totals
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Formulas
-from crossflops.ir.profile import Amount, Failure, Folded, Profile
+from crossflops.ir.profile import Amount, ConventionCount, Failure, Profile
 from crossflops.ir.provenance import RequestRecord, WeightsKind, report_title
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
@@ -179,8 +179,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelInfo
     totals: Totals
     macs_by_precision: dict[str, int]
-    as_: Folded | None = msgspec.field(name="as", default=None)
-    as_also: tuple[Folded, ...] | UnsetType = UNSET
+    as_: ConventionCount | None = msgspec.field(name="as", default=None)
+    as_also: tuple[ConventionCount, ...] | UnsetType = UNSET
     uncounted: tuple[UncountedRow, ...]
     by_op: tuple[OpRow, ...]
     modules: tuple[ModuleRow, ...]
@@ -237,7 +237,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.totals.params
 
     @property
-    def folds(self) -> tuple[Folded, ...]:
+    def folds(self) -> tuple[ConventionCount, ...]:
         """The model under every requested convention, in the order of the request."""
         return ((self.as_,) if self.as_ is not None else ()) + (self.as_also or ())
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Exactness, Ledger, Memory
-from crossflops.ir.profile import Folded
+from crossflops.ir.profile import ConventionCount
 from crossflops.ir.trace import Call, Module, Trace
 from crossflops.ir.training import NO_STEP, Steps, Training, TrainingStep
 from crossflops.operators import find_operator_rule
@@ -74,7 +74,7 @@ def report_from_ledger(
     graph: Graph,
     trace: Trace,
     ledger: Ledger,
-    folded: tuple[Folded, ...] = (),
+    folded: tuple[ConventionCount, ...] = (),
     memory: Memory | UnsetType = UNSET,
 ) -> Report:
     """Return the report of a count, with its conventions and its memory figures."""

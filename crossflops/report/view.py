@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.graph import Graph, TensorSpec
-from crossflops.ir.profile import Amount, Failure, Folded, Profile
+from crossflops.ir.profile import Amount, ConventionCount, Failure, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Call, Trace
 from crossflops.report.report import ModuleRow, ModuleShapes, NodeRow, Report, Shape
@@ -126,7 +126,7 @@ def _check_view_options(report: Report, by: By, top: int | None, depth: int | No
             )
 
 
-def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
+def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
     """Return the name of each tool, with the edition if there are several of it."""
     tools = [fold.tool for fold in folds]
     return tuple(

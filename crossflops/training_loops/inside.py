@@ -109,15 +109,15 @@ class _ChosenStep:
     def wait(self) -> None:
         """Wait until an optimizer steps."""
         atexit.register(self._never)
-        self._hear_steps()
+        self._observe_steps()
         if self._settings.step == FIRST_STEP:
-            self._hear_models()
+            self._observe_models()
 
-    def _hear_steps(self) -> None:
+    def _observe_steps(self) -> None:
         """Observe steps after all present hooks, so that the profiler's have seen the step."""
         self._undo.append(after_steps(self._on_step))
 
-    def _hear_models(self) -> None:
+    def _observe_models(self) -> None:
         self._undo.append(keep_called(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
@@ -145,9 +145,9 @@ class _ChosenStep:
         if self._profiler is None and self._called:
             self._leave()
             self._profiler = self._start_profiler()
-            self._hear_steps()
+            self._observe_steps()
         elif self._profiler is None and self._steps >= chosen - 2:
-            self._hear_models()
+            self._observe_models()
         elif self._profiler is not None and self._steps >= chosen:
             self._leave()
             self._is_over = True

@@ -195,11 +195,11 @@ class FlopsProfiler:
         try:
             profile = self.profile
         except CrossflopsError:
-            meeting.tell(b"")
+            meeting.send_step(b"")
             raise
         own = step_of(profile, meeting.rank)
         if meeting.rank:
-            meeting.tell(msgspec.json.encode(own))
+            meeting.send_step(msgspec.json.encode(own))
             return
         heard, missing = meeting.collect_steps()
         others = [msgspec.json.decode(step, type=RankStep) for step in heard.values()]
@@ -286,11 +286,11 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
 
 def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
     """Print the three views on stdout, or to the file. Raises CrossflopsError if that fails."""
-    from crossflops.render.pages.profile import Profiled
+    from crossflops.render.pages.profile import ProfileView
 
     state = random.getstate()  # rich draws a number when it is imported: the training's next one
     try:
-        _write_profile_content(Profiled(profile, choice), target)
+        _write_profile_content(ProfileView(profile, choice), target)
     finally:
         random.setstate(state)
 

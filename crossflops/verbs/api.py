@@ -161,8 +161,7 @@ def compare(
     None: without, where the weights take more than 1 GiB. A model on the meta device has none.
     """
     from crossflops.facade import ShownReport
-    from crossflops.verbs.compare.compare import Comparison
-    from crossflops.verbs.compare.compare import compare_with_tools as compared
+    from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
@@ -175,7 +174,9 @@ def compare(
         against_options=against_options or {},
     )  # fmt: skip
     tell = on_progress or _ignore_api_progress
-    return ShownReport.of(compared(request, comparison, lambda what: tell(what.rstrip())))
+    return ShownReport.of(
+        compare_with_tools(request, comparison, lambda what: tell(what.rstrip()))
+    )
 
 
 @imports_restored()
@@ -216,8 +217,7 @@ def bench(
     """
     from crossflops.bench.timing import BenchLimits
     from crossflops.facade import ShownBench
-    from crossflops.verbs.bench import Conditions
-    from crossflops.verbs.bench import bench_request as benched
+    from crossflops.verbs.bench import Conditions, bench_request
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, observe=not train, **options
@@ -233,7 +233,7 @@ def bench(
         limits=BenchLimits(seconds=seconds), timeout=timeout, trace=trace, write_trace=write_trace,
         peak_tflops=peak_tflops,
     )  # fmt: skip
-    return ShownBench.of(benched(request, how, on_progress or _ignore_api_progress))
+    return ShownBench.of(bench_request(request, how, on_progress or _ignore_api_progress))
 
 
 @imports_restored()
@@ -278,8 +278,7 @@ def profile(
     from crossflops.facade import ShownProfile
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile.account import RatedAgainst
-    from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions
-    from crossflops.verbs.profile.profile import profile_training as profiled
+    from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions, profile_training
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True, **options
@@ -295,7 +294,7 @@ def profile(
         threads=threads,
         tools=tuple(tools),
     )
-    return ShownProfile.of(profiled(request, how, on_progress or _ignore_api_progress))
+    return ShownProfile.of(profile_training(request, how, on_progress or _ignore_api_progress))
 
 
 @imports_restored()
@@ -324,15 +323,14 @@ def export(
     model: the `agreement` of the files says how far the outputs differ, and `holds` whether that
     is noise. Raises InputError for what does not go together.
     """
-    from crossflops.verbs.export import Exported
-    from crossflops.verbs.export import export_request as exported
+    from crossflops.verbs.export import FileRequest, export_request
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, allow_pickle=allow_pickle,
     )  # fmt: skip
-    wanted = Exported(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
-    return exported(request, wanted)
+    wanted = FileRequest(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
+    return export_request(request, wanted)
 
 
 def _ignore_api_progress(_: str) -> None:

@@ -49,8 +49,7 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.hardware.rates.runs import COVERED
 from crossflops.ir.graph import TensorSpec
-from crossflops.ir.ledger import ZERO, Ledger
-from crossflops.ir.ledger import Counted as CountedNode
+from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT, usable_cpus

@@ -24,10 +24,10 @@ from crossflops.frontends import (
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, TensorSpec
-from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.ledger import CountedNode, Ledger, UncountedNode
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
-from crossflops.ir.profile import Folded, FoldedRow
+from crossflops.ir.profile import ConventionCount, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
 from crossflops.ir.training import OwnBackwards
@@ -243,7 +243,7 @@ def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> l
     )
 
 
-def build_count_report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
+def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] = ()) -> Report:
     """Return the report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
@@ -271,7 +271,7 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
     if not _is_file(counted):
         return UNSET
     dead = count_dead(counted.graph)
-    return sum(row.cost.macs for row in dead if isinstance(row, Counted))
+    return sum(row.cost.macs for row in dead if isinstance(row, CountedNode))
 
 
 def _tell_dead_nodes(graph: Graph) -> None:
@@ -281,14 +281,14 @@ def _tell_dead_nodes(graph: Graph) -> None:
         amounts = {
             f"node {counted.node.key!r}": amount
             for counted in dead
-            if isinstance(counted, Counted) and (amount := getattr(counted.cost, kind))
+            if isinstance(counted, CountedNode) and (amount := getattr(counted.cost, kind))
         }
         if amounts:
             warnings.warn(
                 _dead_work_message(amounts, unit, "nodes"), CrossflopsWarning, stacklevel=3
             )
             break
-    unknown = [counted for counted in dead if isinstance(counted, Uncounted)]
+    unknown = [counted for counted in dead if isinstance(counted, UncountedNode)]
     if unknown:
         first = unknown[0]
         sentence = _DEAD_UNKNOWN.format(len(unknown), first.node.key, first.reason)
@@ -355,7 +355,7 @@ def _dead_work_message(
 
 def fold_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
-) -> Folded:
+) -> ConventionCount:
     """Return the count as the convention folds it. Raises InputError if no call was recorded."""
     if convention.sees == "node":
         return _fold_graph_nodes(convention, counted)
@@ -383,7 +383,7 @@ def fold_by_convention(
     ]
     if rounded := int(prediction.total) - sum(left):
         rows.append(FoldedRow("", "", rounded))
-    return Folded(
+    return ConventionCount(
         tool=convention.tool,
         edition=convention.edition,
         total=prediction.total,
@@ -406,14 +406,14 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
     return predict_nodes(convention, graph, count_whole(graph))
 
 
-def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> Folded:
+def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> ConventionCount:
     """Return the bookings by node, zeros left out. Nodes without a decidable rule have none."""
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
         index = booking.call, booking.path
         amounts[index] = amounts.get(index, 0) + prediction.worth(booking)
-    return Folded(
+    return ConventionCount(
         tool=convention.tool,
         edition=convention.edition,
         total=sum(amounts.values()),
@@ -717,15 +717,15 @@ def _count_report(
 
     native = mode(setting.training)
 
-    def fold(convention: "Convention") -> Folded:
+    def fold(convention: "Convention") -> ConventionCount:
         return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
 
     return build_count_report(native, _each_folded(conventions, fold)), native
 
 
 def _each_folded(
-    conventions: Sequence["Convention"], fold: Callable[["Convention"], Folded]
-) -> list[Folded]:
+    conventions: Sequence["Convention"], fold: Callable[["Convention"], ConventionCount]
+) -> list[ConventionCount]:
     """Return the count under each convention, and a warning for each of several that fails.
 
     Raises InputError where none can.

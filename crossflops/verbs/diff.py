@@ -14,9 +14,11 @@ from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request, fit_requests
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
-from crossflops.verbs.revisions import AtRevision, count_at_revision, revision_of
+from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, revision_of
 
-Side: TypeAlias = tuple[str, Request | Path | AtRevision]  # a name, and what it is the name of
+Side: TypeAlias = tuple[
+    str, Request | Path | TargetAtRevision
+]  # a name, and what it is the name of
 _HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
 
 
@@ -53,7 +55,7 @@ def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, Count
     on_progress(f"counting {name}")
     if isinstance(source, Request):
         return native_count(source)
-    if isinstance(source, AtRevision):
+    if isinstance(source, TargetAtRevision):
         return count_at_revision(source, _read_report_file), None
     return _read_report_file(source), None
 
@@ -77,7 +79,7 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
     """
     revision, index = revision_of(text)
     source = Path(index) if is_report(index) else request(index)
-    return text, AtRevision(revision, source) if revision else source
+    return text, TargetAtRevision(revision, source) if revision else source
 
 
 def requests_of(sides: Sequence[Side]) -> list[Request]:
@@ -105,11 +107,13 @@ def fit_side_options(sides: Sequence[Side]) -> list[Side]:
 
 def _side_source(side: Side) -> Request | Path:
     _, of = side
-    return of.source if isinstance(of, AtRevision) else of
+    return of.source if isinstance(of, TargetAtRevision) else of
 
 
-def _with_source(of: Request | Path | AtRevision, request: Request) -> Request | AtRevision:
-    return AtRevision(of.revision, request) if isinstance(of, AtRevision) else request
+def _with_source(
+    of: Request | Path | TargetAtRevision, request: Request
+) -> Request | TargetAtRevision:
+    return TargetAtRevision(of.revision, request) if isinstance(of, TargetAtRevision) else request
 
 
 def is_report(text: str) -> bool:

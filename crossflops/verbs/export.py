@@ -21,7 +21,7 @@ from crossflops.frontends.conversion import converting
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.agreement import Agreement
 from crossflops.ir.graph import Graph, Node
-from crossflops.ir.ledger import Counted, Uncounted
+from crossflops.ir.ledger import CountedNode, UncountedNode
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets.request import Request
@@ -33,7 +33,7 @@ Format: TypeAlias = Literal["onnx", "model-explorer"]
 SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "model-explorer": ".json"}
 
 
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
+class FileRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request to write a model: see `crossflops.verbs.api.export`."""
 
     to: Format
@@ -49,7 +49,7 @@ class Files(list[Path]):
     agreement: Agreement | None = None
 
 
-def export_request(request: Request, requested: Exported) -> Files:
+def export_request(request: Request, requested: FileRequest) -> Files:
     """Write the model or its counts to a file, and run it beside the model on request.
 
     Returns the files that were written.
@@ -90,7 +90,7 @@ def _tell_unloadable(file: Path) -> None:
         warn_about_file(str(file), sentence)
 
 
-def _check_export_options(requested: Exported) -> None:
+def _check_export_options(requested: FileRequest) -> None:
     to, file = requested.to, requested.file
     if to not in SUFFIXES:
         raise InputError(f"there is no format {to!r}", f"formats are {', '.join(SUFFIXES)}")
@@ -104,7 +104,7 @@ def _check_export_options(requested: Exported) -> None:
         raise InputError("--unit is for viewers: onnx has MACs and FLOPs", "leave it out")
 
 
-def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]]:
+def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[CountedNode | UncountedNode]]]:
     """Yield every node with the counts of itself and all in it, shared functions included."""
     for node in graph.nodes:
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
@@ -113,7 +113,7 @@ def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Un
 def _export_from_file(
     source: Source,
     setting: Setting,
-    requested: Exported,
+    requested: FileRequest,
     parameters: "ParameterNotes | None" = None,
 ) -> list[Path]:
     from crossflops.export.onnx_file import (
@@ -154,7 +154,7 @@ def _refuse_sizes(source: Source) -> None:
             )
 
 
-def _from_model(source: Source, setting: Setting, requested: Exported) -> list[Path]:
+def _from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
@@ -182,7 +182,7 @@ def _from_model(source: Source, setting: Setting, requested: Exported) -> list[P
 
 
 def _from_converted(
-    model: bytes, setting: Setting, requested: Exported, parameters: "ParameterNotes"
+    model: bytes, setting: Setting, requested: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
     """Write the file that the converter makes, which has all its numbers."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:

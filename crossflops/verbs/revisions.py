@@ -34,7 +34,7 @@ _PACKAGE = Path(__file__).parents[1]
 _CHILD = "from crossflops.verbs.revisions import main; main()"
 
 
-class AtRevision(msgspec.Struct, frozen=True):
+class TargetAtRevision(msgspec.Struct, frozen=True):
     """A target, or the file of a report, as it was at a revision."""
 
     revision: str
@@ -188,7 +188,7 @@ def files_called(name: str) -> list[str]:
     return [os.path.relpath(path, here) for path in paths if path.is_file()]
 
 
-def count_at_revision(side: AtRevision, read: Callable[[Path], Report]) -> Report:
+def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) -> Report:
     """Return the report of a side; `read` reads a file. Raises what counting raises."""
     with checking_out_revision(side.revision) as folder:
         if not folder.is_dir():

@@ -15,7 +15,7 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import Opened
 from crossflops.ir.graph import Graph
-from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.polynomial import Dimension, Formulas, Polynomial, evaluate, polynomial
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
@@ -81,7 +81,7 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
             counted.cost.bytes_written,
         )
         for counted in ledger.counts
-        if isinstance(counted, Counted)
+        if isinstance(counted, CountedNode)
     }
     return _Point(sums, costs)
 

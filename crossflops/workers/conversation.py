@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 Wait = Callable[[], None]
 
 
-class Ordered(Protocol):
+class OrderFields(Protocol):
     """The fields of every order: the file for the answer, and a limit of address space in
     bytes.
     """
@@ -40,10 +40,10 @@ class Ordered(Protocol):
         ...
 
 
-AnyOrder = TypeVar("AnyOrder", bound=Ordered)
+AnyOrder = TypeVar("AnyOrder", bound=OrderFields)
 
 
-def hear(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
+def serve_order(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
     """Serve the order on stdin and stdout, and leave without clean-up.
 
     `answered(order, wait)` gives the answer; what runs for it may leave threads or atexit handlers

@@ -50,10 +50,10 @@ Ready = list[tuple[int, Order, Adapter]]
 
 def main() -> None:
     """Serve the conversation, and leave without clean-up."""
-    hold({})
+    serve_orders({})
 
 
-def hold(sources: Mapping[int, Source]) -> NoReturn:
+def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
     """Serve the conversation. Models that are not in `sources` are built as the orders say."""
     requests, replies = take_streams()
     say = speaker(replies)

@@ -19,7 +19,7 @@ from crossflops.errors import relay
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import end_with, threads
 from crossflops.plugins.failures import shorten_line, speaks_of_memory, tool_failure
-from crossflops.workers.conversation import Ordered
+from crossflops.workers.conversation import OrderFields
 from crossflops.workers.jobs import Order
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
@@ -52,7 +52,7 @@ class Process(Protocol):
         """Close the ends of the conversation."""
 
 
-class Started:
+class SpawnedProcess:
     """A process that this one started, in a group of its own: a `Process`.
 
     -P keeps the current directory off the front of sys.path. Raises OSError where the
@@ -112,7 +112,7 @@ def can_be_cloned() -> bool:
     return single and sys.stdout is not None and sys.stderr is not None
 
 
-class Cloned:
+class ForkedProcess:
     """A fork of this process, in a group of its own, whose life is `live()`: a `Process`.
 
     Like one that was started it has the conversation for stdin and stdout, and of what is open
@@ -167,7 +167,7 @@ class Background:
     """A fork of this process, which computes while this one goes on: see `can_be_cloned`."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:
-        self._process = Cloned(partial(_write_fork_answer, compute), Path(os.devnull), ())
+        self._process = ForkedProcess(partial(_write_fork_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
         """Return the result of `compute()`, once it has ended; None if it raised, or crashed."""
@@ -214,7 +214,7 @@ def _live(
         os._exit(1)
 
 
-class Forked:
+class GrandchildProcess:
     """A process that the fork server forked, which reports its end: a `Process`."""
 
     def __init__(self, pid: int, requests: BinaryIO, replies: BinaryIO) -> None:
@@ -227,9 +227,9 @@ class Forked:
     def on_exit(self, status: int) -> None:
         """Record the exit status that the parent reported."""
         self._status = status
-        self.orphan()
+        self.detach()
 
-    def orphan(self) -> None:
+    def detach(self) -> None:
         """Stop waiting for the fork server's exit report; the process itself may keep running."""
         self._told.set()
 
@@ -261,7 +261,7 @@ class Forked:
             self._requests.close()
 
 
-class Attended:
+class MonitoredProcess:
     """A process with a listener, and a timeout while it works.
 
     `news` is told this and each word that it says, and None when it has ended, from a thread of
@@ -284,7 +284,7 @@ class Attended:
     def attend(self, process: Process) -> None:
         """Listen to a process that has begun to work."""
         self._process = process
-        self.wind()
+        self.restart_timeout()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -293,14 +293,14 @@ class Attended:
         if self._process is not None:
             self._process.send(line)
 
-    def wind(self) -> None:
+    def restart_timeout(self) -> None:
         """Restart the timeout."""
-        self.rest()
+        self.cancel_timeout()
         self._clock = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), self._run_out)
         self._clock.daemon = True
         self._clock.start()
 
-    def rest(self) -> None:
+    def cancel_timeout(self) -> None:
         """Cancel the timeout: the process waits."""
         if self._clock is not None:
             self._clock.cancel()
@@ -309,7 +309,7 @@ class Attended:
         """Kill the process and its children, reap it, release the conversation; return the exit
         status.
         """
-        self.rest()
+        self.cancel_timeout()
         if self._process is None:
             return 0
         self._process.kill()
@@ -337,7 +337,7 @@ class Attended:
         except OSError:
             return ""
 
-    def tell(self, event: str | None) -> None:
+    def emit_event(self, event: str | None) -> None:
         """Emit an event, or None at the end."""
         self.over |= event is None
         self._news(self, event)
@@ -347,16 +347,16 @@ class Attended:
         self.overdue = True
         if self._process is not None:
             self._process.kill()
-        self.tell(None)
+        self.emit_event(None)
 
     def _listen(self) -> None:
         if self._process is not None:
             for line in self._process.lines():
                 self.on_line(line.strip())
-        self.tell(None)
+        self.emit_event(None)
 
 
-class Ended(NamedTuple):
+class ProcessEnd(NamedTuple):
     """The end of a process: its exit status, negative for a signal, and its last words.
 
     `overdue` says that its time was over.
@@ -370,7 +370,7 @@ class Ended(NamedTuple):
     def how(self) -> str:
         """The exit status in words.
 
-        >>> Ended(-11, False, "").how, Ended(2, False, "").how
+        >>> ProcessEnd(-11, False, "").how, Ended(2, False, "").how
         ('by SIGSEGV', 'with status 2')
         """
         return _how(self.status)
@@ -380,14 +380,16 @@ def _how(status: int) -> str:
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
 
-class _Alone(Attended):
+class _SingleProcess(MonitoredProcess):
     """A process with one order, of which only the end is waited for."""
 
     def on_line(self, line: bytes) -> None:
         """Handle its greeting."""
 
 
-def run_single_process(module: str, order: Ordered, folder: Path, seconds: float) -> Ended:
+def run_single_process(
+    module: str, order: OrderFields, folder: Path, seconds: float
+) -> ProcessEnd:
     """Send a process its order, and wait until it has answered, or ended otherwise.
 
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
@@ -395,12 +397,12 @@ def run_single_process(module: str, order: Ordered, folder: Path, seconds: float
     """
     ended = threading.Event()
 
-    def hear(_process: Any, event: str | None) -> None:
+    def on_event(_process: Any, event: str | None) -> None:
         if event is None:
             ended.set()
 
-    process = _Alone(sys.executable, folder / "log", hear, seconds)
-    process.attend(Started(sys.executable, module, process.log, dict(os.environ)))
+    process = _SingleProcess(sys.executable, folder / "log", on_event, seconds)
+    process.attend(SpawnedProcess(sys.executable, module, process.log, dict(os.environ)))
     try:
         process.send(msgspec.json.encode(order))
         ended.wait()
@@ -408,10 +410,10 @@ def run_single_process(module: str, order: Ordered, folder: Path, seconds: float
         status = process.close()
     output = process.tail()
     relay(output)
-    return Ended(status or 0, process.overdue, output)
+    return ProcessEnd(status or 0, process.overdue, output)
 
 
-class Worker(Attended):
+class Worker(MonitoredProcess):
     """A worker process: release it, and get its answer when it has ended.
 
     `limit` holds for building and for running, each.
@@ -427,7 +429,7 @@ class Worker(Attended):
     def start(self, env: dict[str, str]) -> Failure | None:
         """Start a process of its own, and send it its order."""
         try:
-            process = Started(self.python, "crossflops.workers.worker", self.log, env)
+            process = SpawnedProcess(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:
             return self.cannot_start(problem)
         self.attend(process)
@@ -443,15 +445,15 @@ class Worker(Attended):
             f"give the path of a Python interpreter in which {self.tool} is installed",
         )
 
-    def share_fate(self, parent: Attended, status: int | None) -> None:
+    def fail_with_parent(self, parent: MonitoredProcess, status: int | None) -> None:
         """Fail with the parent: this worker was never forked."""
         self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
         self._status = status
 
-    def go(self) -> None:
+    def start_run(self) -> None:
         """Release the tool, and start its timeout."""
         self.running = True
-        self.wind()
+        self.restart_timeout()
         self.send(b"go")
 
     def on_line(self, line: bytes) -> None:
@@ -460,8 +462,8 @@ class Worker(Attended):
             return
         self.said = line.decode()
         if self.said == READY:
-            self.rest()
-        self.tell(self.said)
+            self.cancel_timeout()
+        self.emit_event(self.said)
 
     def answer(self) -> Profile | Failure:
         """Return the worker's answer, or its failure."""

@@ -16,15 +16,15 @@ from crossflops.frontends import Source
 from crossflops.frontends.conversion import forget_listeners
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
-from crossflops.workers.parent import REFUSED, THREADS, hold
+from crossflops.workers.parent import REFUSED, THREADS, serve_orders
 from crossflops.workers.process import (
-    Attended,
     Background,
-    Cloned,
-    Forked,
+    ForkedProcess,
+    GrandchildProcess,
+    MonitoredProcess,
     News,
     Process,
-    Started,
+    SpawnedProcess,
     Worker,
     can_be_cloned,
 )
@@ -54,7 +54,7 @@ def import_numpy() -> None:
 
 
 def unfreeze_memory(collect: bool) -> None:
-    """Unfreeze the objects that this process had when it was forked: see `Cloned`.
+    """Unfreeze the objects that this process had when it was forked: see `ForkedProcess`.
 
     With `collect` it looks at once.
     """
@@ -95,10 +95,10 @@ def fork_background(compute: Callable[[], Any]) -> Background:
 
 def _hold(sources: Mapping[int, Source]) -> NoReturn:
     forget_listeners()
-    hold(sources)
+    serve_orders(sources)
 
 
-class Parent(Attended):
+class ForkServer(MonitoredProcess):
     """A process that loads the tools of its workers, builds their models, and forks them.
 
     `limit` are the seconds that each step may take. A worker that has been forked is listened
@@ -111,7 +111,7 @@ class Parent(Attended):
         super().__init__(python, log, events, limit)
         self._workers = tuple(workers)
         self._links: dict[int, tuple[BinaryIO, BinaryIO]] = {}  # to and from each worker
-        self._forked: dict[int, Forked] = {}
+        self._forked: dict[int, GrandchildProcess] = {}
         self._gone: set[int] = set()  # those that it will not fork
         self._step = ""
 
@@ -151,9 +151,9 @@ class Parent(Attended):
         process: Process
         try:
             if sources and can_be_cloned():
-                process = Cloned(partial(_hold, sources), self.log, other)
+                process = ForkedProcess(partial(_hold, sources), self.log, other)
             else:
-                process = Started(self.python, _MODULE, self.log, single, other)
+                process = SpawnedProcess(self.python, _MODULE, self.log, single, other)
         finally:
             for end in other:
                 os.close(end)
@@ -165,23 +165,23 @@ class Parent(Attended):
         event, *numbers = line.decode(errors="replace").split()
         if event == "forked":
             model_index, process = map(int, numbers)
-            self._forked[model_index] = Forked(process, *self._links.pop(model_index))
+            self._forked[model_index] = GrandchildProcess(process, *self._links.pop(model_index))
             self._workers[model_index].attend(self._forked[model_index])
-            self.rest()
+            self.cancel_timeout()
         elif event == "ended":
             model_index, status = map(int, numbers)
             self._forked[model_index].on_exit(status)
-            self._workers[model_index].tell(None)  # a copy of it may keep its pipe open
+            self._workers[model_index].emit_event(None)  # a copy of it may keep its pipe open
         elif event == REFUSED:
             self._gone.add(int(numbers[0]))
-            self._workers[int(numbers[0])].tell(None)  # its failure is written
+            self._workers[int(numbers[0])].emit_event(None)  # its failure is written
         elif event == OWN:
             self._gone.add(int(numbers[0]))
-            self.tell(line.decode())
+            self.emit_event(line.decode())
         elif event in _STEPS:
             self.said = "hello"
             self._step = line.decode()
-            self.wind()
+            self.restart_timeout()
 
     def worker_of_event(self, event: str) -> Worker:
         """Return the worker that an event is about."""
@@ -191,7 +191,7 @@ class Parent(Attended):
         """End the process; it will report nothing more of workers that go on."""
         status = super().close()
         for forked in self._forked.values():
-            forked.orphan()
+            forked.detach()
         for link in self._links.values():
             for end in link:
                 end.close()

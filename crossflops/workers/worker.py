@@ -25,7 +25,7 @@ from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import Stage, tool_failure
 from crossflops.workers import jobs
-from crossflops.workers.conversation import Wait, hear
+from crossflops.workers.conversation import Wait, serve_order
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.observe import model_kind_failure, observe_tool
 
@@ -34,7 +34,7 @@ _TRY_VALUES = "it ran on fake tensors: --weights real gives it values, where the
 
 def main() -> None:
     """Serve the conversation about one order."""
-    hear(Order, _answer_order)
+    serve_order(Order, _answer_order)
 
 
 def _answer_order(order: Order, wait: Wait) -> Profile | Failure:

@@ -39,7 +39,7 @@ def ask(fakes, fork):
         job = Job(tool="fake", setting=Setting(), adapter=f"fake_tools:{kind}")
         contents = (model or fakes.Model(), *inputs)
         with Workers([job], contents={0: contents}, fork=fork, **options) as workers:
-            [(tool, answer)] = workers.go()
+            [(tool, answer)] = workers.iterate_results()
         assert tool == answer.tool == "fake"
         return answer
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from crossflops.ir.graph import Node, Op, TensorSpec
-from crossflops.ir.ledger import Cost, Counted, Ledger
+from crossflops.ir.ledger import Cost, CountedNode, Ledger
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Call, Module, Setting, Trace
 from crossflops.reconcile.walk import reconcile
@@ -87,7 +87,7 @@ def ledger(macs, adds=None):
     return Ledger(
         "digest",
         tuple(
-            Counted(
+            CountedNode(
                 node=Node(
                     key=f"n{place}", op=Op("", "MatMul", 13), inputs=(), outputs=(), call=key
                 ),

@@ -19,7 +19,7 @@ from crossflops.hardware.devices.catalogue import (
     find_device,
     peak_from_clock,
 )
-from crossflops.hardware.rates.question import WhichPeak
+from crossflops.hardware.rates.question import PeakSelection
 from crossflops.ir.device import Device, PeakRow
 
 EMULATIONS = {"bf16x3": 3, "bf16x6": 6, "bf16x9": 9}  # products of BF16 parts for one of FP32
@@ -128,7 +128,7 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def denominators(
-    requested: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+    requested: PeakSelection, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
     """Return peaks of all the `needed` precisions, from the catalogue and the `known` devices.
 

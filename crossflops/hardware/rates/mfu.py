@@ -39,7 +39,7 @@ from crossflops.hardware.rates.terms import Piece, WorkTerm, repeats, terms
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
-    Moved,
+    MovedBytes,
     OtherPeak,
     Phase,
     PrecisionShare,
@@ -433,7 +433,7 @@ def _build_step_phase(
 
 def pass_memory_traffic(
     split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
-) -> Moved | UnsetType:
+) -> MovedBytes | UnsetType:
     """Return the bytes that a pass has to move on one device, and the use of its bandwidth.
 
     intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
@@ -451,7 +451,7 @@ def pass_memory_traffic(
     if pace is not None:
         seconds = pace.seconds or batch * run.units * run.world.dp / pace.per_second
     mbu = total / (seconds * bandwidth) if seconds and bandwidth else None
-    transferred = Moved(
+    transferred = MovedBytes(
         model=transfer.model,
         bytes=total,
         weight_bytes=transfer.weights // run.world.split,
@@ -467,7 +467,7 @@ def pass_memory_traffic(
     return _with_roofline_bound(transferred, of_unit.peak)
 
 
-def _with_roofline_bound(traffic: Moved, peak: float | None) -> Moved:
+def _with_roofline_bound(traffic: MovedBytes, peak: float | None) -> MovedBytes:
     """Return the same beneath the roofline, where peak and bandwidth are known."""
     if peak is None or traffic.bandwidth is None or traffic.intensity is None:
         return traffic

@@ -26,7 +26,7 @@ GIVEN = "given"
 _QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)(?:[eE]\+?(\d{1,2})|\s?([kKMGTP]?))")
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class OmittedTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool whose total gives no MACs. Its unit per MAC is None if it is unknown."""
 
     tool: str
@@ -50,7 +50,7 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
     printed: Amount | None = None
     per_mac: int = 1
     assumed: bool = False
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[OmittedTool, ...] = ()
     attention: tuple[int, int, int] | None = None
 
     @property
@@ -123,7 +123,7 @@ def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
         account = accounts.get(profile.tool)
         unit = find_convention(profile.tool, account.edition).unit if account else None
         if not unit or not isfinite(profile.total) or profile.total < 0:
-            left.append(LeftOut(tool=profile.tool, total=profile.total, per_mac=unit))
+            left.append(OmittedTool(tool=profile.tool, total=profile.total, per_mac=unit))
             continue
         numerators.append(
             Numerator(

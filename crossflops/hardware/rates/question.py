@@ -34,7 +34,7 @@ def rate_of(text: str) -> float:
     return float(match[1]) * float(10 ** POWERS[match[2]])
 
 
-class WhoseCount(msgspec.Struct, frozen=True, kw_only=True):
+class WorkSource(msgspec.Struct, frozen=True, kw_only=True):
     """The source of the count: the native one by default. Counts are texts, such as 4.112G.
 
     `macs` are of one example, `pass_macs` of one forward pass over the whole batch.
@@ -130,7 +130,7 @@ class Causality(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
 
 
-class WhichPeak(msgspec.Struct, frozen=True, kw_only=True):
+class PeakSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s.
 
     `catalogue` is a TOML file with devices of one's own.
@@ -191,13 +191,13 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question: the work, its speed, and the peak."""
 
-    work: WhoseCount = WhoseCount()
+    work: WorkSource = WorkSource()
     speed: Speed = Speed()
     training: TrainingOptions = TrainingOptions()
     length: RunLength = RunLength()
     precisions: Precisions = Precisions()
     causality: Causality = Causality()
-    against: WhichPeak = WhichPeak()
+    against: PeakSelection = PeakSelection()
     language: Language = Language()
     parallel: Parallel = Parallel()
     roof: Roof = Roof()

@@ -7,17 +7,16 @@ from math import isfinite
 from crossflops.hardware.devices.catalogue import clock_of, deviation, find_device, peak_from_clock
 from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, possible
 from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
-from crossflops.hardware.rates.numerators import LeftOut, Numerator
+from crossflops.hardware.rates.numerators import Numerator, OmittedTool
 from crossflops.hardware.rates.question import Question, TrainingOptions
-from crossflops.hardware.rates.runs import Timed, above_peak, parents_with_time_gaps
+from crossflops.hardware.rates.runs import TimedRow, above_peak, parents_with_time_gaps
 from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, flat_factor_overstatement
 from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
-from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
-from crossflops.report.profile import ModuleProfile, modules_with_time_gap
-from crossflops.report.profile import above_peak as faster_modules
+from crossflops.report.efficiency import Attention, Efficiency, MovedBytes, RunCompute, TimedStep
+from crossflops.report.profile import ModuleProfile, modules_above_peak, modules_with_time_gap
 from crossflops.report.quantity import percent
 from crossflops.report.report import Report
 
@@ -105,7 +104,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
         yield f"{numerator.label}: rounded to whole MACs"
 
 
-def _tool_omission_note(answer: LeftOut) -> str:
+def _tool_omission_note(answer: OmittedTool) -> str:
     why = "it counts no multiply-accumulates"
     if not isfinite(answer.total) or answer.total < 0:
         why = f"it printed {answer.total}"
@@ -441,7 +440,7 @@ def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]
     )
 
 
-def module_time_remarks(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
+def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[str, ...]:
     """Return notes on modules above the peak, and on those whose parts do not add up to their
     time.
     """
@@ -474,7 +473,7 @@ def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return notes on modules of a profiled step: above the peak, or with unexplained time."""
-    above = () if peak is None else faster_modules(rows, peak)
+    above = () if peak is None else modules_above_peak(rows, peak)
     return (
         tuple(
             f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the peak of "
@@ -574,7 +573,7 @@ def _phases(step: object) -> Iterator[str]:
 
 
 def _bandwidth_warnings(moved: object) -> Iterator[str]:
-    if isinstance(moved, Moved) and (moved.mbu or 0) > 1:
+    if isinstance(moved, MovedBytes) and (moved.mbu or 0) > 1:
         yield (
             f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache from pass "
             "to pass, or the bandwidth is that of another device"

@@ -175,7 +175,7 @@ def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
 # over the batch, with all that is in the module, where no model tells them.
 
 
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
+class TimedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A module or a node with its work in FLOPs and its time; a module's include its children."""
 
     path: str
@@ -193,7 +193,7 @@ _TIMES = {"ms": 1e-3, "latency_ms": 1e-3, "time_ms": 1e-3, "us": 1e-6, "s": 1.0,
 _HINT = "the first line names columns: module,ms or module,ms,macs"
 
 
-def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Timed, ...]:
+def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[TimedRow, ...]:
     """Return the rows of a file. `macs` are those of the pass that was counted, by module.
 
     `batches` is how many such passes one timed pass is, on its device. Raises InputError for a row
@@ -222,7 +222,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
                 f"{where}: the MACs of {name!r} are unknown",
                 "give the model, whose modules count --by module lists, or a column macs",
             )
-        timed.append(Timed(path=name, flops=work, seconds=seconds))
+        timed.append(TimedRow(path=name, flops=work, seconds=seconds))
     return tuple(timed)
 
 
@@ -236,7 +236,7 @@ def _parse_seconds(text: str, unit: float, where: str) -> float:
     return seconds
 
 
-def module_times(rows: Sequence[Timed], peak: float | None) -> tuple[ModuleTime, ...]:
+def module_times(rows: Sequence[TimedRow], peak: float | None) -> tuple[ModuleTime, ...]:
     """Return each module with its rate and its share of the peak."""
     return tuple(
         ModuleTime(
@@ -253,12 +253,12 @@ def module_times(rows: Sequence[Timed], peak: float | None) -> tuple[ModuleTime,
 COVERED = 0.9  # of a parent's time that its children should account for
 
 
-def above_peak(rows: Iterable[Timed], peak: float) -> tuple[Timed, ...]:
+def above_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
     """Return the rows that are faster than the device, which no run can be."""
     return tuple(row for row in rows if row.flops and row.rate > peak)
 
 
-class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
+class TimeGap(msgspec.Struct, frozen=True, kw_only=True):
     """A parent whose children leave much of its time unexplained, or exceed it."""
 
     path: str
@@ -267,15 +267,15 @@ class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parents_with_time_gaps(
-    rows: Iterable[Timed], least: float = COVERED
-) -> tuple[Unaccounted, ...]:
+    rows: Iterable[TimedRow], least: float = COVERED
+) -> tuple[TimeGap, ...]:
     """Return parents whose time and whose children's time do not agree.
 
     The children of a path are the rows one level below it, or the next level that has any.
     """
     times = {row.path: row.seconds for row in rows}
     parents = (
-        Unaccounted(
+        TimeGap(
             path=path,
             seconds=seconds,
             children=tuple(times[p] for p in _direct_child_paths(path, times)),

@@ -10,7 +10,12 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Checkpoint, Kept, Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, jax_recomputation, run_again
+from crossflops.ledger.checkpoints import (
+    CheckpointPart,
+    RecomputedNodes,
+    jax_recomputation,
+    run_again,
+)
 from crossflops.ledger.training.flow import GradientFlow, GraphLevel
 from crossflops.ledger.training.states import Values
 from crossflops.operators import find_operator_rule
@@ -51,7 +56,7 @@ class _CheckpointSearch:
     def __init__(self, flow: GradientFlow, part: CheckpointPart, values: Values) -> None:
         self._flow, self._part, self._values = flow, part, values
 
-    def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RunAgain:
+    def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RecomputedNodes:
         """Return the nodes. `asked` grows by the checkpoint's number if it runs again."""
         part, unit = self._part, self._flow.functions.unit
         asking = [node for node in part.nodes if node.key in live and self._places(node)]
@@ -62,7 +67,7 @@ class _CheckpointSearch:
                 pieces = part.pieces(unit).items()
                 keeping = {name for name, nodes in pieces if self._keeps_anything(nodes)}
                 asking = [node for node in asking if self._asks(node, keeping, asked)]
-            again = RunAgain()
+            again = RecomputedNodes()
             if asking:
                 again = run_again(part, self._keeps_anything, self._retention_in_checkpoint, unit)
         if asking:

@@ -7,7 +7,7 @@ import msgspec
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Trace
 from crossflops.ir.training import NO_STEP, Steps
-from crossflops.ledger.training.weights import Everything
+from crossflops.ledger.training.weights import AllTrainable
 from crossflops.ledger.training.work import count_training_step, total_work
 
 
@@ -31,7 +31,7 @@ def rule_of_thumb_differences(
     added, tied, shared by windows or chosen by a router; attention multiplies no parameters.
     Source: Kaplan et al., 2001.08361, 2.1.
     """
-    ideal = total_work(count_training_step(graph, Everything(trace), cuts=False))
+    ideal = total_work(count_training_step(graph, AllTrainable(trace), cuts=False))
     thumb = 3 * graph.params * tokens
     by_cause = {
         "forward.parameters": 3 * ideal.weights.macs - thumb,
@@ -47,7 +47,7 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
     then what is run again, then what custom functions do in a way of their own.
     """
-    everything = Everything(trace, exact)
+    everything = AllTrainable(trace, exact)
     ideal = count_training_step(graph, everything, cuts=False).by_key
     reached = count_training_step(graph, everything).by_key
     derived = (exact.derived or exact).by_key

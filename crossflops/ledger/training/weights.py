@@ -134,7 +134,7 @@ class TrainedWeights:
         return bool(met)
 
 
-class Everything(TrainedWeights):
+class AllTrainable(TrainedWeights):
     """Weights of a rule of thumb, which trains all parameters, whatever the model says.
 
     Of its inputs those that `exact` says.

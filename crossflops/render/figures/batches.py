@@ -28,7 +28,7 @@ _PERCENTILES: tuple[tuple[str, Ink, bool], ...] = (
 )  # fmt: skip
 
 
-class _Across(NamedTuple):
+class _BatchAxis(NamedTuple):
     """The axis of both panels: batches, by powers of two."""
 
     least: int
@@ -51,7 +51,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     unfit = [row for row in rows if isinstance(row, Unfit)]
     if not ran:
         raise InputError("no batch ran, so there is no curve", "bench a batch that fits")
-    across = _Across(rows[0].batch, rows[-1].batch)
+    across = _BatchAxis(rows[0].batch, rows[-1].batch)
     top = _TOP + _UPPER + _BETWEEN
     shapes = [
         *_unfit(across, unfit, top + _LOWER),
@@ -65,7 +65,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
 
 
-def _unfit(across: _Across, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
+def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
     """Return a dashed line at each batch that did not run, with its reason."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
@@ -78,7 +78,7 @@ def _unfit(across: _Across, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
     return shapes
 
 
-def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
+def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
     """Return the rates, rings where the runs had not settled, and the batches that matter by
     name.
     """
@@ -119,7 +119,7 @@ def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> l
     return shapes
 
 
-def _latencies(across: _Across, ran: Sequence[Measurement], top: float) -> list[Shape]:
+def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> list[Shape]:
     """Return the median and two percentiles above it, in milliseconds, on an axis by powers of
     ten.
     """
@@ -163,7 +163,7 @@ def _curve(
     ]
 
 
-def _batch_axis_labels(across: _Across, sizes: Sequence[int], foot: float) -> list[Shape]:
+def _batch_axis_labels(across: _BatchAxis, sizes: Sequence[int], foot: float) -> list[Shape]:
     """Return the batches that were tried, as far as their numbers fit."""
     shapes: list[Shape] = [
         Words(x=_WIDTH / 2, y=foot + 34, text="batch", ink="soft", anchor="middle", size=11)

@@ -126,7 +126,7 @@ def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
     return [round(n * step, 12) for n in range(-floor(-low // step), floor(high / step) + 1)]
 
 
-class Titled(NamedTuple):
+class TitledCanvas(NamedTuple):
     """A canvas of a sheet, with the text above it."""
 
     head: str
@@ -134,7 +134,7 @@ class Titled(NamedTuple):
     note: str = ""
 
 
-def sheet(parts: Sequence[Titled], label: str) -> Canvas:
+def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
     """Return canvases below each other, each under its head and a line of small print."""
     shapes: list[Shape] = []
     y = _MARGIN

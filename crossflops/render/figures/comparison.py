@@ -19,7 +19,7 @@ from crossflops.render.figures.canvas import (
     DrawnLine,
     Ink,
     Shape,
-    Titled,
+    TitledCanvas,
     Words,
     fit_text_to_width,
     gap,
@@ -182,7 +182,7 @@ def comparison(report: Report, name: str) -> Canvas:
     """
     if name.lower().startswith(BARS):
         canvas = tool_bars(report)
-        drawn = [Titled("Totals as MACs", canvas)] if canvas else []
+        drawn = [TitledCanvas("Totals as MACs", canvas)] if canvas else []
     else:
         drawn = _waterfalls(report)
     if not drawn:
@@ -193,15 +193,15 @@ def comparison(report: Report, name: str) -> Canvas:
     return sheet(drawn, report.name)
 
 
-def _waterfalls(report: Report) -> list[Titled]:
+def _waterfalls(report: Report) -> list[TitledCanvas]:
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]
     elif isinstance(report.against, Against):
         canvas = waterfall(report.against.alignment)
         head = f"{report.against.name} against {report.name}, MACs"
-        return [Titled(head, canvas)] if canvas else []
+        return [TitledCanvas(head, canvas)] if canvas else []
     else:
         accounts = report.reconciliations or ()
         walks = [(f"{row.tool} = native{term_with_sign(row.delta)}", row) for row in accounts]
-    return [Titled(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]
+    return [TitledCanvas(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]

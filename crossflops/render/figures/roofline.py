@@ -12,7 +12,7 @@ from crossflops.render.figures.canvas import (
     DrawnLine,
     Ink,
     Shape,
-    Titled,
+    TitledCanvas,
     Words,
     fit_text_to_width,
     sheet,
@@ -142,7 +142,7 @@ def roofline_sheet(roof: Roofline, title: str) -> Canvas:
     step = roof.step
     note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
     canvas = roofline(roof)
-    return sheet([Titled(title, canvas, f"{note}; a step of {step.examples}")], canvas.label)
+    return sheet([TitledCanvas(title, canvas, f"{note}; a step of {step.examples}")], canvas.label)
 
 
 def roofline(roof: Roofline) -> Canvas:

@@ -24,11 +24,11 @@ from crossflops.render.pages.comparison import comparison, failure_blocks
 from crossflops.render.pages.places import TOP, cause_title, path_with_stars, pattern
 from crossflops.render.pages.summary import (
     Unit,
+    input_descriptions,
     model_title,
     module_and_node_figures,
     nodes_without_cost,
 )
-from crossflops.render.pages.summary import input_descriptions as described
 from crossflops.report.comparison import Against, Contrast, ToolDifference
 from crossflops.report.quantity import (
     amount_with_sign,
@@ -267,7 +267,7 @@ def _second(other: Against) -> str:
     parts = [
         other.name,
         short_count_with_noun(totals.params, "parameter"),
-        *described(other.model.inputs),
+        *input_descriptions(other.model.inputs),
         short_amount(totals.macs, "MACs"),
         f"{short_amount(totals.flops, 'FLOPs')} (native)",
     ]

@@ -22,7 +22,7 @@ WORST = 5
 _MUTE = 0.01  # operators that take less of the time share a line
 
 
-class Benched(msgspec.Struct, frozen=True):
+class BenchView(msgspec.Struct, frozen=True):
     """A bench, with as many kernels in its tables as `top` says."""
 
     bench: Bench

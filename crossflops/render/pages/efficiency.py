@@ -15,7 +15,7 @@ from crossflops.report.efficiency import (
     Efficiency,
     EfficiencyReport,
     ModuleTime,
-    Moved,
+    MovedBytes,
     RunCompute,
     TimedStep,
     World,
@@ -224,8 +224,8 @@ def _all_source(row: Efficiency) -> str:
     return f"at {number_text(world.examples_per_second)} {row.unit}s/s"
 
 
-def _byte_traffic_or_none(row: Efficiency) -> Moved | None:
-    return row.moved if isinstance(row.moved, Moved) else None
+def _byte_traffic_or_none(row: Efficiency) -> MovedBytes | None:
+    return row.moved if isinstance(row.moved, MovedBytes) else None
 
 
 def _byte_traffic_lines(alone: bool) -> list[Line]:
@@ -238,8 +238,8 @@ def _byte_traffic_lines(alone: bool) -> list[Line]:
     return [*lines, bound, mbu] if alone else [*lines, bound]
 
 
-def _byte_traffic(row: Efficiency) -> Moved:
-    assert isinstance(row.moved, Moved)
+def _byte_traffic(row: Efficiency) -> MovedBytes:
+    assert isinstance(row.moved, MovedBytes)
     return row.moved
 
 

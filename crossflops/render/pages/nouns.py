@@ -8,7 +8,7 @@ from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.page import Page
 from crossflops.render.pages.against import report_comparison_page
-from crossflops.render.pages.bench import Benched, bench_page
+from crossflops.render.pages.bench import BenchView, bench_page
 from crossflops.render.pages.budgets import budgets_page
 from crossflops.render.pages.devices import (
     derivation_page,
@@ -21,10 +21,10 @@ from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.explain import Matches, cause_page, convention_page, matches_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
 from crossflops.render.pages.papers import paper_page
-from crossflops.render.pages.places import Compared
-from crossflops.render.pages.profile import Profiled, profile_page
+from crossflops.render.pages.places import ComparisonView
+from crossflops.render.pages.profile import ProfileView, profile_page
 from crossflops.render.pages.summary import Unit, summary_page
-from crossflops.render.pages.view import Viewed, view_page
+from crossflops.render.pages.view import ReportTable, view_page
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Checks
 from crossflops.report.difference import Difference
@@ -37,8 +37,8 @@ from crossflops.rules.rule import Convention
 
 Noun: TypeAlias = (
     Report
-    | Viewed
-    | Compared
+    | ReportTable
+    | ComparisonView
     | Cause
     | Matches
     | Convention
@@ -46,9 +46,9 @@ Noun: TypeAlias = (
     | Health
     | EfficiencyReport
     | Bench
-    | Benched
+    | BenchView
     | TrainingProfile
-    | Profiled
+    | ProfileView
     | DeviceSheet
     | DeviceList
     | Derivation
@@ -75,11 +75,11 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
             return inventory(content)
         case Health():
             return health(content)
-        case Benched():
+        case BenchView():
             return bench_page(content.bench, content.top)
         case Bench():
             return bench_page(content)
-        case Profiled():
+        case ProfileView():
             return profile_page(content.profile, content.choice)
         case TrainingProfile():
             return profile_page(content)
@@ -99,9 +99,9 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
             return paper_page(content)
         case EfficiencyReport():
             return efficiency_page(content)
-        case Viewed():
+        case ReportTable():
             return view_page(content)
-        case Compared():
+        case ComparisonView():
             return report_comparison_page(content.report, unit, content.top)
         case Report():
             return (

@@ -25,7 +25,7 @@ MODEL = "(the model itself)"
 Own = dict[str, Fraction]
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparisonView(msgspec.Struct, frozen=True):
     """A report of a comparison, with so many modules in the table of disagreement."""
 
     report: Report

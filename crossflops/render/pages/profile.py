@@ -8,7 +8,7 @@ from msgspec import UnsetType
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.report.profile import (
     BesideProfile,
-    ByClass,
+    ClassesAtDepth,
     ConventionProfile,
     ModuleProfile,
     Ranks,
@@ -33,7 +33,7 @@ ALL = ShownDepth()
 _STRAGGLES = 1.2  # times as long as the fastest process
 
 
-class Profiled(msgspec.Struct, frozen=True):
+class ProfileView(msgspec.Struct, frozen=True):
     """A profile, and the shown part of it."""
 
     profile: TrainingProfile
@@ -280,7 +280,9 @@ def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> T
     return Table(columns=columns, rows=tuple(lines))
 
 
-def _largest_classes(classes: Iterable[ByClass], name: str, top: int) -> list[ByClass]:
+def _largest_classes(
+    classes: Iterable[ClassesAtDepth], name: str, top: int
+) -> list[ClassesAtDepth]:
     ordered = sorted(classes, key=lambda row: -getattr(row, name))
     return [row for row in ordered if getattr(row, name)][:top]
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, polynomial_text
-from crossflops.ir.profile import Folded
+from crossflops.ir.profile import ConventionCount
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.trace import Setting
 from crossflops.render.page import (
@@ -501,7 +501,7 @@ def _convention_total_blocks(report: Report) -> list[Block]:
     return [Table(columns=columns, rows=rows, bare=True), *convention_doubts(report.folds)]
 
 
-def convention_doubts(folds: tuple[Folded, ...]) -> list[Block]:
+def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
     """Return the basis of the figures of conventions, and their omissions."""
     blocks: list[Block] = []
     for fold in folds:

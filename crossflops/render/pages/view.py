@@ -23,7 +23,7 @@ _FLOWING = ("module", "target")
 _NOTHING = {"module": "(the model)", "type": "(not known)"}
 
 
-class Viewed(msgspec.Struct, frozen=True):
+class ReportTable(msgspec.Struct, frozen=True):
     """A report, and the requested one of its tables."""
 
     report: Report
@@ -39,7 +39,7 @@ class Viewed(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
 
 
-def view_page(content: Viewed) -> Page:
+def view_page(content: ReportTable) -> Page:
     """Return the title of the report, the table with a line for the whole model, uncounted
     nodes.
     """
@@ -57,7 +57,7 @@ def view_page(content: Viewed) -> Page:
     return Page((*blocks, *nodes_without_cost(content.report)))
 
 
-def _view_table(content: Viewed) -> Table:
+def _view_table(content: ReportTable) -> Table:
     view = content.view
     shown = [location for location, _ in enumerate(view.columns) if _is_shown(view, location)]
     heads = _view_heads(content)
@@ -98,7 +98,7 @@ def _is_shown(view: TableView, location: int) -> bool:
     return location == 0 or any(not isinstance(cell, str) or cell for cell in cells)
 
 
-def _view_heads(content: Viewed) -> tuple[str, ...]:
+def _view_heads(content: ReportTable) -> tuple[str, ...]:
     """Return the heads: a tool's own words, if all conventions are columns of one tool."""
     view, folds = content.view, content.report.folds
     try:

@@ -24,7 +24,7 @@ from crossflops.rules.rule import Convention
 from crossflops.verbs import count
 from crossflops.verbs.compare.counts import ModelCounts
 from crossflops.verbs.compare.failures import catch_tool_failure
-from crossflops.verbs.compare.predictions import Predicted, Unpredicted
+from crossflops.verbs.compare.predictions import MissingPrediction, Predicted
 from crossflops.verbs.count import CountedModel
 
 
@@ -61,7 +61,7 @@ def report_answers(
 
 def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failure:
     """Return a tool's failure with the predicted one, if there was a prediction."""
-    if not isinstance(prediction, Unpredicted) or not prediction.foreseen:
+    if not isinstance(prediction, MissingPrediction) or not prediction.foreseen:
         return failure
     hint = f"as predicted, {prediction.foreseen}: leave the tool out of this model"
     return msgspec.structs.replace(failure, hint=hint)
@@ -84,7 +84,10 @@ def _account_for_answer(
 
 
 def _explain(
-    counts: ModelCounts, prediction: Prediction | Unpredicted, requested: Setting, answer: Profile
+    counts: ModelCounts,
+    prediction: Prediction | MissingPrediction,
+    requested: Setting,
+    answer: Profile,
 ) -> tuple[Profile, Reconciliation]:
     """Return the answer with the facts of its tool, and the way to it from our count."""
     tool, convention = answer.tool, prediction.convention
@@ -120,14 +123,14 @@ def _explain(
 
 def _reconcile_step(
     counts: ModelCounts,
-    prediction: Prediction | Unpredicted,
+    prediction: Prediction | MissingPrediction,
     forced: bool,
     requested: bool,
     profile: Profile,
 ) -> Reconciliation:
     """Return the way to a number for a training step, from the native count of it."""
     native, own = counts.steps[requested], counts.steps[forced]
-    if isinstance(prediction, Unpredicted) or prediction.convention.step == "runs":
+    if isinstance(prediction, MissingPrediction) or prediction.convention.step == "runs":
         return _reconcile_tool(prediction, native.whole, own.whole, profile)
     forward = reconcile(
         prediction, own.forward.trace, own.forward.ledger, base=native.forward.ledger
@@ -139,12 +142,12 @@ def _reconcile_step(
 
 
 def _reconcile_tool(
-    prediction: Prediction | Unpredicted,
+    prediction: Prediction | MissingPrediction,
     native: CountedModel,
     own: CountedModel,
     profile: Profile,
 ) -> Reconciliation:
-    if isinstance(prediction, Unpredicted):
+    if isinstance(prediction, MissingPrediction):
         return residual_reconciliation(
             prediction.convention, native.ledger, profile, prediction.obstacle
         )

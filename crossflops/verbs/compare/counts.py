@@ -15,7 +15,7 @@ from crossflops.reconcile.parameters import Stock
 from crossflops.rules.prediction import as_given
 from crossflops.rules.rule import Convention
 from crossflops.verbs.compare.failures import catch_tool_failure
-from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import (
     CountedModel,
     count_source,
@@ -26,7 +26,7 @@ from crossflops.verbs.count import (
 )
 
 
-class TrainedCounts(msgspec.Struct, frozen=True):
+class TrainingCounts(msgspec.Struct, frozen=True):
     """A model with its training step: the `forward` pass, the `exact` step, and both as `whole`.
 
     The graph of `forward` is severed from outputs that the loss misses; the calls and the ledger
@@ -40,7 +40,7 @@ class TrainedCounts(msgspec.Struct, frozen=True):
     @classmethod
     def from_step_setting(
         cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()
-    ) -> "TrainedCounts":
+    ) -> "TrainingCounts":
         """Return the step of a model that was counted. Raises InputError."""
         forward = sever_outputs(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
@@ -66,7 +66,7 @@ class ModelCounts(msgspec.Struct, frozen=True):
     inferred: CountedModel | Failure | None = None
     stock: Stock | Failure | None = None
     rebuilt: dict[str, dict[bool, CountedModel]] = {}
-    steps: dict[bool, TrainedCounts] = {}
+    steps: dict[bool, TrainingCounts] = {}
 
     def run(self, tool: str, training: bool) -> CountedModel:
         """Return the count of a tool's run, in a mode."""
@@ -139,7 +139,7 @@ def collect_counts(
     setting: Setting,
     counts: Mapping[bool, CountedModel],
     conventions: Mapping[str, Convention],
-    file: FileOfTools | None = None,
+    file: ToolInputFile | None = None,
     reason: str = "",
 ) -> ModelCounts:
     """Return the counts of a model with those of its training step, or of the tools' file.
@@ -165,7 +165,7 @@ def collect_counts(
         steps = {}
         for mode, native in by_mode.items():
             own = own_of(native, source, msgspec.structs.replace(setting, training=mode))
-            steps[mode] = TrainedCounts.from_step_setting(native, setting.step, own)
+            steps[mode] = TrainingCounts.from_step_setting(native, setting.step, own)
         return ModelCounts(by_mode, steps=steps)
     if file is None or source.weights == FAKE:
         return ModelCounts(by_mode)
@@ -177,5 +177,5 @@ def collect_counts(
     return ModelCounts(by_mode, in_file, inferred, stock)
 
 
-def _infer_shapes(file: FileOfTools, in_file: CountedModel) -> CountedModel:
+def _infer_shapes(file: ToolInputFile, in_file: CountedModel) -> CountedModel:
     return msgspec.structs.replace(in_file, graph=file.infer_shapes(in_file))

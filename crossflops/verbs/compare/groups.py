@@ -16,7 +16,7 @@ from crossflops.rebuild import REBUILT
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
 from crossflops.targets.target import full_target_name
-from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.workers.jobs import Job
 
 
@@ -32,7 +32,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
     choice: Choice
     request: Request
     model: Source | None = None
-    file: FileOfTools | None = None
+    file: ToolInputFile | None = None
     number: int = 0
 
     @property
@@ -109,7 +109,7 @@ def group_for_model(
     request: Request,
     choice: Choice,
     source: Source | None,
-    file: FileOfTools | None,
+    file: ToolInputFile | None,
     isolate: bool,
 ) -> ToolGroup:
     """Return the tools that run the model itself or read its file."""

@@ -16,7 +16,7 @@ from crossflops.verbs.compare.failures import catch_tool_failure
 from crossflops.verbs.count import predict_in_graph
 
 
-class Unpredicted(msgspec.Struct, frozen=True):
+class MissingPrediction(msgspec.Struct, frozen=True):
     """The reason for a missing prediction: without it, nothing of an answer is explained.
 
     `foreseen` is what the tool should fail on, where it should.
@@ -27,7 +27,7 @@ class Unpredicted(msgspec.Struct, frozen=True):
     foreseen: str = ""
 
 
-Predicted: TypeAlias = Prediction | Unpredicted | Failure
+Predicted: TypeAlias = Prediction | MissingPrediction | Failure
 
 
 def predict_from_calls(
@@ -82,10 +82,10 @@ def predict_tool(
         try:
             return compute()
         except WatchError as error:
-            return Unpredicted(convention, error.message)
+            return MissingPrediction(convention, error.message)
         except PredictionError as error:
             obstacle = f"it was predicted to fail: {error.message}"
-            return Unpredicted(convention, obstacle, error.message)
+            return MissingPrediction(convention, obstacle, error.message)
 
     outcome = catch_tool_failure(tool, "predict", ask)
     return _with_tool_name(tool, outcome) if isinstance(outcome, Failure) else outcome

@@ -83,9 +83,9 @@ def answer_report_questions(
     report = contrast_tools(report if module is None else focus(report, module), between)
     if not consensus:
         return report
-    from crossflops.report.consensus import consensus as publishable
+    from crossflops.report.consensus import build_consensus
 
-    return msgspec.structs.replace(report, consensus=publishable(report))
+    return msgspec.structs.replace(report, consensus=build_consensus(report))
 
 
 # Two models that were compared with their tools -> what is between them.

@@ -18,7 +18,7 @@ from crossflops.workers.observe import fake_weights_error
 _REBUILT_STEP = "it counts training steps of models of its own framework alone"
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
+class RebuiltGroups(msgspec.Struct, frozen=True):
     """Tool groups for a rebuilt model, its counts by tool, and failures."""
 
     groups: tuple[ToolGroup, ...]
@@ -37,7 +37,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 def rebuild_for_tools(
     request: Request, choice: Choice, native: CountedModel, on_progress: Progress
-) -> Rebuilt:
+) -> RebuiltGroups:
     """Rebuild a counted model in each framework whose tools cannot run it as it is.
 
     Args:
@@ -76,7 +76,7 @@ def rebuild_for_tools(
             continue
         groups.append(ToolGroup(of_framework, request, model))
         counts |= dict.fromkeys(tools, counted)
-    return Rebuilt(tuple(groups), counts, failures)
+    return RebuiltGroups(tuple(groups), counts, failures)
 
 
 def _tools_of(framework: str, choice: Choice) -> list[str]:

@@ -74,25 +74,25 @@ class PreparedModel(msgspec.Struct, frozen=True):
 class _StartedTools(Protocol):
     """Tools that were started: workers, or this process."""
 
-    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
+    def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
         """Let the tools run on a model, and yield tool and answer as they finish."""
         ...
 
-    def let(self, model: int, tools: Collection[str]) -> None:
+    def release_tools(self, model: int, tools: Collection[str]) -> None:
         """Let these tools run before that, if they run beside this process."""
         ...
 
-    def drop(self, model: int) -> None:
+    def cancel_tools(self, model: int) -> None:
         """Cancel the tools of a model."""
         ...
 
 
-class _InProcess(msgspec.Struct, frozen=True):
+class _InProcessTools(msgspec.Struct, frozen=True):
     """The tools of groups, on copies in this process; groups by the index of their model."""
 
     groups: Mapping[int, ToolGroup]
 
-    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
+    def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
         """Run one tool after the other."""
         group = self.groups[model]
         setting = group.request.setting
@@ -104,10 +104,10 @@ class _InProcess(msgspec.Struct, frozen=True):
                 stored = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
                 yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
 
-    def let(self, model: int, tools: Collection[str]) -> None:
+    def release_tools(self, model: int, tools: Collection[str]) -> None:
         """Do nothing: the tools run when their results are read."""
 
-    def drop(self, model: int) -> None:
+    def cancel_tools(self, model: int) -> None:
         """Do nothing: no process was started for them."""
 
 
@@ -181,7 +181,7 @@ class ToolRunner:
 
     def restart(self, model: PreparedModel, request: Request) -> PreparedModel:
         """Cancel the tools of a model, and start them on what this request builds."""
-        self._started[model.number].drop(model.number)
+        self._started[model.number].cancel_tools(model.number)
         self.finish(model)
         again = self._prepare(msgspec.structs.replace(model.plan, request=request))
         self._start([again], self._of_model[again.number])
@@ -219,7 +219,7 @@ class ToolRunner:
         """Release these tools, whose predictions are fixed."""
         if tools:
             self._released.setdefault(model.number, time.monotonic())
-            self._started[model.number].let(model.number, tools)
+            self._started[model.number].release_tools(model.number, tools)
 
     def reclaim_memory(self, model: PreparedModel) -> None:
         """Free the memory of a model whose source was taken and is not used any more."""
@@ -233,13 +233,13 @@ class ToolRunner:
             failures: of tools that cannot be asked, whose answers these are.
         """
         begin = self._released.pop(model.number, time.monotonic())
-        answers = self._started[model.number].go(model.number)
+        answers = self._started[model.number].iterate_results(model.number)
         return collect_answers(answers, model.group.size, failures, self._tell, begin)
 
     def results_of(self, group: ToolGroup, failures: Answers) -> Answers:
         """Start and run tools on what was rebuilt for them, and return their answers."""
         with self._workers([group]) as started:
-            answers = started.go(group.number)
+            answers = started.iterate_results(group.number)
             return collect_answers(answers, group.size, failures, self._tell, time.monotonic())
 
     def _prepare(self, model: PlannedModel) -> PreparedModel:
@@ -324,7 +324,7 @@ class ToolRunner:
         """
         limits = self._limits
         if not limits.isolate:
-            return nullcontext(_InProcess({group.number: group for group in groups}))
+            return nullcontext(_InProcessTools({group.number: group for group in groups}))
         provided = {group.number: group.model for group in groups if group.model}
         return Workers(
             [job for group in groups for job in group.jobs()],

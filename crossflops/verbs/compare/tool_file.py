@@ -24,7 +24,7 @@ from crossflops.verbs.count import CountedModel, count_source, write_program
 NAME = "model.onnx"
 
 
-class FileOfTools(msgspec.Struct, frozen=True):
+class ToolInputFile(msgspec.Struct, frozen=True):
     """The file that tools get: an existing one, or one that is yet to be written.
 
     `given` is None where it is the normalized model. `path` is where the tools find it.
@@ -138,7 +138,7 @@ def _initializers(model: Any) -> Iterator[TensorSpec]:
             yield TensorSpec(name, "", tuple(value.shape.numpy()), "parameter")
 
 
-def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfTools:
+def file_of_tools(request: Request, onnx: str | None, scratch: str) -> ToolInputFile:
     """Return the file for the tools: that of `--onnx`, of the target, or the normalized model.
 
     A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
@@ -149,7 +149,7 @@ def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfToo
     if onnx is not None:
         source = OnnxFile(path=onnx)
     if not isinstance(source, OnnxFile):
-        return FileOfTools(None, Path(scratch, NAME))
+        return ToolInputFile(None, Path(scratch, NAME))
     source = msgspec.structs.replace(source, inlined=False)
     bound = source.dims or source.specs
-    return FileOfTools(source, Path(scratch, NAME) if bound else Path(source.path).absolute())
+    return ToolInputFile(source, Path(scratch, NAME) if bound else Path(source.path).absolute())

@@ -29,7 +29,7 @@ from crossflops.verbs.efficiency.uses import (
     refuse_unused,
     refuse_without_attention,
 )
-from crossflops.verbs.efficiency.work import Progress, Studied, study_work
+from crossflops.verbs.efficiency.work import Progress, WorkStudy, study_work
 from crossflops.verbs.provenance import extend_request_record, framework_versions
 
 # What `efficiency` is asked and cannot answer: refused before a model is built.
@@ -155,7 +155,7 @@ def _refuse_multiplier(text: str | None) -> None:
         )
 
 
-class Rated(msgspec.Struct, frozen=True, kw_only=True):
+class RatedWork(msgspec.Struct, frozen=True, kw_only=True):
     """A result, with the error that it ends with, and the rows that it leaves out."""
 
     noun: EfficiencyReport
@@ -165,7 +165,7 @@ class Rated(msgspec.Struct, frozen=True, kw_only=True):
 
 def answer_efficiency(
     question: Question, request: Request | None, on_progress: Progress = lambda _: None
-) -> Rated:
+) -> RatedWork:
     """Return the answer of one run, or of every run of a table."""
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
@@ -176,8 +176,8 @@ def rate_work(
     question: Question,
     request: Request | None,
     on_progress: Progress,
-    memory: dict[bool, Studied] | None = None,
-) -> Rated:
+    memory: dict[bool, WorkStudy] | None = None,
+) -> RatedWork:
     """Compare the work of a model, or a provided number, with the requested peaks.
 
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
@@ -213,7 +213,7 @@ def rate_work(
     if agreed is not None:
         rows, trouble = agreed, None
     content = with_request_record(EfficiencyReport(efficiency=rows, report=work.report), question)
-    return Rated(noun=content, trouble=trouble, left_out=peaks.left_out)
+    return RatedWork(noun=content, trouble=trouble, left_out=peaks.left_out)
 
 
 def _merge_equal_answers(
@@ -271,7 +271,7 @@ def peak_precisions(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(requested).values())))
 
 
-def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
+def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.MeasuredRun:
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -298,7 +298,7 @@ def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.Me
 
 def _build_efficiency(
     run: mfu.MeasuredRun,
-    work: Studied,
+    work: WorkStudy,
     numerator: Numerator,
     against: Peaks | None,
     bench: Bench | None,
@@ -357,7 +357,7 @@ def _build_efficiency(
     return answer if question.speed.times is None else _with_module_times(answer, run, work)
 
 
-def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficiency:
+def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy) -> Efficiency:
     """Return the same with the modules of a table of times, by their native MACs."""
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
@@ -396,7 +396,9 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 # A table of measured runs, each set against its own device: the model is counted once.
 
 
-def rate_run_table(question: Question, request: Request | None, on_progress: Progress) -> Rated:
+def rate_run_table(
+    question: Question, request: Request | None, on_progress: Progress
+) -> RatedWork:
     """Return an efficiency for every run, and for every device of an ambiguous name.
 
     A row that cannot be answered is named by its line in `left_out`, and the trouble is that
@@ -406,7 +408,7 @@ def rate_run_table(question: Question, request: Request | None, on_progress: Pro
     assert question.speed.runs is not None
     table = runs.read_run_table(question.speed.runs)
     refuse_replaced(question, runs.fields_of_every_row(table), table.name)
-    memory: dict[bool, Studied] = {}
+    memory: dict[bool, WorkStudy] = {}
     rows, lines, errors, report = [], _surplus_column_notes(table), [], None
     for row in table.rows:
         try:
@@ -433,7 +435,7 @@ def rate_run_table(question: Question, request: Request | None, on_progress: Pro
     content = with_request_record(
         EfficiencyReport(efficiency=tuple(rows), report=report), question
     )
-    return Rated(noun=content, trouble=trouble, left_out=tuple(lines))
+    return RatedWork(noun=content, trouble=trouble, left_out=tuple(lines))
 
 
 def _surplus_column_notes(table: runs.RunTable) -> list[str]:

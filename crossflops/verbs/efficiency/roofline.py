@@ -34,7 +34,7 @@ from crossflops.hardware.roofline import (
     step_efficiencies,
 )
 from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, loads, storage
-from crossflops.ir.ledger import ZERO, Counted
+from crossflops.ir.ledger import ZERO, CountedNode
 from crossflops.ir.roofline import (
     ByteModel,
     Ceiling,
@@ -52,7 +52,7 @@ from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel
 from crossflops.verbs.devices import look_up_device
 from crossflops.verbs.efficiency.uses import flag
-from crossflops.verbs.efficiency.work import Studied
+from crossflops.verbs.efficiency.work import WorkStudy
 
 
 class Roofing(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,7 +284,7 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
     return sentences
 
 
-def _constant_macs_note(counts: Iterable[Counted]) -> str:
+def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
     macs = sum(count.constant_cost.macs for count in counts)
     return f" and do {macs} MACs" if macs else ""
 
@@ -397,7 +397,7 @@ def check_roofline_question(question: Question, request: Request | None) -> None
 def roof(
     answer: Efficiency,
     run: MeasuredRun,
-    work: Studied,
+    work: WorkStudy,
     numerator: Numerator,
     against: Peaks | None,
     bench: Bench | None,

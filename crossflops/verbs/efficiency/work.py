@@ -39,7 +39,7 @@ from crossflops.verbs.count import CountedModel
 Progress = Callable[[str], None]
 
 
-class Studied(msgspec.Struct, frozen=True, kw_only=True):
+class WorkStudy(msgspec.Struct, frozen=True, kw_only=True):
     """The source of the MACs, their report, and the counted model if there is one.
 
     `own` are backward passes of its custom functions. `examples` are those of the pass that was
@@ -65,8 +65,8 @@ def study_work(
     on_progress: Progress,
     *,
     only_count: bool = False,
-    memory: dict[bool, Studied],
-) -> Studied:
+    memory: dict[bool, WorkStudy],
+) -> WorkStudy:
     """Return the numerators of a question. With `only_count` no tool runs.
 
     `memory` keeps what a model came to, for questions that differ only in what was measured.
@@ -81,7 +81,7 @@ def study_work(
 
 def _study_model(
     question: Question, request: Request, on_progress: Progress, only_count: bool
-) -> Studied:
+) -> WorkStudy:
     """Return the numerators of the model, by itself or by tools, for the pass of its inputs."""
     work = question.work
     if work.compare and not only_count:
@@ -89,7 +89,7 @@ def _study_model(
 
         comparison = compare.Comparison(tools=work.tools or None)
         report = compare.compare_with_tools(request, comparison, on_progress)
-        return Studied(numerators=numerators_by_tool(report), report=report)
+        return WorkStudy(numerators=numerators_by_tool(report), report=report)
     as_counted = replace(request, as_=work.as_ or ())
     build = count.build_for(as_counted)
     report, counted = count.native_count(as_counted, build)
@@ -102,7 +102,7 @@ def _study_model(
     numerators = (convention_numerator(report) if work.as_ else native(report),)
     if work.as_:
         report = explain_conventions(report, counted, request.setting)
-    return Studied(numerators=numerators, report=report, counted=counted, own=own)
+    return WorkStudy(numerators=numerators, report=report, counted=counted, own=own)
 
 
 def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
@@ -120,17 +120,17 @@ def explain_conventions(report: Report, counted: CountedModel, setting: Setting)
     return replace(report, reconciliations=tuple(accounts)) if accounts else report
 
 
-def _without_model(question: Question, params: int | None) -> Studied:
+def _without_model(question: Question, params: int | None) -> WorkStudy:
     work, training = question.work, question.training
     thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
-        return Studied(
+        return WorkStudy(
             numerators=(numerators.numerator_from_sizes(question.language, thrice),),
             tokens=numerators.language_token_count(question.language),
             params=params,
             transfer=numerators.transfer(question.language),
         )
-    return Studied(numerators=(_numerator_from_options(question),), params=params)
+    return WorkStudy(numerators=(_numerator_from_options(question),), params=params)
 
 
 def _numerator_from_options(question: Question) -> Numerator:
@@ -153,7 +153,9 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
     return loads(graph, count_whole(graph), "fused-ideal", formats, scale)
 
 
-def _to_single_example(question: Question, studied_pass: Studied, params: int | None) -> Studied:
+def _to_single_example(
+    question: Question, studied_pass: WorkStudy, params: int | None
+) -> WorkStudy:
     """Return the same for one example, if the counted pass had a batch of them."""
     report = studied_pass.report
     assert report is not None
