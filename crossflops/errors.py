@@ -17,9 +17,22 @@ _NEAR = 3  # names that a hint offers
 
 
 class CrossflopsError(Exception):
-    """The base class. `message` is one line about the problem, `hint` one line about the remedy.
+    """The base class of the errors of crossflops.
 
-    `exit_status` is what the command line exits with.
+    The command line prints both lines, and exits with `exit_status`.
+
+    Args:
+        message: One line about the problem.
+        hint: One line about the remedy.
+        reference: Where the problem is described, "" without such a place.
+
+    Example:
+        >>> import crossflops
+        >>> try:
+        ...     crossflops.count("absent.onnx")
+        ... except crossflops.CrossflopsError as error:
+        ...     print(error.exit_status, "absent.onnx" in error.message, bool(error.hint))
+        2 True True
     """
 
     exit_status = 2

@@ -49,7 +49,49 @@ class ShownResult:
 
 
 class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
-    """A report with its page, its tables and its parts: `crossflops.Report`."""
+    """A report that prints as its page: the result of `count` and `compare`, `crossflops.Report`.
+
+    Its fields and derived values are those of `crossflops.report.report.Report`.
+
+    Attributes:
+        schema: The version of the JSON contract.
+        model: The model that was counted.
+        totals: The totals of the whole model.
+        macs_by_precision: The MACs by the precision of the contraction.
+        as_: The count under the first requested convention.
+        as_also: The counts under further conventions.
+        uncounted: The nodes without a count, each with the reason.
+        by_op: A row for each operator.
+        modules: A row for each module with all beneath it.
+        nodes: A row for each node.
+        memory: The bytes that the model moves and holds.
+        per_token: The work for one token of a language model.
+        setting: The way in which the model was run.
+        profiles: The answers of the tools, or their failures.
+        reconciliations: The account of each tool that answered.
+        branches: The counted branch of each If.
+        formulas: The totals as polynomials in sizes.
+        observed: The run that sizes come from.
+        between: The difference between two tools.
+        module: The module that the rows are restricted to.
+        consensus: The number to publish, in a sentence.
+        request: The request, as it can be repeated.
+        made_with: The versions of the software.
+        weights: Whether the model had values in its weights, and why.
+        against: The comparison with a second model.
+        against_modules: The modules of the second model.
+        against_nodes: The nodes of the second model.
+        training: The training step.
+        warnings: Sentences that the reader of the count should know.
+
+    Example:
+        >>> import crossflops
+        >>> report = crossflops.count("model.onnx")
+        >>> [(row.op, row.macs, row.flops) for row in report.by_op]
+        [('MatMul', 64, 128), ('Relu', 0, 8)]
+        >>> report.save("report.json").name
+        'report.json'
+    """
 
     @classmethod
     def of(cls, report: Report) -> "ShownReport":

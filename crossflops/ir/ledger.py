@@ -16,11 +16,21 @@ from crossflops.ir.graph import Node
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Operations by kind, one each, and bytes moved under the unfused model.
 
-    `macs` are multiply-accumulates of contractions (Conv, MatMul, Gemm, Einsum, Attention,
-    recurrent layers) and of nothing else. `specials` are exp, log, tanh, sqrt and their kin.
+    Attributes:
+        macs: Multiply-accumulates of contractions (Conv, MatMul, Gemm, Einsum, Attention,
+            recurrent layers) and of nothing else.
+        adds: Additions and subtractions.
+        muls: Multiplications.
+        divs: Divisions.
+        compares: Comparisons.
+        specials: exp, log, tanh, sqrt and similar functions.
+        bytes_read: Bytes that the node reads.
+        bytes_written: Bytes that the node writes.
 
-    >>> Cost(macs=3) + Cost(adds=2) * 2
-    Cost(macs=3, adds=4, muls=0, divs=0, compares=0, specials=0, bytes_read=0, bytes_written=0)
+    Example:
+        >>> from crossflops import Cost
+        >>> (Cost(macs=3) + Cost(adds=2) * 2).flops
+        10
     """
 
     macs: int = 0

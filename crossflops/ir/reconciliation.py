@@ -44,8 +44,17 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """A cause, the signed amount it contributes, the calls it comes from, and a source.
 
-    `macs` is the part of the amount that stands in MACs, which the step of the unit then scales;
-    the rest is in the tool's own unit.
+    Attributes:
+        cause: The id of the cause: `crossflops explain CAUSE` describes it.
+        amount: The contribution to the tool's number, in the tool's unit.
+        calls: The keys of the calls, or of the nodes.
+        reference: The place in the tool's source.
+        macs: The part of the amount that is in MACs, which the step of the unit then scales.
+
+    Example:
+        >>> from crossflops import Explanation
+        >>> Explanation(cause="act.relu", amount=8, calls=("relu",)).amount
+        8
     """
 
     cause: str
@@ -97,12 +106,29 @@ class ParamsReconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """From our MACs to the tool's total. `predicted` was fixed before the tool ran.
+    """The way from our MACs to the tool's total. `predicted` was fixed before the tool ran.
 
     Explanations and residual add up to the difference: `delta == sum(amounts) + residual`.
-    `unit` is what the tool counts for one MAC. `params` is the same for parameters, where the tool
-    counts them and it is known how. `obstacle` says why nothing is explained, where nothing was
-    predicted.
+
+    Attributes:
+        tool: The id of the tool.
+        edition: The edition of its convention.
+        ours: The native MACs.
+        theirs: The number that the tool printed.
+        predicted: The number that its convention predicts.
+        explanations: The amounts by cause.
+        by_path: The numbers of each module.
+        unit: The tool's count for one MAC.
+        params: The same for parameters, if the tool counts them and its way is known.
+        obstacle: Why nothing is explained, if nothing was predicted.
+
+    Example:
+        >>> from crossflops import Explanation, Reconciliation
+        >>> relu = Explanation(cause="act.relu", amount=8, calls=("relu",))
+        >>> way = Reconciliation(tool="onnx-tool", edition="1.0.1", ours=64, theirs=72,
+        ...                      predicted=72, explanations=(relu,))
+        >>> way.delta, way.residual
+        (8, 0)
     """
 
     tool: str

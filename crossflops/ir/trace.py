@@ -49,10 +49,20 @@ class StepSetting(msgspec.Struct, frozen=True, kw_only=True):
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """A way to run a model. Totals of one tool differ by setting.
 
-    `hooked` says whether hooks sit on the modules, or on the children of the model alone: they
-    switch PyTorch's fused paths off. `fake` says that tensors had shapes and types, and no values:
-    a tool that ran on such prints the same, or does not run on them. With `step` a training step
-    is run, not the forward pass alone.
+    Attributes:
+        device: The type of the device: "cpu".
+        training: Whether the model is in training mode.
+        grad: Whether gradients are recorded.
+        hooked: Whether hooks are on the modules, or only on the children of the model. They switch
+            off PyTorch's fused paths.
+        fake: Whether tensors have shapes and types, and no values. A tool on such tensors prints
+            the same, or does not run on them.
+        step: The training step that is run, not only a forward pass.
+
+    Example:
+        >>> from crossflops import Setting
+        >>> Setting(training=True, grad=False).id
+        'train no_grad'
     """
 
     device: str = "cpu"

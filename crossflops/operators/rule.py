@@ -164,10 +164,23 @@ class Unruled(NamedTuple):
 
 
 class Operators:
-    """The operators of one file, most of them of one domain.
+    """The operators of one file, most of them of one domain: `operator = Operators(domain)`.
 
-    `backward` holds for those that say nothing of their backward pass themselves. `rules`
-    are those that have a formula, by name and first version, `unruled` the others by name.
+    `rules` are the declared operators with a formula, by name and first version, `unruled` those
+    without, by name.
+
+    Args:
+        domain: The ONNX domain, "" for ai.onnx.
+        backward: The backward pass of operators that declare none.
+
+    Example:
+        >>> operator = Operators("my.domain")
+        >>> @operator("Scale", "n(y), a product each", page="https://example.org/scale")
+        ... def scale(node):
+        ...     return Cost(muls=node.outputs[0].numel)
+        >>> operator.without_rule("Sort", "the number of comparisons depends on values")
+        >>> [str(op) for op in operator.rules], list(operator.unruled)
+        (['my.domain.Scale'], ['my.domain.Sort'])
     """
 
     def __init__(self, domain: str = "", backward: Backward | str = NOT_YET) -> None:
@@ -187,12 +200,32 @@ class Operators:
         requires: Constraint | Iterable[Constraint] = (),
         **facts: Unpack[Facts],
     ) -> Callable[[F], F]:
-        """Declares one operator, or several that are alike, from schema version `since` on.
+        """Declare one operator, or several with one formula, from schema version `since` on.
 
-        The page is that of the domain: for ai.onnx the operator's on onnx.ai, at that version
-        where `since` is above 1; for com.microsoft its section of onnxruntime's
-        ContribOperators.md. See `OperatorRule` for the rest. Raises ValueError when an operator
-        version has a rule already.
+        Args:
+            types: The name of the operator, or several names.
+            equation: The formula in the letters of the specification.
+            since: The first version of the schema for which it holds.
+            domain: Another domain than that of the file.
+            page: The page of the specification; by default that of the domain: for ai.onnx the
+                operator's on onnx.ai, for com.microsoft its section of onnxruntime's
+                ContribOperators.md.
+            requires: Functions that say what is wrong with the operands of a node.
+            facts: Other fields of `OperatorRule`.
+
+        Returns:
+            The decorator of the formula, a function from a `Node` to a `Cost`.
+
+        Raises:
+            ValueError: An operator version has a rule already.
+
+        Example:
+            >>> operator = Operators("my.domain")
+            >>> @operator("Scale", "n(y)", page="https://example.org/scale")
+            ... def scale(node):
+            ...     return Cost(muls=node.outputs[0].numel)
+            >>> operator("Shift", "n(y)", page="https://example.org/shift")(scale) is scale
+            True
         """
         facts.setdefault("backward", self.backward)
 
@@ -219,7 +252,14 @@ class Operators:
         domain: str | None = None,
         requires: Constraint | Iterable[Constraint] = (),
     ) -> None:
-        """Declares operators that have no formula, in any version: each is uncounted, not zero."""
+        """Declare operators that have no formula, in any version: each is uncounted, not zero.
+
+        Args:
+            types: The name of the operator, or several names.
+            why: The reason, as a report says it.
+            domain: Another domain than that of the file.
+            requires: Functions that say what is wrong with the operands of a node.
+        """
         for op in self._ops_from_types(types, 1, domain):
             self.unruled[str(op)] = Unruled(why, _constraint_tuple(requires))
 

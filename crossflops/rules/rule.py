@@ -162,10 +162,24 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules:
-    """A group of rules on one level, and what each of them has in common.
+    """A group of rules on one level, with their common fields.
 
-    `where` are conditions of each, `times` and `batch` as in a Rule, `stands_for` gives the
-    operators that a core rule stands for from its targets.
+    Args:
+        level: The level of the calls: "module", "function", "operator" or "node".
+        where: Conditions of every rule.
+        source: The file of the tool in which it has the rules.
+        stands_for: A function from the targets of a core rule to the operators that it stands for.
+        shared: Other fields of every `Rule`, such as `times` and `batch`.
+
+    Example:
+        >>> from crossflops.rules.conditions import as_root
+        >>> group = Rules("module", as_root(False), source="count.py")
+        >>> @group.adds("torch.nn.modules.activation.ReLU", cause="act.relu")
+        ... def relu(call):
+        ...     return call.result.numel
+        >>> [rule] = group.rules
+        >>> rule.id, rule.kind, rule.cause, rule.reference
+        ('relu', 'part', 'act.relu', 'count.py')
     """
 
     def __init__(
@@ -186,27 +200,124 @@ class Rules:
     def contraction(
         self, *about: "About", cause: str, **more: Any
     ) -> Callable[[_Function], _Function]:
-        """The function counts MACs of these calls; `cause` is why they may differ from ours."""
+        """Declare that the decorated function counts the MACs of these calls.
+
+        Args:
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the number may differ from ours.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Returns:
+            The decorator of the function, which takes a `Site` (a `Node` on the node level).
+
+        Example:
+            >>> group = Rules("module")
+            >>> @group.contraction("torch.nn.modules.linear.Linear", cause="linear.rule")
+            ... def linear(call):
+            ...     return call.result.numel * call.module.settings["in_features"]
+            >>> group.rules[0].kind, group.rules[0].amount is linear
+            ('core', True)
+        """
         return self._rule("core", about, cause, more)
 
     def adds(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """The function counts something beside MACs, in the tool's own unit."""
+        """Declare that the decorated function counts something beside MACs, in the tool's unit.
+
+        Args:
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the native count does not have it.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Returns:
+            The decorator of the function, which takes a `Site` (a `Node` on the node level).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> @group.adds("aten.relu.default", cause="act.relu", factor=2)
+            ... def relu(call):
+            ...     return call.result.numel
+            >>> group.rules[0].kind, group.rules[0].factor
+            ('part', 2)
+        """
         return self._rule("part", about, cause, more)
 
     def fails(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """The tool raises where the function is not 0, or raises itself, to say more."""
+        """Declare that the tool raises where the decorated function is not 0, or raises itself.
+
+        Args:
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the tool fails.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Returns:
+            The decorator of the function, which takes a `Site` (a `Node` on the node level).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> @group.fails("aten.einsum.default", cause="error.einsum")
+            ... def three_operands(call):
+            ...     return int(len(call.inputs) > 2)
+            >>> group.rules[0].kind
+            'fails'
+        """
         return self._rule("fails", about, cause, more)
 
     def hides(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """The tool counts nothing of these calls, nor of what is beneath them."""
+        """Declare that the tool counts nothing of these calls, nor of calls beneath them.
+
+        Args:
+            name: The id of the rule.
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why it does not.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Example:
+            >>> group = Rules("module")
+            >>> group.hides("head", "models.Head", cause="uncovered.module")
+            >>> group.rules[0].kind, group.rules[0].amount
+            ('core', None)
+        """
         self._add("core", about, cause, {"name": name, **more})
 
     def misses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """Why the tool does not see contraction work; the most particular reason comes first."""
+        """Declare why the tool does not see contraction work; the most particular reason comes
+        first.
+
+        Args:
+            name: The id of the rule.
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: The cause of the difference.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> group.misses("bmm", "aten.bmm.default", cause="uncovered.function")
+            >>> group.rules[0].id, group.rules[0].kind
+            ('unseen.bmm', 'unseen')
+        """
         self._add("unseen", about, cause, {"name": f"unseen.{name}", **more})
 
     def refuses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """The tool raises on all of these calls."""
+        """Declare that the tool raises on all of these calls.
+
+        Args:
+            name: The id of the rule.
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the tool fails.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> group.refuses("sparse", "aten.mm.default", cause="error.sparse")
+            >>> group.rules[0].kind
+            'fails'
+        """
         self._add("fails", about, cause, {"name": name, **more})
 
     def _rule(
@@ -260,10 +371,27 @@ def _condition_classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
 
 
 class Tool:
-    """A tool in one edition, as its file writes it down: what is true of the whole, and groups.
+    """A tool in one edition, as its file writes it down: facts of the whole, and groups of rules.
 
-    The names are those of `Convention`, but for `prints` (its word for the number), `per_mac`
-    (what it counts for one MAC) and `runs` (the setting that it imposes).
+    Args:
+        tool: The id of the tool.
+        edition: The first version of the tool for which the rules hold.
+        prints: The tool's word for its number.
+        per_mac: What it counts for one MAC, 0 if it counts none.
+        level: The level on which it stands.
+        unseen: The cause of contraction work that no rule is about.
+        verified: The versions for which the rules were compared with the tool.
+        runs: The parts of the setting that the tool imposes.
+        counts_dead_work: Whether it counts work whose result nothing uses.
+        more: Other fields of `Convention`, and `prefix`, which begins the ids of the rules.
+
+    Example:
+        >>> tool = Tool("counter", edition="1.0", prints="MACs", per_mac=1, level="module",
+        ...             unseen="uncovered.module")
+        >>> group = tool.rules("module", source="count.py")
+        >>> group.hides("head", "models.Head", cause="uncovered.module")
+        >>> [rule.id for rule in tool.convention.rules]
+        ['counter.head']
     """
 
     def __init__(
@@ -297,7 +425,16 @@ class Tool:
         }
 
     def rules(self, level: Level, *where: Condition, **shared: Any) -> Rules:
-        """A new group of rules, behind those that are there."""
+        """Add a new group of rules behind the present ones, and return it.
+
+        Args:
+            level: The level of the calls.
+            where: Conditions of every rule.
+            shared: Other arguments of `Rules`.
+
+        Returns:
+            The group, empty.
+        """
         group = Rules(level, *where, **shared)
         self.include(group)
         return group
@@ -305,10 +442,13 @@ class Tool:
     def include(
         self, *groups: Rules, where: tuple[Condition, ...] = (), source: str = "", **changed: Any
     ) -> None:
-        """Rules that other tools, or other editions, have too; here under these conditions.
+        """Add rules that other tools, or other editions, have too; here under these conditions.
 
-        `source` is the file in which this tool has what they refer to, `changed` are fields of a
-        Rule that have another value here.
+        Args:
+            groups: The groups of rules.
+            where: Further conditions of every rule.
+            source: The file in which this tool has the places that the rules refer to.
+            changed: Fields of a `Rule` with another value here.
         """
         self._groups += [(group, where, source, changed) for group in groups]
 

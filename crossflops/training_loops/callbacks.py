@@ -146,14 +146,28 @@ class ProfiledStep:
 
 
 def trainer_callback(step: int = 5, **options: Any) -> Any:
-    """Return a callback for `Trainer(..., callbacks=[trainer_callback(step=5)])` of transformers.
+    """Return a callback for the Trainer of transformers, which profiles one step.
 
-    The `step`-th step, or the first behind it that this training has, is profiled, as
-    `FlopsProfiler` does, whose `options` these are: with `output_file="step.html"` its page goes
-    there, else to stdout. Every log after it has `mfu`, `tflops_per_second`, `samples_per_second`
-    and `tokens_per_second` of this process, without evaluations and the writing of checkpoints,
-    each from the step before it to the one behind it. `profile` of the callback is the profile.
-    Raises MissingExtraError without transformers.
+    It profiles the `step`-th step, or the first one after it in a resumed training. Every later
+    log has `mfu`, `tflops_per_second`, `samples_per_second` and `tokens_per_second` of this
+    process, without the time of evaluations and checkpoints.
+
+    Args:
+        step: The step to profile, counted from 1.
+        options: Keywords of `FlopsProfiler`: with `output_file="step.html"` its page goes there.
+
+    Returns:
+        The callback for `Trainer(..., callbacks=[...])`. Its `profile` is None until the step is
+        over.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+
+    Example:
+        >>> from crossflops import trainer_callback
+        >>> callback = trainer_callback(step=5, peak_tflops=312, output_file="step.html")
+        >>> callback.profile is None
+        True
     """
     try:
         from transformers import TrainerCallback
@@ -216,14 +230,29 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
 
 
 def lightning_callback(step: int = 5, **options: Any) -> Any:
-    """Return a callback for `Trainer(callbacks=[lightning_callback(step=5)])` of Lightning.
+    """Return a callback for the Trainer of Lightning, which profiles one step.
 
-    As `trainer_callback`: the `step`-th step of the optimizer is profiled, with all batches whose
-    gradients it takes, and every later one that Lightning logs has the rates since the last,
-    without validations and the writing of checkpoints, each from the step before it to the one
-    behind it. The model is the outermost module that the step before called and that has most of
-    the optimizer's parameters, so `step` is 2 or more. Raises InputError for another step, and
-    MissingExtraError without Lightning.
+    It profiles the `step`-th step of the optimizer, with all batches whose gradients it takes.
+    Every later step that Lightning logs has the rates since the last, as with `trainer_callback`.
+    The model is the outermost module that the step before called and that has most of the
+    optimizer's parameters.
+
+    Args:
+        step: The step to profile, 2 or more, since its model must be known.
+        options: Keywords of `FlopsProfiler`: with `output_file="step.html"` its page goes there.
+
+    Returns:
+        The callback for `Trainer(callbacks=[...])`. Its `profile` is None until the step is over.
+
+    Raises:
+        InputError: `step` is below 2.
+        MissingExtraError: Lightning is not installed.
+
+    Example:
+        >>> from crossflops import lightning_callback
+        >>> callback = lightning_callback(step=5, peak_tflops=312)
+        >>> callback.profile is None
+        True
     """
     if step < 2:
         what = "the first step cannot be profiled: its model is not known yet"
@@ -328,13 +357,32 @@ def keras_callback(
     peak_tflops: float | str | None = None,
     precision: str | None = None,
 ) -> Any:
-    """Return a callback for `model.fit(..., callbacks=[keras_callback(batch_size=32)])` of Keras.
+    """Return a callback for `model.fit` of Keras, which counts and times a training step.
 
     The training step of `batch_size` examples is counted, and the `step`-th is timed as a whole:
-    what is in it, Keras does not show. The page goes to `output_file`, else to stdout. The logs of
-    every epoch that ends later have `mfu`, `tflops_per_second` and `samples_per_second` since the
-    last, without validations. A batch of another size is taken for one of that size. Raises
-    MissingExtraError without Keras.
+    Keras does not show its parts. The logs of every later epoch have `mfu`, `tflops_per_second`
+    and `samples_per_second` since the last, without validations.
+
+    Args:
+        batch_size: The examples of a step. A batch of another size counts as this one.
+        step: The step to time, counted from 1.
+        output_file: The file for the page; by default it goes to stdout.
+        device: A device of the catalogue, whose peak the rates are compared with.
+        peak_tflops: The peak in TFLOP/s; by default that of this machine is measured.
+        precision: The precision of the run; by default that of the products.
+
+    Returns:
+        The callback for `model.fit(..., callbacks=[...])`. Its `profile` is None until the step is
+        over.
+
+    Raises:
+        MissingExtraError: Keras is not installed.
+
+    Example:
+        >>> from crossflops import keras_callback
+        >>> callback = keras_callback(batch_size=32, peak_tflops=1)
+        >>> callback.profile is None
+        True
     """
     try:
         from keras.callbacks import Callback

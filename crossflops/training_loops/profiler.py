@@ -33,21 +33,39 @@ if TYPE_CHECKING:
 class FlopsProfiler:
     """A profiler of one step of a training loop, which restores the model afterwards.
 
-    ::
+    Other steps are left as they are, apart from the call of `watch`, or of `start` and `stop`. If
+    the model raises, it is restored and its own error goes on.
 
-        profiler = FlopsProfiler(model, step=5)
-        for batch in loader:
-            with profiler.watch():      # the fifth time the step is profiled and printed
-                loss = model(batch)
-                loss.backward()
-                optimizer.step()
+    Args:
+        model: The model, a torch.nn.Module.
+        ds_engine: Accepted as DeepSpeed's profiler takes it, and not used.
+        recompute_fwd_factor: Accepted as DeepSpeed's profiler takes it, and not used:
+            recomputation is observed.
+        step: The step to profile, counted from 1.
+        depth: The levels of modules that are printed; -1 for all.
+        top: The modules that are printed at each level.
+        detailed: Whether the tree of modules is printed.
+        output_file: The file for the page; by default it goes to stdout.
+        device: A device of the catalogue, whose peak the rates are compared with.
+        peak_tflops: The peak in TFLOP/s; by default that of this machine is measured.
+        precision: The precision of the run; by default that of the products.
+        as_: Conventions that stand beside the count.
 
-    or by `start` and `stop` around what is profiled. On other steps nothing is added. A model that
-    raises in its forward or its backward pass is as it was, and its own error is what is seen.
+    Raises:
+        UnknownNameError: A device, a precision or a convention is unknown.
 
-    `ds_engine` and `recompute_fwd_factor` are accepted as DeepSpeed's profiler takes them: what
-    is run again is seen here. `as_` names conventions that stand beside the count. Raises
-    UnknownNameError for a device, a precision or a convention that is not known.
+    Example:
+        >>> import torch
+        >>> from crossflops import FlopsProfiler
+        >>> model = torch.nn.Linear(8, 2, bias=False)
+        >>> optimizer = torch.optim.SGD(model.parameters())
+        >>> profiler = FlopsProfiler(model, step=2, peak_tflops=1, output_file="step.md")
+        >>> for _ in range(3):
+        ...     with profiler.watch():
+        ...         model(torch.ones(4, 8)).sum().backward()
+        ...         optimizer.step()
+        >>> profiler.get_total_macs()
+        64
     """
 
     def __init__(
