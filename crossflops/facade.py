@@ -29,7 +29,11 @@ class ShownResult:
     def save(self, path: str | Path) -> Path:
         """Write the result in the format of the suffix: .json, .md, .csv, .tex ...
 
-        Returns the path. Raises UnknownNameError for a suffix that names no format.
+        Returns:
+            The path.
+
+        Raises:
+            UnknownNameError: The suffix names no format.
         """
         from crossflops.render.formats import FORMATS, content_file_bytes, suffix
 

@@ -1,4 +1,4 @@
-"""What crossflops must know of a framework: one Protocol, and the values that pass through it."""
+"""The contract of a framework: one Protocol, and the values that pass through it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -558,16 +558,16 @@ class OnShapes(Frontend, Protocol):
     """A framework whose models are traced on the shapes of their inputs, without their values."""
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """Return what stands for an input of this spec."""
+        """Return the placeholder of an input of this spec."""
 
     def shape_of(self, array: Any) -> Any:
-        """Return what stands for an input of the shape and type of this array."""
+        """Return the placeholder of an input of the shape and type of this array."""
 
     def shapes(self, values: Any) -> Arguments:
-        """Return what stands for the inputs that Python callers give. Raises InputError."""
+        """Return the placeholders of a Python caller's inputs. Raises InputError."""
 
     def source(self, model: Any, provided: Given, owned: bool) -> Source:
-        """The model with the shapes of what was given, and the values where there are any."""
+        """Return the model with the shapes of its inputs, and their values if there are any."""
         if provided.file is not None:
             args, kwargs = from_npz(provided.file, self.shape_of)
         elif provided.are_made_up:
@@ -582,7 +582,7 @@ class OnShapes(Frontend, Protocol):
 
 
 def require_packages(names: Iterable[str], purpose: str, extra: str) -> None:
-    """Raises MissingExtraError for the first of these packages that is not installed."""
+    """Raise MissingExtraError for the first of these packages that is not installed."""
     for name in names:
         try:
             __import__(name)

@@ -62,7 +62,7 @@ TRAINING_SCHEMAS = f"{_RUNTIME}orttraining/orttraining/core/graph/training_op_de
 
 
 class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How one operator is counted.
+    """The rule by which one operator is counted.
 
     `formula` gives the kinds of work and never sets bytes: those follow from `traffic`.
     "touch" reads every input byte and writes every output byte; "view" moves nothing, since its
@@ -108,16 +108,16 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     by_result: bool = False
 
     def exactness(self, node: Node) -> Exactness:
-        """How far the count of this node can be trusted."""
+        """Return how far the count of this node can be trusted."""
         return self.doubt(node) if self.doubt is not None else "exact"
 
     def check(self, node: Node) -> None:
-        """Raises OperandError where the node has operands that the operator cannot take."""
+        """Raise OperandError if the node has operands that the operator cannot take."""
         check_node_operands(node, self.requires)
 
 
 def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
-    """Raises OperandError where a constraint says that something is wrong with a node's operands.
+    """Raise OperandError if a constraint finds a problem with a node's operands.
 
     What is not known is no contradiction, and of an attribute that is not what it should be the
     formula says so. Where no constraint does, ONNX's inference may have found what is wrong.
@@ -272,7 +272,7 @@ class Operators:
 
 
 def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
-    """All rules of these files. Raises ValueError when an operator version has two."""
+    """Return all rules of these files. Raises ValueError if an operator version has two."""
     rules: dict[Op, OperatorRule] = {}
     for family in families:
         for op, rule in family.rules.items():
@@ -291,23 +291,23 @@ def _constraint_tuple(requires: Constraint | Iterable[Constraint]) -> tuple[Cons
 
 
 def _operator_page(op: Op) -> str:
-    """Where the operators of a domain are described."""
+    """Return the page that describes an operator."""
     anchor = f"#{op.type.lower()}-{op.since}" if op.since > 1 and not op.domain else ""
     return _PAGES[op.domain].format(op.type) + anchor
 
 
 def estimate_exactness(_node: Node) -> Exactness:
-    """The operator does not fix the algorithm: an estimate, always."""
+    """Return "estimate": the operator does not fix the algorithm."""
     return "estimate"
 
 
 def upper_bound_exactness(_node: Node) -> Exactness:
-    """The work depends on values: an upper bound, always."""
+    """Return "bound": the work depends on values."""
     return "bound"
 
 
 def products_of(*digits: int) -> ConstantPart:
-    """The products of these operands, constant as they are, whatever is added to them."""
+    """Return a function that counts the products of these operands where they are constant."""
 
     def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
         return Cost(macs=work.macs if varying.isdisjoint(digits) else 0)
@@ -316,7 +316,7 @@ def products_of(*digits: int) -> ConstantPart:
 
 
 def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
-    """An upper bound where the input of that index is given: its values may save work."""
+    """Return a function that gives "bound" if a node has the input of that index."""
 
     def judge(node: Node) -> Exactness:
         provided = len(node.inputs) > index and node.inputs[index] is not None

@@ -38,6 +38,7 @@ class Adapter(Protocol):
     Example:
         A tool of ONNX files that counts one for each node:
 
+        >>> from pathlib import Path
         >>> import onnx
         >>> from crossflops.ir.profile import Profile
         >>> class NodeCounter:

@@ -1,4 +1,4 @@
-"""A call where it stands: what a rule may read of it, and the conditions that it may put.
+"""Calls as rules read them, and conditions on calls.
 
 A condition that one tool alone needs stands in the file of that tool.
 """
@@ -13,7 +13,7 @@ from crossflops.ir.trace import NESTED, Call, Module, Scalar, Trace
 
 
 class Site:
-    """A call with its module, and with the calls around it.
+    """A call with its module and its ancestors.
 
     `setting` is the id of the setting in which the tool runs, `node` the graph's node on the node
     level. Operator calls name their tensors by the operator's schema ("input", "weight", "self",
@@ -35,12 +35,12 @@ class Site:
 
     @property
     def target(self) -> str:
-        """What was called: a class, a function, an operator."""
+        """The called class, function or operator."""
         return self.call.target
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The tensors that the call was given."""
+        """The tensor inputs of the call."""
         return self.call.inputs
 
     @property
@@ -50,7 +50,7 @@ class Site:
 
     @property
     def settings(self) -> Mapping[str, Scalar]:
-        """Its arguments that are no tensors, or the attributes of the node."""
+        """The arguments that are no tensors, or the attributes of the node."""
         return self.call.settings
 
     @property
@@ -60,15 +60,15 @@ class Site:
 
     @cached_property
     def around(self) -> tuple[Call, ...]:
-        """The call itself and those around it, innermost first."""
+        """The call itself and its ancestors, innermost first."""
         return (self.call, *self.trace.ancestors(self.call))
 
     def input(self, name: str) -> TensorSpec | None:
-        """The input of that name, or None."""
+        """Return the input of that name, or None."""
         return self.call.input(name)
 
     def shape(self, *names: str) -> tuple[int, ...]:
-        """The shape of the first of these inputs that the call has. Raises LookupError."""
+        """Return the shape of the first of these inputs that the call has. Raises LookupError."""
         for name in names:
             spec = self.call.input(name)
             if spec is not None and spec.shape is not None:
@@ -93,14 +93,14 @@ class Site:
         return self.call.rows
 
     def number(self, name: str) -> int:
-        """A setting of the module. Raises LookupError without it, TypeError if it is no number."""
+        """Return a number of the module's settings. Raises LookupError or TypeError."""
         value = self.module.settings[name]
         if not isinstance(value, int | float):
             raise TypeError(f"{name} of {self.module.path or 'the model'} is {value!r}")
         return int(value)
 
     def extents(self, name: str) -> tuple[int, ...]:
-        """A setting of the module that is one extent, or one for each axis."""
+        """Return a setting of the module that is one extent, or one for each axis."""
         value = self.module.settings[name]
         return tuple(map(int, value)) if isinstance(value, list) else (self.number(name),)
 
@@ -118,14 +118,14 @@ def output_elements(call: Site) -> int:
 
 
 def fits(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a pattern fits the name; no patterns fit everything."""
+    """Return whether a pattern fits the name; no patterns fit everything."""
     return not patterns or any(
         name == pattern or ("*" in pattern and fnmatchcase(name, pattern)) for pattern in patterns
     )
 
 
 def in_any_domain(*operators: str) -> tuple[str, ...]:
-    """Patterns for ONNX operators of these types, for a tool that does not look at the domain."""
+    """Return patterns for ONNX operators of these types, in any domain."""
     return (*operators, *(f"*.{operator}" for operator in operators))
 
 

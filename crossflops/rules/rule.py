@@ -1,4 +1,4 @@
-"""What a rule is, and how the file of a tool writes its rules down.
+"""Rules, and how the file of a tool writes them down.
 
 A tool's file makes one `Tool` for each edition, and groups of rules in it. A rule is a function
 that gives the amount of one call; the decorator above it says which calls it is about, under which
@@ -30,7 +30,7 @@ class OfCost(msgspec.Struct, frozen=True):
     weights: Mapping[str, int]
 
     def cost_amount(self, cost: Cost) -> int:
-        """The weighted sum."""
+        """Return the weighted sum."""
         return sum(int(getattr(cost, kind)) * weight for kind, weight in self.weights.items())
 
 
@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What a rule books for one call in the tool's own unit, and what it will be divided by."""
+    """The amount of a rule for one call in the tool's own unit, and its divisor."""
 
     rule: Rule
     amount: Amount
@@ -78,7 +78,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which parameters a tool counts, and how often.
+    """The parameters that a tool counts, and how often.
 
     Every parameter of a registered module once, unless something is said. With `modules` the tool
     goes down from the root, and counts all that is beneath a module of exactly such a class,
@@ -148,11 +148,11 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
         return any(isinstance(rule.amount, OfCost) for rule in self.rules)
 
     def setting(self, setting: Setting) -> Setting:
-        """The setting under which the tool runs when the caller asks for this one."""
+        """Return the setting under which the tool runs if the caller requests this one."""
         return msgspec.structs.replace(setting, **self.forces)
 
     def view(self, setting: Setting) -> View | None:
-        """The real run without which the tool's number cannot be predicted; None for none."""
+        """Return the real run that a prediction needs; None if it needs none."""
         forced = msgspec.structs.asdict(self.setting(setting))
         if self.sees in OBSERVED:
             return View(**forced, level=self.sees)
@@ -470,5 +470,5 @@ class Tool:
 
 
 def formula_equation(formula: object) -> str:
-    """The words of a formula: the first paragraph of its docstring."""
+    """Return the words of a formula: the first paragraph of its docstring."""
     return (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")

@@ -409,7 +409,7 @@ def profile(
         >>> import crossflops
         >>> result = crossflops.profile(torch.nn.Linear(8, 2, bias=False), torch.ones(4, 8),
         ...                             fwd_ms=1.0, bwd_ms=1.0, peak_tflops=1)
-        >>> result.work.forward.macs, result.backward_macs
+        >>> result.work.forward_macs, result.backward_macs
         (64, 64)
     """
     from crossflops.bench.timing import BenchLimits

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch
-import torch.nn.utils.prune
+import torch.nn.utils.prune  # noqa: F401 - examples use it
 from msgspec import UNSET
 from torch import nn
 from torch.nn import functional

@@ -30,7 +30,7 @@ def node_gradient(
         flow: says which of joined tensors have a gradient.
         node: what is differentiated.
         known: its rule, whose `backward` can be called.
-        places: the places of the inputs that have a gradient.
+        indices: the indices of the inputs that have a gradient.
         forward: the work of the node itself.
         live: the names of its results that reach the loss.
     """

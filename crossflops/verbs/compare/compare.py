@@ -76,8 +76,8 @@ def compare_with_tools(
     Args:
         request: the model.
         comparison: what is asked beside it.
-        tell: hears what is being done, and of each tool as it ends.
-        still: there where this process runs nothing else: see `ToolRunner`.
+        on_progress: gets a line for each step, and for each tool as it ends.
+        still: a context in which this process has one thread: see `ToolRunner`.
 
     Raises:
         UnknownNameError: for a tool that there is not, before any model is built.

@@ -44,7 +44,7 @@ def rebuild_for_tools(
         request: the model that was asked for.
         choice: all tools of the comparison.
         native: its count, with the ONNX model that is rebuilt.
-        tell: hears what is being done.
+        on_progress: gets a line for each step.
     """
     groups: list[ToolGroup] = []
     counts: dict[str, dict[bool, CountedModel]] = {}

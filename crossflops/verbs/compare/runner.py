@@ -133,9 +133,9 @@ class ToolRunner:
 
         Args:
             limits: where the tools run, for how long, and in how much memory.
-            tell: hears of each tool as it ends.
-            still: there where this process runs nothing else: in this context it has one thread,
-                and tools may be forked from it.
+            on_progress: gets a line for each tool as it ends.
+            still: a context in which this process has one thread, so that tools may be forked
+                from it; None if it runs something else.
         """
         self._limits = limits
         self._tell = on_progress
