@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that cannot fork")
 _PROGRAM = """
     import sys, time
-    from crossflops.cli.supervision import limit, supervised
+    from crossflops.cli.supervision import limit, run_supervised
     from crossflops.frontends.conversion import converting
 
     def refuse(message, hint, status):
@@ -29,7 +29,7 @@ _PROGRAM = """
     def run():
         BODY
 
-    sys.exit(supervised(["count"], run, refuse))
+    sys.exit(run_supervised(["count"], run, refuse))
 """
 
 
@@ -163,13 +163,13 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
             sys.executable,
             "-c",
             "import signal, sys, time\n"
-            "from crossflops.cli.supervision import supervised\n"
+            "from crossflops.cli.supervision import run_supervised\n"
             "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
             "def run():\n"
             "    print('up', flush=True)\n"
             "    time.sleep(1)\n"
             "    return 7\n"
-            "sys.exit(supervised(['count'], run, None))\n",
+            "sys.exit(run_supervised(['count'], run, None))\n",
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -242,7 +242,7 @@ def test_what_a_verb_left_for_its_end_is_done() -> None:
             sys.executable,
             "-c",
             "import atexit, sys, threading, time\n"
-            "from crossflops.cli.supervision import supervised\n"
+            "from crossflops.cli.supervision import run_supervised\n"
             "def later():\n"
             "    time.sleep(0.5)\n"
             "    print('thread')\n"
@@ -251,7 +251,7 @@ def test_what_a_verb_left_for_its_end_is_done() -> None:
             "    threading.Thread(target=later).start()\n"
             "    sys.stderr.write('no line')\n"
             "    return 7\n"
-            "sys.exit(supervised(['count'], run, None))\n",
+            "sys.exit(run_supervised(['count'], run, None))\n",
         ],
         capture_output=True,
         text=True,

@@ -57,8 +57,8 @@ def test_broken_operators_are_declared(tmp_path):
     (package / "models.py").write_text("import torch\nclass Net(torch.nn.Module): pass\n")
     (package / "half.py").write_text("")
     code = (
-        "from crossflops.targets.target import build\n"
-        "print(type(build('torchvision.models:Net', {})[0]).__name__)\n"
+        "from crossflops.targets.target import build_target\n"
+        "print(type(build_target('torchvision.models:Net', {})[0]).__name__)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}"],

@@ -75,9 +75,10 @@ def test_a_run_ends_with_the_process_that_asked(tmp_path):
     """Also where that is killed."""
     script = (
         "from pathlib import Path; from fake_runs import RunAsked;"
-        "from crossflops.workers.process import alone;"
+        "from crossflops.workers.process import run_single_process;"
         f"folder = Path({str(tmp_path)!r});"
-        "alone('fake_runs', RunAsked('hang', str(folder / 'answer.json')), folder, 600)"
+        "run_single_process('fake_runs', RunAsked('hang', str(folder / 'answer.json')), "
+        "folder, 600)"
     )
     here = Path(__file__).parent
     env = {**os.environ, "PYTHONPATH": f"{here}:{here.parents[1]}"}
