@@ -64,7 +64,7 @@ def time_warm_runs(
     # a run that takes seconds is not warmed up for a minute: what was seen says whether it is
     seconds = _repeat_timed_run(run, clock, limits.runs, limits, lambda _: False)
     return measurement_of_runs(
-        batch, seconds, len(warm), settled=is_latency_settled(warm), how=mode
+        batch, seconds, len(warm), settled=is_latency_settled(warm), mode=mode
     )
 
 

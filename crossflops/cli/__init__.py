@@ -116,8 +116,8 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
+def _print_version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    if not is_requested or ctx.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
 

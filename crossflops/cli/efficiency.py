@@ -281,9 +281,9 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     return _efficiency_exit_status(rated.noun)
 
 
-def _efficiency_exit_status(noun: EfficiencyReport) -> int:
-    profiles = (noun.report.profiles if noun.report else None) or ()
-    if noun.report and noun.report.profiles == ():
+def _efficiency_exit_status(result: EfficiencyReport) -> int:
+    profiles = (result.report.profiles if result.report else None) or ()
+    if result.report and result.report.profiles == ():
         say("no tool is installed; see `crossflops doctor`")
     if profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")
@@ -291,8 +291,8 @@ def _efficiency_exit_status(noun: EfficiencyReport) -> int:
     exceeded = [
         limit
         for limit, is_exceeded in (
-            ("peak", any(map(_exceeds_peak, noun.efficiency))),
-            ("bandwidth", any(map(_exceeds_bandwidth, noun.efficiency))),
+            ("peak", any(map(_exceeds_peak, result.efficiency))),
+            ("bandwidth", any(map(_exceeds_bandwidth, result.efficiency))),
         )
         if is_exceeded
     ]

@@ -29,14 +29,14 @@ _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
 
-def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs") -> None:
+def deliver(result: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs") -> None:
     """Write the result to the requested file or stream.
 
     With `file` it goes there, in the format of the suffix, and to stdout only with `as_json`.
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
     """
     if file is None and not as_json:
-        _print(_to_encodable_text(terminal(noun, terminal_width(), colour(), unit)))
+        _print(_to_encodable_text(terminal(result, terminal_width(), colour(), unit)))
         return
     from crossflops.render.formats import (
         FORMATS,
@@ -44,9 +44,9 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     )  # a page in a terminal needs no format
 
     if file is not None:
-        keep(file, content_file_bytes(noun, file, unit))
+        keep(file, content_file_bytes(result, file, unit))
     if as_json:
-        _print(_to_encodable_json(inert_json(FORMATS[".json"](noun))))
+        _print(_to_encodable_json(inert_json(FORMATS[".json"](result))))
 
 
 def say(text: str) -> None:

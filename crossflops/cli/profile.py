@@ -129,14 +129,14 @@ def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
 
 
 def _limit_profile_modules(
-    noun: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
+    result: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
 ) -> ProfileView:
     """Remove unrequested modules from JSON; a page leaves them out itself."""
     if not writes_json({"as_json": as_json, "file": file}):
-        return ProfileView(noun, choice)
+        return ProfileView(result, choice)
     depth = choice.depth if choice.detailed else 0
-    rows = tuple(row for row in noun.modules if depth < 0 or row.depth <= depth)
-    return ProfileView(replace(noun, modules=rows), choice)
+    rows = tuple(row for row in result.modules if depth < 0 or row.depth <= depth)
+    return ProfileView(replace(result, modules=rows), choice)
 
 
 _OF_THE_PAGE = ("top",)

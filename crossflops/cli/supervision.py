@@ -76,17 +76,17 @@ def _exit_with_parent(alive: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _run_in_child(tell: int, run: Callable[[], int]) -> int:
+def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
     from crossflops.frontends.conversion import listen
 
     def say(converter: str | None) -> None:
         with contextlib.suppress(OSError):
-            os.write(tell, f"{_limit[0]} {converter or ''}\n".encode())
+            os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
     listen(say)
     status = run()
     with contextlib.suppress(OSError):
-        os.write(tell, b"%s\n" % _DONE)
+        os.write(event_pipe, b"%s\n" % _DONE)
     return status
 
 
@@ -111,9 +111,9 @@ def _exit_without_teardown(status: int) -> int:
 class _Supervisor:
     """The parent's side: waits for the child, and ends it when a converter takes too long."""
 
-    def __init__(self, child: int, news: int) -> None:
+    def __init__(self, child: int, event_pipe: int) -> None:
         self._child = child
-        self._news = news
+        self._news = event_pipe
         self._unread = b""
         self._converter = ""
         self._seconds = 0.0

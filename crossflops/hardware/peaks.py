@@ -247,12 +247,12 @@ _LARGEST = 256 << 20
 _SECONDS = 0.4  # of a loop
 
 
-def load_or_measure_peak(*, again: bool = False) -> MachinePeak:
+def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
     """Return the measured peak of this machine: the stored one, or a new one (about two seconds).
 
-    `again` measures in any case. Raises CrossflopsError where nothing can be measured.
+    `measure_anew` measures in any case. Raises CrossflopsError where nothing can be measured.
     """
-    kept = None if again else load_machine_peak()
+    kept = None if measure_anew else load_machine_peak()
     return kept or store(measure())
 
 

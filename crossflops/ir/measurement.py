@@ -68,7 +68,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def measurement_of_runs(
-    batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, how: str = ""
+    batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, mode: str = ""
 ) -> Measurement:
     """Return the measurement of runs that took `seconds` each. There is at least one."""
     return Measurement(
@@ -80,7 +80,7 @@ def measurement_of_runs(
         examples_per_second=batch / percentile(seconds, 50),
         warmup=warmup,
         settled=settled,
-        how=how,
+        how=mode,
     )
 
 

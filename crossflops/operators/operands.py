@@ -406,11 +406,11 @@ def axes_given(node: Node, index: int, name: str = "axes") -> Shape | None:
     return ints(node, name)
 
 
-def axes_constraint(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
-    """The axes in the input at `place`, or in the attribute, are axes of the operand."""
+def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") -> Constraint:
+    """The axes in the input at `input_index`, or in the attribute, are axes of the operand."""
 
     def constraint(node: Node) -> str:
-        shape, provided = dims_of(node, index), axes_given(node, place, name)
+        shape, provided = dims_of(node, index), axes_given(node, input_index, name)
         if shape is None or provided is None:
             return ""
         return next(

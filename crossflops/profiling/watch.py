@@ -188,7 +188,7 @@ class Spans:
         span.start = self.clock.mark()
         return span
 
-    def end(self, span: Span, whole: bool = True) -> float:
+    def end(self, span: Span, is_complete: bool = True) -> float:
         """End a span, and those in it that an exception left open. Return the moment of the
         end.
         """
@@ -197,7 +197,7 @@ class Spans:
         while span in stack:
             last = stack.pop()
             last.end, last.spent = mark, last.spent + self._threads.spent
-            last.whole = whole and last is span
+            last.whole = is_complete and last is span
             if last is span:
                 break
         return now
@@ -459,7 +459,7 @@ class Watch:
             if compiler.is_compiling() or not entered:
                 return
             span, error = entered.pop()
-            since = self._spans.end(span, whole=sys.exc_info()[1] is error)
+            since = self._spans.end(span, is_complete=sys.exc_info()[1] is error)
             self._claim(path, output)
             self._spans.spend(since)
 
@@ -493,7 +493,7 @@ class Watch:
             try:
                 output = inside(*args, **kwargs)
             except BaseException as error:
-                self._spans.end(span, whole=False)
+                self._spans.end(span, is_complete=False)
                 if not self._backward_depth:
                     self._fail(error)
                 elif call is not None:

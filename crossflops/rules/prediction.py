@@ -468,7 +468,7 @@ class _Walk:
             return 0
         return 1 if rule.times is None else self.times[rule.times][owner.id]
 
-    def _book(self, rule: Rule, site: Site, again: bool = False) -> None:
+    def _book(self, rule: Rule, site: Site, already_counted: bool = False) -> None:
         call = site.call
         if call.level == "module":
             self.counted.add(call.key)
@@ -479,7 +479,7 @@ class _Walk:
                 path="" if rule.in_total_only else self._path(site),
                 amount=rule.factor * self._amount(rule, site),
                 times=self._times(rule, call),
-                again=again,
+                again=already_counted,
             )
         )
 

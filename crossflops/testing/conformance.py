@@ -81,10 +81,10 @@ class Recorded:
         return convert_torch_recording(self._model, self._recording)
 
     @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
-    def ledger(self, whole: bool = False) -> Ledger:
-        """The counts of the graph; with `whole`, those of functions are not opened."""
+    def ledger(self, functions_closed: bool = False) -> Ledger:
+        """The counts of the graph; with `functions_closed`, those of functions are not opened."""
         graph = self.onnx_conversion[1]
-        return count_whole(graph) if whole else count(graph)
+        return count_whole(graph) if functions_closed else count(graph)
 
 
 class Right(NamedTuple):
@@ -288,7 +288,9 @@ class Conformance(ToolConformance):
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.onnx_conversion
-            return Evidence(trace, recorded.ledger(whole=not convention.opens), graph, exported)
+            return Evidence(
+                trace, recorded.ledger(functions_closed=not convention.opens), graph, exported
+            )
         if any(weighs(convention, recorded.trace, setting) for setting in settings):
             return Evidence(recorded.onnx_conversion[2], recorded.ledger())
         return Evidence(recorded.trace)

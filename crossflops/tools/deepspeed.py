@@ -123,7 +123,7 @@ def resampling_of_deepspeed(call: Site) -> int:
 )
 def einops_einsum(call: Site) -> int:
     """F, the FLOPs that numpy.einsum_path prints for the last argument."""
-    return shared.path_cost(call, place=len(call.inputs))
+    return shared.path_cost(call, equation_index=len(call.inputs))
 
 
 # In 2021: convolutions knew two spatial axes. On one axis they fail, of three they take the last

@@ -496,8 +496,8 @@ def export(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, allow_pickle=allow_pickle,
     )  # fmt: skip
-    wanted = FileRequest(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
-    return export_request(request, wanted)
+    file_request = FileRequest(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
+    return export_request(request, file_request)
 
 
 def _ignore_api_progress(_: str) -> None:

@@ -354,14 +354,14 @@ class Attempts:
         """Run the batch; with `profiled` some more runs are traced."""
         return self._run(self.runnable(batch), self._conditions, profiled)
 
-    def _run(self, ready: Runnable, how: Conditions, profiled: bool) -> Measurement | Unfit:
-        ran = _run_in_worker(ready, how, profiled)
+    def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
+        ran = _run_in_worker(ready, conditions, profiled)
         if isinstance(ran, Unfit):
             return ran
         assert ran.measurement is not None
         self.ran[ready.batch] = ran
-        if profiled and how.write_trace and ran.profile:
-            write_trace_copy(Path(ran.profile), Path(how.write_trace))
+        if profiled and conditions.write_trace and ran.profile:
+            write_trace_copy(Path(ran.profile), Path(conditions.write_trace))
         return ran.measurement
 
 
@@ -598,17 +598,17 @@ _DTYPES = {  # precision of a peak -> that of the count
 }
 
 
-def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
+def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
     """Return the measured peak with so many threads, or why there is none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
-    rate of one times their number is taken, which is the most that they can do. `again` measures
-    anew what was kept.
+    rate of one times their number is taken, which is the most that they can do. With
+    `measure_anew` a stored peak is not used.
     """
     from crossflops.hardware.peaks import load_or_measure_peak
 
     try:
-        machine = load_or_measure_peak(again=again)
+        machine = load_or_measure_peak(measure_anew=measure_anew)
     except CrossflopsError as error:
         return error.message
     rates = {_DTYPES[name]: rate for name, rate in machine.peaks.items() if name in _DTYPES}
@@ -652,7 +652,7 @@ def with_kernel_account(
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
     account = _with_peak_profile(bench, ready, ran, peak)
     if provided is None and peak is not None and _above(account):
-        again = own_peak(bench.threads, again=True)
+        again = own_peak(bench.threads, measure_anew=True)
         peak = peak if isinstance(again, str) else higher(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [

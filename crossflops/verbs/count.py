@@ -295,13 +295,13 @@ def _tell_dead_nodes(graph: Graph) -> None:
         warnings.warn(sentence, CrossflopsWarning, stacklevel=3)
 
 
-def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
+def _dead(counted: CountedModel, with_recomputation: bool = False) -> dict[str, int]:
     """Return, by module, the MACs of operators on which no output depends, though a run computes
     them.
 
     Of an operator that has no node, and of one of whose parts some have none, those of the parts,
     where they are known. What reaches an output by empty tensors alone has no node either. With
-    `again` those alone that stand in a checkpoint, which may run them again, and back with
+    `with_recomputation` only those in a checkpoint, which may run them again, and back with
     gradients of zeros.
     """
     from crossflops.frontends.converted import all_nested_nodes
@@ -320,7 +320,7 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     )
     dead: Counter[str] = Counter()
     for call, amount in (*parts, *((call, exact_operator_macs(call, trace)) for call in full)):
-        if call.checkpoint or not again:
+        if call.checkpoint or not with_recomputation:
             dead[trace.modules[call.module].path] += amount
     return {path: amount for path, amount in dead.items() if amount}
 
@@ -482,7 +482,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         report, native = _count_report(build, settled.setting, conventions)
         if _is_of_pytorch(native.trace) and (dead := _dead(native)):
             warnings.warn(_dead_work_message(dead), CrossflopsWarning, stacklevel=2)
-            if request.train and (inside := _dead(native, again=True)):
+            if request.train and (inside := _dead(native, with_recomputation=True)):
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
         if request.is_file:

@@ -73,7 +73,7 @@ def this_machine(
         peaks={
             name: device.peaks for name, device in devices.items() if isinstance(device, Device)
         },
-        measured=load_or_measure_peak(again=True) if measure else None,
+        measured=load_or_measure_peak(measure_anew=True) if measure else None,
         notes=tuple(notes),
     )
 

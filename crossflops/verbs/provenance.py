@@ -56,13 +56,13 @@ def _metadata_version(name: str) -> str:
         return ""
 
 
-def non_default_options(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:
+def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[str, Any]:
     """Return the options of a verb that are not at their defaults, without some of them."""
     usual = asdict(type(options)())
     return {
         name: value
         for name, value in asdict(options).items()
-        if name not in but and value is not usual[name] and value != usual[name]
+        if name not in exclude and value is not usual[name] and value != usual[name]
     }
 
 

@@ -70,9 +70,9 @@ class Workers:
         interpreters: Mapping[str, str] | None = None,
         at_once: int | None = None,
         fork: bool | None = None,
-        tell: Callable[[str], None] | None = None,
+        on_progress: Callable[[str], None] | None = None,
         built: Mapping[int, Source] | None = None,
-        still: Still = contextlib.nullcontext,
+        single_threaded: Still = contextlib.nullcontext,
     ) -> None:
         self._jobs = tuple(jobs)
         self._contents = contents or {}
@@ -83,8 +83,8 @@ class Workers:
         self._fork = can_fork() if fork is None else fork
         self._fewest = 1 if fork or built else 2
         self._built = built or {}
-        self._still = still
-        self._tell = tell or (lambda _line: None)
+        self._single_threaded = single_threaded
+        self._on_progress = on_progress or (lambda _line: None)
         self._env: dict[str, str] = {}
         self._news: SimpleQueue[tuple[Any, str | None]] = SimpleQueue()
         self._active: list[Worker] = []
@@ -175,7 +175,7 @@ class Workers:
             elif self._fork:
                 self._start_parent(siblings)
             else:
-                self._tell("every tool has a process of its own: none is forked here")
+                self._on_progress("every tool has a process of its own: none is forked here")
                 self._start_alone(siblings)
         self._built = {}
 
@@ -191,7 +191,7 @@ class Workers:
         log = self._folder / f"parent{len(self._parents)}.log"
         parent = ForkServer(workers, workers[0].python, log, self._on_event, self._timeout)
         try:
-            with self._still():
+            with self._single_threaded():
                 parent.start(self._env, self._built if parent.python == sys.executable else {})
         except OSError as problem:
             parent.close()
@@ -236,13 +236,13 @@ class Workers:
         culprit = parent.culprit
         if culprit in waiting:
             reason = parent.last_line() or "it cannot be loaded beside others"
-            self._tell(f"{culprit.tool} has a process of its own: {reason}")
+            self._on_progress(f"{culprit.tool} has a process of its own: {reason}")
             waiting.remove(culprit)
             self._start_alone([culprit])
             if waiting:
                 self._start_parent(waiting)
         elif status == UNFIT and not parent.overdue:
-            self._tell(f"every tool has a process of its own: {parent.last_line()}")
+            self._on_progress(f"every tool has a process of its own: {parent.last_line()}")
             self._start_alone(waiting)
         else:
             for worker in waiting:

@@ -36,7 +36,7 @@ def both(fakes, tmp_path):
         lines = []
         contents = (model or fakes.Model(5), (), {})
         with Workers(
-            jobs, contents={0: contents}, tell=lines.append, at_once=2, **options
+            jobs, contents={0: contents}, on_progress=lines.append, at_once=2, **options
         ) as workers:
             answers = dict(workers.iterate_results())
         return answers["fake"], answers["other"], lines
@@ -69,7 +69,7 @@ def test_the_other_way_can_be_asked_for(fakes, monkeypatch, way):
     lines = []
     fork = False if way == "argument" else None
     with Workers(
-        jobs, contents={0: (fakes.Model(), (), {})}, fork=fork, tell=lines.append
+        jobs, contents={0: (fakes.Model(), (), {})}, fork=fork, on_progress=lines.append
     ) as workers:
         answers = dict(workers.iterate_results())
     assert {answer.total for answer in answers.values()} == {os.getpid()}
@@ -218,7 +218,8 @@ _CLONING = """
     ]
     lines = []
     source = Source(fake_tools.built(), (), {})
-    with Workers(jobs, built={0: source}, tell=lines.append, at_once=2, timeout=20) as workers:
+    options = {"at_once": 2, "timeout": 20}
+    with Workers(jobs, built={0: source}, on_progress=lines.append, **options) as workers:
         answers = dict(workers.iterate_results())
     totals = {tool: getattr(answer, "total", None) for tool, answer in answers.items()}
     stages = {tool: getattr(answer, "stage", None) for tool, answer in answers.items()}

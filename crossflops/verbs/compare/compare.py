@@ -69,7 +69,10 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 @imports_restored()
 def compare_with_tools(
-    request: Request, comparison: Comparison, on_progress: Progress, still: Still | None = None
+    request: Request,
+    comparison: Comparison,
+    on_progress: Progress,
+    single_threaded: Still | None = None,
 ) -> Report:
     """Return the report of one model and its tools; with `against` also of a second model.
 
@@ -77,13 +80,13 @@ def compare_with_tools(
         request: the model.
         comparison: what is asked beside it.
         on_progress: gets a line for each step, and for each tool as it ends.
-        still: a context in which this process has one thread: see `ToolRunner`.
+        single_threaded: a context in which this process has one thread: see `ToolRunner`.
 
     Raises:
         UnknownNameError: for a tool that there is not, before any model is built.
         InputError: for questions that do not go together.
     """
-    runner = ToolRunner(comparison.limits, on_progress, still)
+    runner = ToolRunner(comparison.limits, on_progress, single_threaded)
     request = with_training_step(request, comparison)
     plan = plan_comparison(request, comparison, runner.can_fork)
     with runner:
@@ -206,7 +209,7 @@ def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
     comparison, (first, *_) = plan.comparison, plan.models
     flags = {
         **flags_of_training(first.request),
-        **non_default_options(comparison, but=("against_options",)),
+        **non_default_options(comparison, exclude=("against_options",)),
     }
     report = _with_request(results[0].report, first.request, flags)
     if len(results) == 1:

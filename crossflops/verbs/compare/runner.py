@@ -128,18 +128,20 @@ class ToolRunner:
     block ends is ended.
     """
 
-    def __init__(self, limits: Limits, on_progress: Progress, still: Still | None = None) -> None:
+    def __init__(
+        self, limits: Limits, on_progress: Progress, single_threaded: Still | None = None
+    ) -> None:
         """Record the limits.
 
         Args:
             limits: where the tools run, for how long, and in how much memory.
             on_progress: gets a line for each tool as it ends.
-            still: a context in which this process has one thread, so that tools may be forked
-                from it; None if it runs something else.
+            single_threaded: a context in which this process has one thread, so that tools may be
+                forked from it; None if it runs something else.
         """
         self._limits = limits
-        self._tell = on_progress
-        self._still = still
+        self._on_progress = on_progress
+        self._single_threaded = single_threaded
         self._kept = ExitStack()
         self._of_model: dict[int, ExitStack] = {}
         self._started: dict[int, _StartedTools] = {}
@@ -153,7 +155,7 @@ class ToolRunner:
     @property
     def can_fork(self) -> bool:
         """Whether tools may be forked from this process."""
-        return self._still is not None and can_fork()
+        return self._single_threaded is not None and can_fork()
 
     def __enter__(self) -> "ToolRunner":
         return self
@@ -234,13 +236,15 @@ class ToolRunner:
         """
         begin = self._released.pop(model.number, time.monotonic())
         answers = self._started[model.number].iterate_results(model.number)
-        return collect_answers(answers, model.group.size, failures, self._tell, begin)
+        return collect_answers(answers, model.group.size, failures, self._on_progress, begin)
 
     def results_of(self, group: ToolGroup, failures: Answers) -> Answers:
         """Start and run tools on what was rebuilt for them, and return their answers."""
         with self._workers([group]) as started:
             answers = started.iterate_results(group.number)
-            return collect_answers(answers, group.size, failures, self._tell, time.monotonic())
+            return collect_answers(
+                answers, group.size, failures, self._on_progress, time.monotonic()
+            )
 
     def _prepare(self, model: PlannedModel) -> PreparedModel:
         """Build the model that tools are forked with, and start the fork that observes its run.
@@ -293,11 +297,11 @@ class ToolRunner:
 
         Return None where nothing is to be seen, or this process has more than one thread.
         """
-        if self._still is None:
+        if self._single_threaded is None:
             return None
         setting = group.request.setting
         views = views_to_observe(native_conventions(group.choice, source).values(), setting)
-        with self._still():
+        with self._single_threaded():
             if not views or not can_be_cloned():
                 return None
             return fork_background(
@@ -337,9 +341,9 @@ class ToolRunner:
             interpreters={
                 tool: path for group in groups for tool, path in group.choice.elsewhere.items()
             },
-            tell=self._tell,
+            on_progress=self._on_progress,
             built=built,
-            still=self._still or nullcontext,
+            single_threaded=self._single_threaded or nullcontext,
         )
 
 

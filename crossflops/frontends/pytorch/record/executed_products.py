@@ -33,7 +33,7 @@ def model_run_products(
     import torch
 
     index = ModuleIndex(model)
-    recorder = Recorder(index, bare=True)
+    recorder = Recorder(index, without_wrappers=True)
 
     def current_module_path() -> str:
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""

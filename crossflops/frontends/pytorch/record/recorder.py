@@ -76,10 +76,13 @@ class Recorder:
     """
 
     def __init__(
-        self, index: ModuleIndex, around: Callable[[int], Any] | None = None, bare: bool = False
+        self,
+        index: ModuleIndex,
+        running_context: Callable[[int], Any] | None = None,
+        without_wrappers: bool = False,
     ) -> None:
         self.index = index
-        self.bare = bare
+        self.bare = without_wrappers
         self.frames: list[Frame] = []
         self.stack: list[Frame] = []
         self.muted = 0
@@ -100,7 +103,7 @@ class Recorder:
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
         self._thread = get_ident()  # what another thread calls meanwhile is not the model's
-        self._around = around
+        self._around = running_context
         self._entering: int | None = None
         self._seen: Counter[str] = Counter()
 

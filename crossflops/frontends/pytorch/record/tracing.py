@@ -337,7 +337,7 @@ def _attempt_export(
     quantized = is_quantized(own)
     packed = unpack_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
-    recorder = Recorder(index, around=_marking_module_number)
+    recorder = Recorder(index, running_context=_marking_module_number)
     with (
         carrying_real_tensors() if with_values else seeding_generators() as drawn,
         questions(denied) as questioned,
