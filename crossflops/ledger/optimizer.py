@@ -171,8 +171,8 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     mean = Cost(adds=rows - 1, divs=1, compares=1)
     outer = Cost(muls=count, divs=count)
     kept = batches * (rows + columns)
-    bytes_ = _parameter_traffic_cost(parameter, 5 * count + 2 * kept, 2 * count + kept)
-    return scale + element * count + (sums + mean) * batches + outer + bytes_
+    byte_work = _parameter_traffic_cost(parameter, 5 * count + 2 * kept, 2 * count + kept)
+    return scale + element * count + (sums + mean) * batches + outer + byte_work
 
 
 @_register_optimizer(

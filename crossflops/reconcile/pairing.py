@@ -191,11 +191,11 @@ def pair_contractions(
             if other in group.second:
                 del partner[index]
     own = set(partner).union(*(group.first for group in merged))
-    theirs = set(partner.values()).union(*(group.second for group in merged))
+    second_indices = set(partner.values()).union(*(group.second for group in merged))
     groups = [Group((i,), (j,)) for i, j in partner.items()]
     groups += merged
     groups += [Group((i,), ()) for i in range(len(first)) if i not in own]
-    groups += [Group((), (j,)) for j in range(len(second)) if j not in theirs]
+    groups += [Group((), (j,)) for j in range(len(second)) if j not in second_indices]
     return _sort_groups(groups)
 
 

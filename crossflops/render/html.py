@@ -223,9 +223,9 @@ def _module_grid_row(
         above = paths[above]
         level += 1
     parent = path in set(paths.values()) if path else True
-    class_, params = (row.class_, exact_amount(row.params)) if row else ("", "")
+    css_class, params = (row.class_, exact_amount(row.params)) if row else ("", "")
     return ShownRow(
-        (inert(path) or "(the model)", inert(class_), *counts, params), "", level, parent
+        (inert(path) or "(the model)", inert(css_class), *counts, params), "", level, parent
     )
 
 

@@ -253,9 +253,9 @@ def compare(
         python=python or {}, between=between, module=module, consensus=consensus, against=against,
         against_options=against_options or {},
     )  # fmt: skip
-    tell = on_progress or _ignore_api_progress
+    report_line = on_progress or _ignore_api_progress
     return ShownReport.of(
-        compare_with_tools(request, comparison, lambda what: tell(what.rstrip()))
+        compare_with_tools(request, comparison, lambda what: report_line(what.rstrip()))
     )
 
 
@@ -333,14 +333,14 @@ def bench(
         from crossflops.errors import InputError
 
         raise InputError("optimizer is about training", "add train=True")
-    how = Conditions(
+    conditions = Conditions(
         train=train, optimizer=optimizer,
         batches=batches, batch_dim=batch_dim, max_latency_ms=max_latency_ms, memory=memory,
         threads=threads, runtime=runtime, optimization=optimization,
         limits=BenchLimits(seconds=seconds), timeout=timeout, trace=trace, write_trace=write_trace,
         peak_tflops=peak_tflops,
     )  # fmt: skip
-    return ShownBench.of(bench_request(request, how, on_progress or _ignore_api_progress))
+    return ShownBench.of(bench_request(request, conditions, on_progress or _ignore_api_progress))
 
 
 @imports_restored()
@@ -423,7 +423,7 @@ def profile(
     )
     peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=seconds)
-    how = ProfileConditions(
+    conditions = ProfileConditions(
         recipe=Recipe(loss=loss, optimizer=optimizer, limits=limits),
         against=RatedAgainst(
             device=device, precision=precision, peak_tflops=tuple(map(str, peaks))
@@ -432,7 +432,9 @@ def profile(
         threads=threads,
         tools=tuple(tools),
     )
-    return ShownProfile.of(profile_training(request, how, on_progress or _ignore_api_progress))
+    return ShownProfile.of(
+        profile_training(request, conditions, on_progress or _ignore_api_progress)
+    )
 
 
 @imports_restored()

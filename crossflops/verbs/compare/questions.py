@@ -158,18 +158,18 @@ def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> 
     other = report.against
     assert isinstance(other, Against)
     own = {account.tool: account for account in report.reconciliations or ()}
-    theirs = {account.tool: account for account in other.reconciliations}
-    both = [(tool, tool) for tool in own if tool in theirs]
+    other_accounts = {account.tool: account for account in other.reconciliations}
+    both = [(tool, tool) for tool in own if tool in other_accounts]
     separate = [
         (first, second)
         for first in own
-        for second in theirs
-        if first != second and (first not in theirs or second not in own)
+        for second in other_accounts
+        if first != second and (first not in other_accounts or second not in own)
     ]
     requested = [between] if between else [*both, *separate]
     contrasts: tuple[Contrast, ...] = tuple(
-        contrast(own[first], theirs[second], models=True)
+        contrast(own[first], other_accounts[second], models=True)
         for first, second in requested
-        if first in own and second in theirs
+        if first in own and second in other_accounts
     )
     return msgspec.structs.replace(report, against=msgspec.structs.replace(other, tools=contrasts))

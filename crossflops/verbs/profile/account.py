@@ -177,7 +177,7 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
     tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
-    for path, (class_, params) in _modules_by_path(count).items():
+    for path, (class_name, params) in _modules_by_path(count).items():
         works, own, nbytes = [], [0, 0], 0
         for table in tables:
             index, often = table.path_in_part(path), table.part.times
@@ -194,7 +194,7 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
         rows.append(
             ModuleProfile(
                 path=path,
-                class_=class_,
+                class_=class_name,
                 depth=depths[path],
                 params=params,
                 training=_sum_training_work(works),

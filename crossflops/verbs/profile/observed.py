@@ -43,9 +43,9 @@ _INPUTS = (
 )
 
 
-def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
+def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
     """Return the count of every kind of call in the step. The random state is kept."""
-    counter = _CallCounter(as_)
+    counter = _CallCounter(conventions)
     inner = without_wrappers(model)
     with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
@@ -124,8 +124,8 @@ def _name_of(call: ModelCall) -> str:
 class _CallCounter:
     """Counts of calls, each graph once; `doubts` are undecided points."""
 
-    def __init__(self, as_: str | tuple[str, ...]) -> None:
-        self._as = as_
+    def __init__(self, conventions: str | tuple[str, ...]) -> None:
+        self._as = conventions
         self._known: dict[Any, tuple[Report, CountedModel, Request]] = {}
         self._graphs: dict[str, Any] = {}
         self.doubts: dict[str, None] = {}
@@ -160,9 +160,9 @@ class _CallCounter:
         if key not in self._known:
             setting = Setting(training=call.training)
             provided = inputs_of(call)
-            as_ = self._as if call.path == "" else ()
+            conventions = self._as if call.path == "" else ()
             request = Request.from_arguments(
-                call.module, provided, setting=setting, as_=as_ or None, train=True
+                call.module, provided, setting=setting, as_=conventions or None, train=True
             )
             report, native = native_count(request)
             self._known[key] = explain_conventions(report, native, setting), native, request
