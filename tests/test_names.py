@@ -87,6 +87,7 @@ ADVERBS = LEADING_WORDS | {
 }  # fmt: skip
 # Classes that begin or end with an adverb or a preposition, or are only a participle.
 CLASSES = {
+    "OneHot": "a term of the field",
     "BesideProfile": "the profile of a module beside the model: `beside` is a key of the JSON",
 }
 # Variables that say nothing of what they hold: section by section of the guide's rule 8.

@@ -25,7 +25,7 @@ from crossflops.bench.timing import (
     time_warm_runs,
 )
 from crossflops.errors import CrossflopsError, InputError, print_traceback
-from crossflops.frontends import Ready, Source, frontend_of, runtime_frontend
+from crossflops.frontends import RunnableModel, Source, frontend_of, runtime_frontend
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import exception_text, shorten_line, speaks_of_memory
@@ -141,7 +141,7 @@ def build_ordered_model(order: ModelOrder) -> Source:
     )
 
 
-def _prepare_framework_model(source: Source, order: ModelOrder) -> Ready:
+def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel:
     """Return the model in its own framework, which must be the requested runtime. Raises
     InputError.
     """
@@ -153,7 +153,7 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> Ready:
             f"{framework or 'none of them'}",
             f"give --runtime {framework}" if framework else "leave --runtime out",
         )
-    return frontend.ready(source, order.threads, order.setting)
+    return frontend.prepare_run(source, order.threads, order.setting)
 
 
 def _time_session(

@@ -9,8 +9,14 @@ import msgspec
 
 from crossflops.errors import InputError, MissingExtraError, TargetError
 from crossflops.frontends.conversion import converting
-from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split_input_values
-from crossflops.frontends.named import Library, Named
+from crossflops.frontends.inputs import (
+    GIVEN,
+    Arguments,
+    ProvidedInputs,
+    from_npz,
+    split_input_values,
+)
+from crossflops.frontends.named import Library, NamedModel
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Setting, Trace
@@ -61,7 +67,7 @@ class Recording(msgspec.Struct, frozen=True):
     detail: Any = None
 
 
-class Ready(NamedTuple):
+class RunnableModel(NamedTuple):
     """A model that can be run: in what, where, and what is timed. `trace` runs it and writes one.
 
     `trace(runs, path)` returns the file, or None where the framework writes a folder of its own.
@@ -167,7 +173,7 @@ class Frontend(Protocol):
             True for a model. It looks only at modules that are imported already.
         """
 
-    def adopts(self, value: object) -> bool:
+    def may_be_model(self, value: object) -> bool:
         """Return whether this may be a model, if no framework recognizes it or made its type.
 
         Args:
@@ -202,7 +208,7 @@ class Frontend(Protocol):
         """
         return None
 
-    def usual_input(self, model: Any) -> Named | None:
+    def usual_input(self, model: Any) -> NamedModel | None:
         """Return the inputs that a model declares itself.
 
         Args:
@@ -272,7 +278,7 @@ class Frontend(Protocol):
         """
         return nullcontext()
 
-    def hollow(self, sure: bool) -> AbstractContextManager[None]:
+    def building_without_values(self, sure: bool) -> AbstractContextManager[None]:
         """Return a context in which a model is built without values, if the framework supports
         that.
 
@@ -287,7 +293,7 @@ class Frontend(Protocol):
         """
         return nullcontext()
 
-    def mends(self, error: Exception) -> bool:
+    def can_retry_after(self, error: Exception) -> bool:
         """Return whether the framework has removed the cause of an error, so that a retry is
         useful.
 
@@ -311,7 +317,7 @@ class Frontend(Protocol):
             MissingExtraError: A package is missing.
         """
 
-    def source(self, model: Any, provided: Given, owned: bool) -> Source:
+    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model with arguments.
 
         Args:
@@ -347,7 +353,7 @@ class Frontend(Protocol):
             "leave --loss out: the loss is the sum of all float outputs then",
         )
 
-    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
+    def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
         """Return the work of the custom functions with a backward pass of their own.
 
         Args:
@@ -359,7 +365,7 @@ class Frontend(Protocol):
         """
         return ()
 
-    def fits(self, source: Source, setting: Setting) -> None:
+    def check_inputs(self, source: Source, setting: Setting) -> None:
         """Check that the model accepts its arguments.
 
         Args:
@@ -510,7 +516,7 @@ class Frontend(Protocol):
         """
         return
 
-    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+    def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
         """Return the model ready to run: one call is one run, done when it returns.
 
         Args:
@@ -554,7 +560,7 @@ class Frontend(Protocol):
         )
 
 
-class OnShapes(Frontend, Protocol):
+class ShapeTracedFrontend(Frontend, Protocol):
     """A framework whose models are traced on the shapes of their inputs, without their values."""
 
     def placeholder(self, spec: TensorSpec) -> Any:
@@ -566,7 +572,7 @@ class OnShapes(Frontend, Protocol):
     def shapes(self, values: Any) -> Arguments:
         """Return the placeholders of a Python caller's inputs. Raises InputError."""
 
-    def source(self, model: Any, provided: Given, owned: bool) -> Source:
+    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model with the shapes of its inputs, and their values if there are any."""
         if provided.file is not None:
             args, kwargs = from_npz(provided.file, self.shape_of)

@@ -27,7 +27,7 @@ from crossflops.operators.rule import (
     TENSORFLOW,
     TORCH,
     OperatorRule,
-    Unruled,
+    UnruledOperator,
     assemble,
 )
 
@@ -120,7 +120,7 @@ def find_operator_rule(op: Op) -> OperatorRule | None:
     return next((known for since, known in editions if since <= op.since), None)
 
 
-def find_unruled_operator(op: Op) -> Unruled | None:
+def find_unruled_operator(op: Op) -> UnruledOperator | None:
     """What is known of an operator that has no rule in any version, if it is declared so."""
     domain = _domain(op)
     name = str(Op(domain, op.type, op.since))

@@ -156,7 +156,7 @@ class Facts(TypedDict, total=False):
     by_result: bool
 
 
-class Unruled(NamedTuple):
+class UnruledOperator(NamedTuple):
     """An operator without a formula: why it has none, and which operands it can take."""
 
     why: str
@@ -187,7 +187,7 @@ class Operators:
         self.domain = domain
         self.backward = backward
         self.rules: dict[Op, OperatorRule] = {}
-        self.unruled: dict[str, Unruled] = {}
+        self.unruled: dict[str, UnruledOperator] = {}
 
     def __call__(
         self,
@@ -261,7 +261,7 @@ class Operators:
             requires: Functions that say what is wrong with the operands of a node.
         """
         for op in self._ops_from_types(types, 1, domain):
-            self.unruled[str(op)] = Unruled(why, _constraint_tuple(requires))
+            self.unruled[str(op)] = UnruledOperator(why, _constraint_tuple(requires))
 
     def _ops_from_types(
         self, types: str | Iterable[str], since: int, domain: str | None

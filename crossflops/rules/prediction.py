@@ -19,7 +19,7 @@ from crossflops.ir.ledger import ZERO, Cost, CountedNode, Ledger, UncountedNode
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Level, Module, Setting, Trace
 from crossflops.rules.conditions import PRE_HOOK, Site, fits
-from crossflops.rules.rule import Convention, OfCost, Rule, Share, formula_equation
+from crossflops.rules.rule import Convention, CostWeights, Rule, Share, formula_equation
 
 WHOLE = "(graph)"  # the target of the call that stands for the graph itself
 
@@ -490,7 +490,7 @@ class _Walk:
         return owner.path if owner else ""
 
     def _amount(self, rule: Rule, site: Site) -> Amount:
-        if rule.amount is None or isinstance(rule.amount, OfCost):
+        if rule.amount is None or isinstance(rule.amount, CostWeights):
             native = self._native(site)
             return rule.amount.cost_amount(native) if rule.amount else 0
         if site.node is not None:

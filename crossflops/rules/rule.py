@@ -21,10 +21,10 @@ Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]
 CountsSteps: TypeAlias = Literal["", "runs", "thrice"]
 Formula: TypeAlias = Callable[[Any], Amount]  # of a Site or, on the node level, of a Node
 Batch: TypeAlias = Callable[[Trace], int]
-_Function = TypeVar("_Function", bound="Callable[..., Any] | OfCost")
+_Function = TypeVar("_Function", bound="Callable[..., Any] | CostWeights")
 
 
-class OfCost(msgspec.Struct, frozen=True):
+class CostWeights(msgspec.Struct, frozen=True):
     """An amount that is a weight for each kind of work in the native count."""
 
     weights: Mapping[str, int]
@@ -58,7 +58,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     targets: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
-    amount: Formula | OfCost | None = None
+    amount: Formula | CostWeights | None = None
     factor: int = 1
     times: Times | None = None
     stands_for: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def weighs(self) -> bool:
         """Whether a rule weighs the native cost of a call."""
-        return any(isinstance(rule.amount, OfCost) for rule in self.rules)
+        return any(isinstance(rule.amount, CostWeights) for rule in self.rules)
 
     def setting(self, setting: Setting) -> Setting:
         """Return the setting under which the tool runs if the caller requests this one."""

@@ -18,8 +18,8 @@ from crossflops.frontends import (
     usual_input,
     with_control,
 )
-from crossflops.frontends.inputs import OF_TARGET, Given, input_option_text
-from crossflops.frontends.named import SIZES, Named
+from crossflops.frontends.inputs import OF_TARGET, ProvidedInputs, input_option_text
+from crossflops.frontends.named import SIZES, NamedModel
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.targets.target import build_target, refuse_url
@@ -70,17 +70,17 @@ def load_target_source(
     if values is None and not specs and inputs_file is None:
         values = usual_input(model)
     known: Mapping[str, Any] = {}
-    if isinstance(values, Named):
+    if isinstance(values, NamedModel):
         known = {} if specs or inputs_file is not None else values.values
         specs, values = _choose_input_specs(target, values, specs, inputs_file), None
-    provided = Given(
+    provided = ProvidedInputs(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
     )
     return with_control(require_frontend(model).source(model, provided, owned=True), control)
 
 
 def _choose_input_specs(
-    target: str, named: Named, specs: Sequence[TensorSpec], file: str | None
+    target: str, named: NamedModel, specs: Sequence[TensorSpec], file: str | None
 ) -> Sequence[TensorSpec]:
     """Return the provided inputs, else the usual ones of the model, and a note on them.
 
@@ -111,10 +111,10 @@ def is_file(target: str) -> bool:
 
 def from_object(model: Any, inputs: Any) -> Source:
     """Return a model object with inputs as Python callers give them."""
-    return model_source(model, Given(values=inputs))
+    return model_source(model, ProvidedInputs(values=inputs))
 
 
-def model_source(model: Any, provided: Given) -> Source:
+def model_source(model: Any, provided: ProvidedInputs) -> Source:
     """Return a model object with these inputs, or with its own if none are given."""
     model, example = unwrap_model_value(model, provided.values)
     values = provided.values

@@ -8,7 +8,7 @@ import msgspec
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends import Source, require_frontend, with_control
-from crossflops.frontends.inputs import Given, parse_inputs
+from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
@@ -90,11 +90,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         if request.target is None:
             if request.inputs_file is not None:
-                provided = Given(file=request.inputs_file)
+                provided = ProvidedInputs(file=request.inputs_file)
             elif written and texts:
-                provided = Given(specs=parse_inputs(texts))
+                provided = ProvidedInputs(specs=parse_inputs(texts))
             else:
-                provided = Given(values=inputs)
+                provided = ProvidedInputs(values=inputs)
             return request._with_model_source(model_source(target, provided))
         if written:
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
@@ -357,7 +357,7 @@ def _can_take_inputs(request: Request) -> bool:
 
     try:
         source, _ = build_weighted_source(request.source, request.weights)
-        require_frontend(source.model).fits(source, request.setting)
+        require_frontend(source.model).check_inputs(source, request.setting)
     except (InputError, NormalizeError):
         return False
     return True

@@ -33,7 +33,7 @@ from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, WatchError, predict, predict_nodes
-from crossflops.rules.rule import Convention, OfCost, Rule
+from crossflops.rules.rule import Convention, CostWeights, Rule
 from crossflops.testing.architectures import Architecture, random_architectures
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import Built, probes
@@ -53,7 +53,7 @@ class Evidence(msgspec.Struct, frozen=True):
     program: Any = None
 
 
-class Recorded:
+class RecordedRun:
     """A run of a model under export, from which the kits of all tools take what they look at.
 
     What is made of it is made when it is first asked for, and kept.
@@ -126,7 +126,7 @@ def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
         bookings = predict(convention, trace, setting).bookings
     except PredictionError:
         return False
-    return any(isinstance(booking.rule.amount, OfCost) for booking in bookings)
+    return any(isinstance(booking.rule.amount, CostWeights) for booking in bookings)
 
 
 def tool_amount(
@@ -259,7 +259,7 @@ class Conformance(ToolConformance):
         """One trace that serves all these settings, which are of one mode."""
         views = self._views(settings, (self.convention,))
         return self._evidence_of(
-            Recorded(model, args, kwargs, self._mode(settings), views), settings
+            RecordedRun(model, args, kwargs, self._mode(settings), views), settings
         )
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
@@ -283,7 +283,7 @@ class Conformance(ToolConformance):
         )
         return (self.convention, *shared)
 
-    def _evidence_of(self, recorded: Recorded, settings: tuple[Setting, ...]) -> Evidence:
+    def _evidence_of(self, recorded: RecordedRun, settings: tuple[Setting, ...]) -> Evidence:
         """Return what the convention is predicted from: the ledger only where a rule weighs it."""
         convention = self.convention
         if convention.sees == "node":
@@ -452,7 +452,7 @@ class Conformance(ToolConformance):
         """The evidence of a model that several kits look at: it is recorded once for all."""
         key = (name, self._mode(settings), self._views(settings, self._torch_conventions()))
         if key not in _RECORDED:
-            _RECORDED[key] = Recorded(*build(), *key[1:])
+            _RECORDED[key] = RecordedRun(*build(), *key[1:])
         return self._evidence_of(_RECORDED[key], settings)
 
 
@@ -474,4 +474,4 @@ def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
     return answer.total, answer.params, answer.entries
 
 
-_RECORDED: dict[tuple[Hashable, Setting, frozenset[View]], Recorded] = {}
+_RECORDED: dict[tuple[Hashable, Setting, frozenset[View]], RecordedRun] = {}

@@ -598,7 +598,7 @@ def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwar
     """Return the work of a source's custom autograd functions, for the step in the setting."""
     if not native.graph.functions:
         return ()
-    return require_frontend(source.model).own_backwards(source, setting)
+    return require_frontend(source.model).custom_backward_costs(source, setting)
 
 
 def sever_missed_outputs(

@@ -13,7 +13,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import Opened
+from crossflops.frontends.onnx.reading import OpenedFile
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.polynomial import Dimension, Formulas, Polynomial, evaluate, polynomial
@@ -52,7 +52,7 @@ class _Counter:
     """Counts of one file at many sizes, every size once."""
 
     def __init__(self, file: OnnxFile, fixed: Mapping[str, int], setting: Setting) -> None:
-        self._opened = Opened(msgspec.structs.replace(file, dims={}))
+        self._opened = OpenedFile(msgspec.structs.replace(file, dims={}))
         self._fixed = dict(fixed)
         self._setting = setting
         self._known: dict[tuple[tuple[str, int], ...], _Point] = {}

@@ -9,7 +9,7 @@ from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Call, Module, Setting, Tra
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.conditions import input_elements, run_as
 from crossflops.rules.prediction import predict
-from crossflops.rules.rule import Convention, OfCost, Rule
+from crossflops.rules.rule import Convention, CostWeights, Rule
 from crossflops.tools.ptflops_pytorch import ptflops_batch_size, ptflops_total_amount
 
 SETTING = Setting()
@@ -199,7 +199,7 @@ def conventions(draw):
                 cause=draw(st.sampled_from(("cause.a", "cause.b", "cause.c"))),
                 amount=input_elements
                 if counted
-                else OfCost({"macs": draw(st.integers(-3, 3))})
+                else CostWeights({"macs": draw(st.integers(-3, 3))})
                 if kind != "unseen" and draw(st.booleans())
                 else None,
                 factor=draw(st.integers(-5, 5)),

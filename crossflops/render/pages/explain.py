@@ -12,7 +12,7 @@ from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.report.quantity import amount_with_sign
 from crossflops.rules.conditions import Condition
-from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, formula_equation
+from crossflops.rules.rule import Convention, CostWeights, Parameters, Rule, formula_equation
 from crossflops.tools.registry import all_conventions
 
 _SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
@@ -217,7 +217,7 @@ def rule_amount_words(rule: Rule) -> str:
     """
     if rule.amount is None:
         return "always" if rule.kind == "fails" else "nothing"
-    if isinstance(rule.amount, OfCost):
+    if isinstance(rule.amount, CostWeights):
         weighed = [f"{weight} x {kind}" for kind, weight in rule.amount.weights.items()]
         amount, several = " + ".join(weighed), len(weighed) > 1
     else:

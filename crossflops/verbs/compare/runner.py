@@ -87,7 +87,7 @@ class _StartedTools(Protocol):
         ...
 
 
-class _InProcessTools(msgspec.Struct, frozen=True):
+class _LocalTools(msgspec.Struct, frozen=True):
     """The tools of groups, on copies in this process; groups by the index of their model."""
 
     groups: Mapping[int, ToolGroup]
@@ -328,7 +328,7 @@ class ToolRunner:
         """
         limits = self._limits
         if not limits.isolate:
-            return nullcontext(_InProcessTools({group.number: group for group in groups}))
+            return nullcontext(_LocalTools({group.number: group for group in groups}))
         provided = {group.number: group.model for group in groups if group.model}
         return Workers(
             [job for group in groups for job in group.jobs()],

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from torch import fx
 
 _KEPT_FORMS = 5_000
-_KNOWN: "OrderedDict[Any, _Written]" = OrderedDict()
+_KNOWN: "OrderedDict[Any, _WrittenForm]" = OrderedDict()
 
 
 class _NotPlainError(Exception):
     """Something decides what a form writes that is not in its key."""
 
 
-class _Given(msgspec.Struct, frozen=True):
+class _FormInput(msgspec.Struct, frozen=True):
     """The place of a value among those that a form is given."""
 
     place: int
 
 
-class _Made(msgspec.Struct, frozen=True):
+class _FormResult(msgspec.Struct, frozen=True):
     """A result of a node that a form writes."""
 
     node: int
@@ -49,7 +49,7 @@ class _Node(NamedTuple):
     constant: Any
 
 
-class _Written(NamedTuple):
+class _WrittenForm(NamedTuple):
     """What a form writes, for values of these types and shapes."""
 
     given: tuple[Any, ...]
@@ -99,7 +99,7 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
     import torch
 
     if isinstance(argument, torch.fx.Node):
-        return _Given(known.setdefault(argument, len(known)))
+        return _FormInput(known.setdefault(argument, len(known)))
     if isinstance(argument, list | tuple):
         return tuple(_form_argument_key(item, known) for item in argument)
     if type(argument) in _PLAIN:
@@ -172,7 +172,7 @@ def _write_and_store_form(key: Any, form: Callable[..., Any], *args: Any, **kwar
 
 
 def _write_again(
-    written: _Written, find: Callable[[], tuple[Any, str]], *args: Any, **kwargs: Any
+    written: _WrittenForm, find: Callable[[], tuple[Any, str]], *args: Any, **kwargs: Any
 ) -> Any:
     """Write what is known of a form, or call it where it is given other values after all."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
@@ -182,7 +182,7 @@ def _write_again(
     return _replay_form_nodes(written, values)
 
 
-def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written:
+def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
     """Return what a form writes, called on values of its own."""
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
@@ -205,12 +205,12 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     if recorder.functions:
         raise _NotPlainError
     keys = {id(value): name for name, value in constants.items()}
-    known: dict[int, Any] = {id(value): _Given(index) for index, value in enumerate(own)}
+    known: dict[int, Any] = {id(value): _FormInput(index) for index, value in enumerate(own)}
     known[id(None)] = None
     written = []
     for number, node in enumerate(nodes):
         for index, value in enumerate(node.outputs):
-            known[id(value)] = _Made(number, index)
+            known[id(value)] = _FormResult(number, index)
         attributes = tuple(node.attributes.values())
         if any("GRAPH" in attribute.type.name for attribute in attributes) or node.metadata_props:
             raise _NotPlainError
@@ -232,7 +232,9 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     several = isinstance(outputs, list | tuple)
     results = [known[id(value)] for value in (outputs if several else [outputs])]
     provided = tuple(map(_value_key, values))
-    return _Written(provided, tuple(written), type(outputs)(results) if several else results[0])
+    return _WrittenForm(
+        provided, tuple(written), type(outputs)(results) if several else results[0]
+    )
 
 
 def _copy_type_or_shape(value: Any) -> Any:
@@ -242,7 +244,7 @@ def _copy_type_or_shape(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
 
 
-def _replay_form_nodes(written: _Written, values: Sequence[Any]) -> Any:
+def _replay_form_nodes(written: _WrittenForm, values: Sequence[Any]) -> Any:
     """Write the nodes on these values."""
     import onnx_ir as ir
     from torch.onnx._internal.exporter import _core, _tensors
@@ -251,7 +253,7 @@ def _replay_form_nodes(written: _Written, values: Sequence[Any]) -> Any:
     made: list[Any] = []
 
     def value_of(index: Any) -> Any:
-        if isinstance(index, _Made):
+        if isinstance(index, _FormResult):
             return made[index.node][index.place]
         return None if index is None else values[index.place]
 

@@ -62,7 +62,7 @@ def observe_dispatched_calls(
 
     recorder = Recorder(ModuleIndex(model), without_wrappers=True)
 
-    class Dispatched(TorchDispatchMode):
+    class DispatchRecorder(TorchDispatchMode):
         """Keeps what is dispatched, and what that is composed of."""
 
         supports_higher_order_operators = True
@@ -121,7 +121,7 @@ def observe_dispatched_calls(
                 self.depth -= 1
 
     record = recording_entry_points(recorder, captured=False)
-    mode, functions = Dispatched(), Running()
+    mode, functions = DispatchRecorder(), Running()
     with (
         hooks(model, setting),
         torch.set_grad_enabled(setting.grad),

@@ -302,7 +302,7 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
-    class Captured(TorchFunctionMode):
+    class CapturedCalls(TorchFunctionMode):
         """Sees the calls that came in by a reference older than the wrappers."""
 
         def __torch_function__(
@@ -346,7 +346,7 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
     types_of_operators = torch._ops.OpOverload, torch._ops.OpOverloadPacket
     grad: Any = torch.Tensor.requires_grad
     asks = torch.Tensor.requires_grad_, grad.__set__
-    return Captured
+    return CapturedCalls
 
 
 def _marking_gradient_mode(recorder: Recorder) -> Any:

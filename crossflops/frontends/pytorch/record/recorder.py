@@ -56,7 +56,7 @@ class Frame(msgspec.Struct):
     checkpoint: Checkpoint | None = None
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedFunction(msgspec.Struct, frozen=True):
     """A custom function that a model applied: its class, its frame, and parameters it is given.
 
     These are their specs by the place of the argument, with all names that the parameter has.
@@ -95,7 +95,7 @@ class Recorder:
         self.checkpoint: Checkpoint | None = None  # the one that is running
         self.chosen = False  # whether a checkpoint around what is running has a policy
         self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
-        self.applied: list[Applied] = []  # custom functions, but those within another one
+        self.applied: list[AppliedFunction] = []  # custom functions, but those within another one
         self.in_function = False
         self.derives = ""  # by which function the model derives something while it runs
         self.writes_detached = False  # whether a detached tensor was changed in place
