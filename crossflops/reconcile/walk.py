@@ -112,7 +112,7 @@ def _prediction_by_path(
 ) -> dict[str, Amount]:
     """Return the tool's prediction for all beneath each module; its divisions join the causes."""
     inside: dict[str, list[RuleMatch]] = {}
-    for booking, standing in standings(prediction, trace):
+    for booking, standing in module_contributions(prediction, trace):
         for path, times in standing.items():
             same = times == booking.times
             counted = booking if same else msgspec.structs.replace(booking, times=times)
@@ -130,7 +130,9 @@ def _prediction_by_path(
     return predicted
 
 
-def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[RuleMatch, dict[str, int]]]:
+def module_contributions(
+    prediction: Prediction, trace: Trace
+) -> Iterator[tuple[RuleMatch, dict[str, int]]]:
     """Yield every booking, and how often it counts in the number of each module, by its path.
 
     A tool that adds up the tree of modules shows a module under all of its parents; any other has
@@ -365,7 +367,7 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
 
     The steps of a booking have all of it under the first name of its module.
     """
-    for booking, standing in standings(prediction, trace):
+    for booking, standing in module_contributions(prediction, trace):
         first = dict.fromkeys(path_and_ancestors(booking.path), booking.times)
         if standing == first:
             continue

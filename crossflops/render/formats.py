@@ -34,7 +34,7 @@ from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.profile import ProfileView
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import ReportTable
-from crossflops.render.terminal import inert, plain_page_text
+from crossflops.render.terminal import escape_control_chars, plain_page_text
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Check, Checks
 from crossflops.report.comparison import Against
@@ -151,7 +151,7 @@ def _block(block: Block) -> str:
             return f"```python\n{text.strip()}\n```"
         case Command(text, mark):
             lead = f"{_escape_markdown(mark)}\n\n" if mark.strip() else ""
-            return f"{lead}```\n{inert(text)}\n```"
+            return f"{lead}```\n{escape_control_chars(text)}\n```"
         case Table():
             return _pipes(block)
         case Figure(instead=words):
@@ -172,7 +172,7 @@ def _markdown_cell(cell: str) -> str:
 
 def _escape_markdown(text: str) -> str:
     """Return the text with Markdown's syntax escaped; an address stays, to be a link."""
-    plain = inert(" ".join(text.split()))
+    plain = escape_control_chars(" ".join(text.split()))
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
 
 
@@ -317,7 +317,7 @@ def code_quality(content: Checks, folder: str = "") -> str:
     """
     rows = [
         {
-            "description": inert(budget_failure_text(check)),
+            "description": escape_control_chars(budget_failure_text(check)),
             "check_name": "crossflops",
             "fingerprint": _fingerprint(check),
             "severity": "critical" if check.error else "major",
@@ -348,9 +348,12 @@ def junit(content: Checks) -> str:
     for target, checks in groupby(content.checks, key=lambda check: check.target):
         _suite(root, target, list(checks))
     for target in content.unbudgeted:
-        suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests="1",
+        name = escape_control_chars(target)
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1",
                                        failures="0", skipped="1")  # fmt: skip
-        case = ElementTree.SubElement(suite, "testcase", classname=inert(target), name="budget")
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=escape_control_chars(target), name="budget"
+        )
         ElementTree.SubElement(case, "skipped", message="there is no budget")
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -360,19 +363,23 @@ def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> N
     rows = list(checks)
     errors = sum(bool(check.error) for check in rows)
     failed = sum(not check.holds for check in rows) - errors
-    suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests=str(len(rows)),
+    name = escape_control_chars(target)
+    suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(rows)),
                                    failures=str(failed), errors=str(errors))  # fmt: skip
     for check in rows:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=inert(target), name=inert(rule_of(check))
+            suite,
+            "testcase",
+            classname=escape_control_chars(target),
+            name=escape_control_chars(rule_of(check)),
         )
         if not check.holds:
             verdict = "error" if check.error else "failure"
             unseen = check.uncounted or check.grew_in == UNCOUNTED
             kind = "error" if check.error else "uncounted" if unseen else "limit"
             ElementTree.SubElement(
-                case, verdict, type=kind, message=inert(budget_failure_text(check))
+                case, verdict, type=kind, message=escape_control_chars(budget_failure_text(check))
             )
         if check.moved_from:
-            moved = f"moved from {inert(check.moved_from)}"
+            moved = f"moved from {escape_control_chars(check.moved_from)}"
             ElementTree.SubElement(case, "system-out").text = moved

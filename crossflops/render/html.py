@@ -28,7 +28,7 @@ from crossflops.render.pages.bench import BenchView
 from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import ReportTable
-from crossflops.render.terminal import inert
+from crossflops.render.terminal import escape_control_chars
 from crossflops.report.comparison import Against
 from crossflops.report.consensus import build_consensus
 from crossflops.report.efficiency import EfficiencyReport, rooflines
@@ -118,7 +118,8 @@ class Grid(NamedTuple):
 def table_grid(block: Table, label: str) -> Grid:
     """Return a table of a page with all its columns, detail and headless ones too."""
     rows = tuple(
-        ShownRow(tuple(inert(cell) for cell in row.cells), row.tone or "") for row in block.rows
+        ShownRow(tuple(escape_control_chars(cell) for cell in row.cells), row.tone or "")
+        for row in block.rows
     )
     heads = tuple(Head(column.head, column.right, flows=column.flows) for column in block.columns)
     plain = not any(head.text for head in heads)
@@ -225,7 +226,15 @@ def _module_grid_row(
     parent = path in set(paths.values()) if path else True
     css_class, params = (row.class_, exact_amount(row.params)) if row else ("", "")
     return ShownRow(
-        (inert(path) or "(the model)", inert(css_class), *counts, params), "", level, parent
+        (
+            escape_control_chars(path) or "(the model)",
+            escape_control_chars(css_class),
+            *counts,
+            params,
+        ),
+        "",
+        level,
+        parent,
     )
 
 
@@ -263,7 +272,7 @@ def _operator_grid_rows(
     sums = {op: _sum_call_counts(summand, width) for op, summand in by_op.items()}
     order = sorted(sums, key=lambda op: (-sums[op].flops, op))
     full = _sum_call_counts((summand for _, summand in counts), width).cells(timed)
-    rows = [ShownRow((inert(op), *sums[op].cells(timed)), "", 2) for op in order]
+    rows = [ShownRow((escape_control_chars(op), *sums[op].cells(timed)), "", 2) for op in order]
     return (ShownRow(("(the model)", *full), "", 1, True), *rows) if rows else ()
 
 
@@ -283,9 +292,9 @@ def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
     rows = tuple(
         ShownRow(
             (
-                inert(node.node),
-                inert(node.op),
-                inert(node.path),
+                escape_control_chars(node.node),
+                escape_control_chars(node.op),
+                escape_control_chars(node.path),
                 *_node_call_counts(node, report, seconds).cells(bool(seconds)),
                 node.precision,
                 node.exactness,
@@ -413,7 +422,7 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
             return [_render("text", text=_clean(block.text), mark=block.mark, tone=block.tone)]
         case Code() | Command():
             mark = block.mark if isinstance(block, Command) else ""
-            return [_render("code", text=inert(block.text), mark=mark)]
+            return [_render("code", text=escape_control_chars(block.text), mark=mark)]
         case Title():
             return [_render("text", text=" · ".join(map(_clean, block.parts)), mark="", tone="")]
     return []
@@ -463,4 +472,4 @@ def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
 
 
 def _clean(text: str) -> str:
-    return inert(" ".join(text.split()))
+    return escape_control_chars(" ".join(text.split()))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from crossflops.render.page import Code, Column, Command, Heading, Page, Table, Text, Title
-from crossflops.render.terminal import inert
+from crossflops.render.terminal import escape_control_chars
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -101,5 +101,7 @@ def escape_latex(text: str) -> str:
     >>> escape_latex("a_b & 50 %")
     'a\\\\_b \\\\& 50 \\\\%'
     """
-    letters = (_SPECIAL.get(letter, letter) for letter in inert(" ".join(text.split())))
+    letters = (
+        _SPECIAL.get(letter, letter) for letter in escape_control_chars(" ".join(text.split()))
+    )
     return _QUOTED.sub(r"``\1''", "".join(letters))

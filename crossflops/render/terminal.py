@@ -65,10 +65,10 @@ def cell_len(text: str) -> int:
     return cells.cell_len(text)
 
 
-def inert(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     """Return the text with every control character of a terminal spelled out.
 
-    >>> inert("conv" + chr(27) + "[2J")
+    >>> escape_control_chars("conv" + chr(27) + "[2J")
     'conv\\\\x1b[2J'
     """
     if text.isprintable():  # as nearly all are: the expression takes long to compile
@@ -82,7 +82,9 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
     >>> legible("a" * 60 + " " + "b" * 1000, word=9)
     'aaa...aaa bbb...bbb'
     """
-    plain = inert(text[: 2 * longest] + text[-2 * longest :] if len(text) > 4 * longest else text)
+    plain = escape_control_chars(
+        text[: 2 * longest] + text[-2 * longest :] if len(text) > 4 * longest else text
+    )
     words = re.sub(rf"\S{{{word + 1},}}", lambda match: _clip_text_middle(match[0], word), plain)
     return _clip_text_middle(words, longest)
 
@@ -161,11 +163,11 @@ def _legible(block: Block) -> Block:
                 _join_digit_groups(legible(standing_here(text), WORD)), legible(mark), tone
             )
         case Code(text):
-            return Code("\n".join(map(inert, text.splitlines())))
+            return Code("\n".join(map(escape_control_chars, text.splitlines())))
         case Figure():  # `Page.written` puts what stands in its stead
             return block
         case Command(text, mark):
-            return Command(inert(standing_here(text)), legible(mark))
+            return Command(escape_control_chars(standing_here(text)), legible(mark))
         case Table():
             return replace(
                 block,
@@ -208,14 +210,14 @@ def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Te
 
 def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
     """Return the lines of a block. Only colours, and lines that break, need rich."""
-    straight = None if colour else _straight(block, width)
+    straight = None if colour else _layout_without_rich(block, width)
     return _rich_block_lines(block, width, colour) if straight is None else straight
 
 
 # A block whose lines all fit: no colour, and nothing breaks. The import of rich takes longer.
 
 
-def _straight(block: Block, width: int) -> list[str] | None:
+def _layout_without_rich(block: Block, width: int) -> list[str] | None:
     """Return the lines of a block as rich would arrange them, None if one is too long."""
     match block:
         case Title():

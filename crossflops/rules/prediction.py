@@ -456,7 +456,7 @@ class _Walk:
         return call.live or stored or self.convention.counts_dead
 
     def _matches(self, rule: Rule, site: Site) -> bool:
-        return speaks_of(rule, site) and self._times(rule, site.call) > 0
+        return matches_rule(rule, site) and self._times(rule, site.call) > 0
 
     def _times(self, rule: Rule, call: Call) -> int:
         """How often it is booked: by its own module, or by that to which a function belongs."""
@@ -541,7 +541,7 @@ class _Walk:
                 return
         site = self._site(call)
         for rule in self.unseen_rules:
-            if speaks_of(rule, site):
+            if matches_rule(rule, site):
                 self.unseen[call.key] = rule
                 return
 
@@ -552,7 +552,7 @@ class _Walk:
         return home_of(call, self.trace)
 
 
-def speaks_of(rule: Rule, site: Site) -> bool:
+def matches_rule(rule: Rule, site: Site) -> bool:
     """Whether the rule is about this call: its level, its target, and every condition."""
     return (
         rule.level == site.call.level

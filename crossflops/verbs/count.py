@@ -591,10 +591,10 @@ def own_backwards_in_step(
         reached=tuple(index not in missed for index in outputs) if request.loss else UNSET,
     )
     setting = msgspec.structs.replace(request.setting, step=step)
-    return build.ask(lambda source: own_of(native, source, setting))
+    return build.ask(lambda source: source_backward_costs(native, source, setting))
 
 
-def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
+def source_backward_costs(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
     """Return the work of a source's custom autograd functions, for the step in the setting."""
     if not native.graph.functions:
         return ()

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.render.terminal import inert
+from crossflops.render.terminal import escape_control_chars
 
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 Ink: TypeAlias = Literal[
@@ -166,7 +166,7 @@ def svg(canvas: Canvas, alone: bool = False) -> str:
     document = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
     wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
     paper = '<rect width="100%" height="100%" fill="#fff"/>' if alone else ""
-    label = escape(inert(canvas.label))
+    label = escape(escape_control_chars(canvas.label))
     head = f'<svg{document} role="img" aria-label="{label}"{wide} {size}>{paper}'
     return head + "".join(_svg_shape(shape, alone) for shape in canvas.shapes) + "</svg>"
 
@@ -192,7 +192,7 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
             anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
             weight = ' font-weight="600"' if shape.bold else ""
             location = f'x="{_px(shape.x)}" y="{_px(shape.y)}" font-size="{_px(shape.size)}"'
-            text = escape(inert(shape.text))
+            text = escape(escape_control_chars(shape.text))
             return f"<text {location} {_svg_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
         case Dot():
             location = f'cx="{_px(shape.x)}" cy="{_px(shape.y)}" r="{_px(shape.radius)}"'
@@ -202,7 +202,7 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
 
 
 def _svg_tooltip(tip: str, tag: str) -> str:
-    return f"><title>{escape(inert(tip))}</title></{tag}>" if tip else "/>"
+    return f"><title>{escape(escape_control_chars(tip))}</title></{tag}>" if tip else "/>"
 
 
 def _svg_fill(ink: Ink, alone: bool) -> str:

@@ -20,8 +20,8 @@ from crossflops.verbs.count import (
     CountedModel,
     count_source,
     exact_steps,
-    own_of,
     sever_outputs,
+    source_backward_costs,
     views_to_observe,
 )
 
@@ -164,7 +164,9 @@ def collect_counts(
     if setting.step:
         steps = {}
         for mode, native in by_mode.items():
-            own = own_of(native, source, msgspec.structs.replace(setting, training=mode))
+            own = source_backward_costs(
+                native, source, msgspec.structs.replace(setting, training=mode)
+            )
             steps[mode] = TrainingCounts.from_step_setting(native, setting.step, own)
         return ModelCounts(by_mode, steps=steps)
     if file is None or source.weights == FAKE:

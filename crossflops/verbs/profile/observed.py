@@ -25,7 +25,7 @@ from crossflops.report import tables
 from crossflops.report.profile import BesideProfile
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.verbs.count import CountedModel, native_count, own_of, sever_outputs
+from crossflops.verbs.count import CountedModel, native_count, sever_outputs, source_backward_costs
 from crossflops.verbs.efficiency.work import explain_conventions
 from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
 
@@ -191,7 +191,7 @@ class _CallCounter:
         own: OwnBackwards = _FIRST_ORDER
         if graph.functions and backward.weights is None and not inputs:
             setting = msgspec.structs.replace(request.setting, step=step)
-            own = own_of(native, request.source(values=False), setting)
+            own = source_backward_costs(native, request.source(values=False), setting)
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
             weights = AskedWeights(native.trace, backward.weights)
