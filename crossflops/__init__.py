@@ -86,7 +86,9 @@ class _Package(ModuleType):
 
     @bench.setter
     def bench(self, room: ModuleType) -> None:
-        """Python puts a room here when it is first imported: this name is taken."""
+        """Accept the room `bench` that Python sets here on its first import, and keep the verb
+        instead.
+        """
 
 
 sys.modules[__name__].__class__ = _Package

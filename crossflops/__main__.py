@@ -12,9 +12,9 @@ _ALLOCATIONS = 100_000
 def main() -> int:
     """Run the verb of the command line, and return the exit status."""
     gc.set_threshold(_ALLOCATIONS, 50, 100)
-    from crossflops.cli import main as run
+    from crossflops.cli import main as cli_main
 
-    return run()
+    return cli_main()
 
 
 if __name__ == "__main__":

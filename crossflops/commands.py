@@ -23,7 +23,7 @@ _SELF = rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )"
 
 
 def standing_here(text: str) -> str:
-    """The text with every command in it as it works here, in this folder and environment."""
+    """Return the text with every command in it as it works in this folder and environment."""
     if "pip " in text and re.search(_PIP, text):
         text = re.sub(_PLUGIN, lambda match: shlex.join(_pip_arguments(match[0])), text)
         text = re.sub(
@@ -34,7 +34,7 @@ def standing_here(text: str) -> str:
 
 
 def program_command() -> str:
-    """How this command was called, in a form that can be typed again."""
+    """Return how this command was called, in a form that can be typed again."""
     called = Path(sys.argv[0] or NAME)
     if called.name == "__main__.py" and called.parent.name == NAME:
         return f"{python()} -m {NAME}"
@@ -44,14 +44,16 @@ def program_command() -> str:
 
 
 def python() -> str:
-    """This interpreter, as short as it can be typed."""
+    """Return this interpreter, as short as it can be typed."""
     python = Path(sys.executable or "python3")
     short = next((name for name in ("python", "python3") if _is_on_path(name, python)), None)
     return short or shlex.quote(_from_here(python))
 
 
 def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
-    """What an extra of crossflops consists of, each as pip takes it; () of an unknown one."""
+    """Return the requirements of an extra of crossflops as pip takes them; () for an unknown
+    one.
+    """
     folders: list[tuple[str, ...]] = []
     for requirement in _requirements_by_extra().get(extra, ()):
         extras = re.fullmatch(_EXTRA, requirement)
@@ -62,7 +64,9 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _installer(verb: str) -> str:
-    """Return what installs into, or removes from, the environment of this interpreter."""
+    """Return the command that installs into, or removes from, the environment of this
+    interpreter.
+    """
     from shutil import which
 
     if find_spec("pip") is None and which("uv"):
@@ -71,7 +75,7 @@ def _installer(verb: str) -> str:
 
 
 def _requirements_of_extras(extras: list[str]) -> list[str]:
-    """Their requirements; crossflops with these extras where nothing tells what they are."""
+    """Return the requirements of these extras; crossflops with the extras if none are known."""
     parts = [requirements(name) for name in extras]
     if not all(parts):
         return [f"{NAME}[{','.join(extras)}]"]
@@ -79,7 +83,9 @@ def _requirements_of_extras(extras: list[str]) -> list[str]:
 
 
 def _pip_arguments(requirement: str) -> tuple[str, ...]:
-    """A plugin of ours from where crossflops itself came from; anything else by its name."""
+    """Return a plugin of ours from the origin of crossflops itself; any other package by its
+    name.
+    """
     if not requirement.startswith(f"{NAME}-"):
         return (requirement,)
     folder = ROOT / "plugins" / requirement
@@ -93,7 +99,7 @@ def _pip_arguments(requirement: str) -> tuple[str, ...]:
 
 
 def _requirements_by_extra() -> dict[str, list[str]]:
-    """The requirements of each extra: of the source folder, or of what is installed."""
+    """Return the requirements of each extra: of the source folder, or of the installed package."""
     project = ROOT / "pyproject.toml"
     if project.is_file():
         import tomllib
@@ -116,7 +122,9 @@ def _requirements_by_extra() -> dict[str, list[str]]:
 
 
 def _install_origin() -> dict[str, Any]:
-    """Where crossflops was installed from, as pip notes it (PEP 610); {} from an index."""
+    """Return the origin of the installed crossflops as pip records it (PEP 610); {} from an
+    index.
+    """
     import json
     from importlib import metadata
 
@@ -128,7 +136,9 @@ def _install_origin() -> dict[str, Any]:
 
 
 def _is_on_path(name: str, requested: Path) -> bool:
-    """Whether the shell finds this very file by its name; links of environments stay apart."""
+    """Return whether the shell finds this very file by its name; symbolic links are not
+    followed.
+    """
     from shutil import which
 
     command = which(name)
@@ -136,7 +146,7 @@ def _is_on_path(name: str, requested: Path) -> bool:
 
 
 def _from_here(path: Path) -> str:
-    """The path from the current folder where it lies in it, else the whole path."""
+    """Return the path relative to the current folder if it lies there, else the whole path."""
     absolute = Path(os.path.abspath(path))
     here = Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

@@ -1,4 +1,4 @@
-"""What crossflops raises on purpose, and where in a model an exception comes from."""
+"""Exceptions of crossflops, and the line of a model where an exception comes from."""
 
 import contextlib
 import os
@@ -17,9 +17,22 @@ _NEAR = 3  # names that a hint offers
 
 
 class CrossflopsError(Exception):
-    """The root. `message` says what is wrong in one line, `hint` what to do in one line.
+    """The base class of the errors of crossflops.
 
-    `exit_status` is what the command line exits with.
+    The command line prints both lines, and exits with `exit_status`.
+
+    Args:
+        message: One line about the problem.
+        hint: One line about the remedy.
+        reference: Where the problem is described, "" without such a place.
+
+    Example:
+        >>> import crossflops
+        >>> try:
+        ...     crossflops.count("absent.onnx")
+        ... except crossflops.CrossflopsError as error:
+        ...     print(error.exit_status, "absent.onnx" in error.message, bool(error.hint))
+        2 True True
     """
 
     exit_status = 2
@@ -31,14 +44,14 @@ class CrossflopsError(Exception):
         self.reference = reference
 
     def __reduce__(self) -> "tuple[Callable[..., CrossflopsError], tuple[Any, ...]]":
-        """Travel between processes: a pool hands on what a count in a worker raised."""
+        """Return how to rebuild the error in another process, such as the caller of a worker."""
         return _rebuild_error, (type(self), self.args, dict(vars(self)))
 
 
 def _rebuild_error(
     kind: type[CrossflopsError], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> CrossflopsError:
-    """Return the error with what it said, whatever its class takes to be made."""
+    """Return the error with its message, whatever arguments its class takes."""
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(attributes)
@@ -46,19 +59,19 @@ def _rebuild_error(
 
 
 class TargetError(CrossflopsError):
-    """The model cannot be found, loaded or built."""
+    """An error of a model that cannot be found, loaded or built."""
 
 
 class InputError(CrossflopsError):
-    """The inputs do not fit the model, or are written wrongly."""
+    """An error of inputs that do not fit the model, or are written wrongly."""
 
 
 class OperandError(CrossflopsError):
-    """A node has operands that its operator cannot take: the graph cannot run as it is."""
+    """An error of a node with operands that its operator cannot take: the graph cannot run."""
 
 
 class NormalizeError(CrossflopsError):
-    """The model was built, but no graph could be made of it."""
+    """An error of a model that was built, but cannot be converted to a graph."""
 
 
 class FormulaError(CrossflopsError):
@@ -66,30 +79,30 @@ class FormulaError(CrossflopsError):
 
 
 class UnknownNameError(CrossflopsError):
-    """A tool, a cause, a device, a convention or a format that does not exist, or is ambiguous."""
+    """An error of an unknown or ambiguous name of a tool, cause, device, convention or format."""
 
 
 class ValuesNeededError(CrossflopsError):
-    """Shapes alone do not decide about the model: it has to be built with its numbers."""
+    """An error of a model whose shapes depend on values: it must be built with its weights."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "leave out --weights fake")
 
 
 class MissingExtraError(CrossflopsError):
-    """A framework that is not installed."""
+    """An error of a framework that is not installed."""
 
 
 class PatchError(CrossflopsError):
-    """An attribute that crossflops replaces is not in the installed release of its library."""
+    """An error of an attribute that crossflops replaces, and that the installed library lacks."""
 
 
 class CrossflopsWarning(UserWarning):
-    """Something about a model that the reader of its count should know."""
+    """A warning about a model that the reader of its count should know."""
 
 
 def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
-    """What to do about a name that is not known: the names that are like it, or else all of them.
+    """Return a hint for an unknown name: the names that are like it, or else all of them.
 
     `otherwise` is what stands for all of them, where they are many.
 
@@ -155,7 +168,8 @@ frameworks: set[str] = set()
 
 
 def error_location(error: BaseException) -> str:
-    """The innermost line of the model itself, as " (model.py:12, in forward)"; "" where none is.
+    """Return the innermost line of the model itself, as " (model.py:12, in forward)"; "" where
+    none is.
 
     That is a file of the user; else one of an installed library that is no framework. Of an error
     that another one led to, the first that tells is taken.
@@ -185,7 +199,7 @@ _GPU = re.compile(
 
 
 def error_remedy(error: BaseException, otherwise: str) -> str:
-    """Return what to do about an exception of a model; `otherwise` where its inputs may be wrong.
+    """Return the remedy of a model's exception; `otherwise` if its inputs may be wrong.
 
     >>> error_remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
     'the model imports einops as it runs: pip install einops'
@@ -209,14 +223,14 @@ def error_remedy(error: BaseException, otherwise: str) -> str:
 
 
 def print_traceback(error: BaseException) -> None:
-    """The traceback of an error on stderr, with what led to it, where it was asked for."""
+    """Write the traceback of an error, with its causes, to stderr if it was requested."""
     import traceback
 
     relay("".join(traceback.format_exception(error)))
 
 
 def relay(output: str, stream: TextIO | None = None) -> None:
-    """What a worker process wrote on stderr, its traceback above all, where that was asked for.
+    """Write the stderr of a worker process, above all its traceback, if it was requested.
 
     What a terminal would obey is spelled out. The stream is stderr, or the given one.
     """
@@ -231,7 +245,7 @@ def relay(output: str, stream: TextIO | None = None) -> None:
 
 
 def _error_chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, the first cause first."""
+    """Return the error and its causes, the first cause first."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:
@@ -241,7 +255,9 @@ def _error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _error_file_label(file: str) -> tuple[str, bool]:
-    """The file as a message names it, "" of what is no model; and whether it is the user's own."""
+    """Return the file as a message names it, "" outside of models; and whether it is the user's
+    own.
+    """
     if file.startswith("<"):
         return "", False
     installed = re.match(_INSTALLED, file)

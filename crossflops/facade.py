@@ -21,15 +21,19 @@ if TYPE_CHECKING:
     from crossflops.render.pages.nouns import Noun
 
 
-class Shown:
-    """A noun that shows itself, as its page, and that is written in any format."""
+class ShownResult:
+    """A result that prints as its page, and can be saved in any format."""
 
     __slots__ = ()
 
     def save(self, path: str | Path) -> Path:
-        """Write it in the format of the suffix: .json, .md, .csv, .tex ...
+        """Write the result in the format of the suffix: .json, .md, .csv, .tex ...
 
-        Returns the path. Raises UnknownNameError for a suffix that names no format.
+        Returns:
+            The path.
+
+        Raises:
+            UnknownNameError: The suffix names no format.
         """
         from crossflops.render.formats import FORMATS, content_file_bytes, suffix
 
@@ -42,7 +46,7 @@ class Shown:
         return file
 
     def __str__(self) -> str:
-        """The page, as a terminal shows it."""
+        """Return the page, as a terminal shows it."""
         from crossflops.render.terminal import (
             terminal_page_text,
         )  # `--help` imports this file, no renderer
@@ -50,16 +54,58 @@ class Shown:
         return terminal_page_text(cast("Noun", self))
 
 
-class ShownReport(Shown, Report, frozen=True, kw_only=True):
-    """`crossflops.Report`: a report with its page, its tables and its parts."""
+class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
+    """A report that prints as its page: the result of `count` and `compare`, `crossflops.Report`.
+
+    Its fields and derived values are those of `crossflops.report.report.Report`.
+
+    Attributes:
+        schema: The version of the JSON contract.
+        model: The model that was counted.
+        totals: The totals of the whole model.
+        macs_by_precision: The MACs by the precision of the contraction.
+        as_: The count under the first requested convention.
+        as_also: The counts under further conventions.
+        uncounted: The nodes without a count, each with the reason.
+        by_op: A row for each operator.
+        modules: A row for each module with all beneath it.
+        nodes: A row for each node.
+        memory: The bytes that the model moves and holds.
+        per_token: The work for one token of a language model.
+        setting: The way in which the model was run.
+        profiles: The answers of the tools, or their failures.
+        reconciliations: The account of each tool that answered.
+        branches: The counted branch of each If.
+        formulas: The totals as polynomials in sizes.
+        observed: The run that sizes come from.
+        between: The difference between two tools.
+        module: The module that the rows are restricted to.
+        consensus: The number to publish, in a sentence.
+        request: The request, as it can be repeated.
+        made_with: The versions of the software.
+        weights: Whether the model had values in its weights, and why.
+        against: The comparison with a second model.
+        against_modules: The modules of the second model.
+        against_nodes: The nodes of the second model.
+        training: The training step.
+        warnings: Sentences that the reader of the count should know.
+
+    Example:
+        >>> import crossflops
+        >>> report = crossflops.count("model.onnx")
+        >>> [(row.op, row.macs, row.flops) for row in report.by_op]
+        [('MatMul', 64, 128), ('Relu', 0, 8)]
+        >>> report.save("report.json").name
+        'report.json'
+    """
 
     @classmethod
     def of(cls, report: Report) -> "ShownReport":
-        """The same report, able to show itself."""
+        """Return the same report, able to show itself."""
         return cls(**asdict(report))
 
     def at(self, path: str) -> "ShownReport":
-        """The same for one module and what is beneath it, such as "layer1.0".
+        """Return the report of one module and all beneath it, such as "layer1.0".
 
         Raises UnknownNameError where there is no such module.
         """
@@ -68,7 +114,7 @@ class ShownReport(Shown, Report, frozen=True, kw_only=True):
     def view(
         self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
     ) -> TableView:
-        """One table of the report.
+        """Return one table of the report.
 
         By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
         levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
@@ -78,7 +124,8 @@ class ShownReport(Shown, Report, frozen=True, kw_only=True):
         return view(self, by, top, depth, unit)
 
     def to_pandas(self, by: By = "module", **options: Any) -> Any:
-        """One table of the report as a pandas.DataFrame: `view` says what `by` and `options` are.
+        """Return one table of the report as a pandas.DataFrame: `view` says what `by` and
+        `options` are.
 
         Counts stay integers. Raises MissingExtraError without pandas.
         """
@@ -95,41 +142,43 @@ class ShownReport(Shown, Report, frozen=True, kw_only=True):
         return html(self)
 
 
-class ShownBench(Shown, Bench, frozen=True, kw_only=True):
-    """What `crossflops.bench` returns: a bench with its page."""
+class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
+    """A bench with its page: the result of `crossflops.bench`."""
 
     @classmethod
     def of(cls, bench: Bench) -> "ShownBench":
-        """The same bench, able to show itself."""
+        """Return the same bench, able to show itself."""
         return cls(**asdict(bench))
 
 
-class ShownProfile(Shown, TrainingProfile, frozen=True, kw_only=True):
-    """What `crossflops.profile` returns: a profile with its page."""
+class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):
+    """A profile with its page: the result of `crossflops.profile`."""
 
     @classmethod
     def of(cls, profile: TrainingProfile) -> "ShownProfile":
-        """The same profile, able to show itself."""
+        """Return the same profile, able to show itself."""
         return cls(**asdict(profile))
 
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
-        """The page with so many levels of modules (-1: all), and so many modules at each."""
-        from crossflops.render.pages.profile import Profiled
+        """Return the page with so many levels of modules (-1: all), and so many modules at
+        each.
+        """
+        from crossflops.render.pages.profile import ProfileView
         from crossflops.render.terminal import terminal_page_text
 
         return terminal_page_text(
-            Profiled(self, ShownDepth(depth=depth, top=top, detailed=detailed))
+            ProfileView(self, ShownDepth(depth=depth, top=top, detailed=detailed))
         )
 
 
-class ShownEfficiency(Shown, EfficiencyReport, frozen=True, kw_only=True):
-    """What `crossflops.efficiency` returns: an efficiency with its page, and the shown report."""
+class ShownEfficiency(ShownResult, EfficiencyReport, frozen=True, kw_only=True):
+    """An efficiency with its page and its report: the result of `crossflops.efficiency`."""
 
     report: ShownReport | None = None
 
     @classmethod
     def of(cls, efficiency: EfficiencyReport) -> "ShownEfficiency":
-        """The same efficiency, able to show itself."""
+        """Return the same efficiency, able to show itself."""
         fields = asdict(efficiency)
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)

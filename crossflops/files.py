@@ -19,7 +19,7 @@ _MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
 
 @contextlib.contextmanager
 def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[Path]:
-    """A path beside `target` to write to; it becomes `target` when nothing was raised.
+    """Yield a temporary path; it replaces `target` at the end if nothing was raised.
 
     A link stays one, and a device or a pipe gets the content. Raises CrossflopsError, with the
     hint, when it cannot be written.
@@ -51,7 +51,7 @@ def _scratch() -> Path:
 def write_file(
     target: Path, content: str | bytes, hint: str = "choose another file with -o"
 ) -> None:
-    """Write a file, whole or not at all. Raises CrossflopsError when it cannot be written."""
+    """Write a file completely or not at all. Raises CrossflopsError when it cannot be written."""
     data = content.encode() if isinstance(content, str) else content
     with draft(target, hint) as path:
         path.write_bytes(data)
@@ -59,7 +59,7 @@ def write_file(
 
 @contextlib.contextmanager
 def locking_path(path: Path) -> Iterator[None]:
-    """Keep other processes that lock the same path waiting until the block ends.
+    """Block other processes that lock the same path until the block ends.
 
     The lock is a file of the system's temporary folder: none is left beside `path`.
     """
@@ -83,7 +83,7 @@ def _lock(descriptor: int) -> None:
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file, of a compressed one those that it was made from.
+    """Return the bytes of a file, decompressed if it is compressed.
 
     Raises OSError where it cannot be read, and InputError where its compression is damaged.
     """
@@ -102,7 +102,9 @@ def contents(path: Path) -> bytes:
 
 
 def gzip_bytes(data: bytes) -> bytes:
-    """The bytes under gzip, the same for the same data: without a time, a name or a system."""
+    """Return the bytes under gzip, the same for the same data: without a time, a name or a
+    system.
+    """
     import gzip
 
     out = BytesIO()

@@ -42,7 +42,7 @@ _KIBIBYTE = 1024
 
 
 def physical_memory() -> int | None:
-    """The memory of this machine in bytes; None where the system does not say."""
+    """Return the memory of this machine in bytes; None if the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
@@ -63,7 +63,7 @@ def usable_cpus() -> int:
 
 
 def trim_memory() -> None:
-    """Let free memory go back to the system: glibc keeps what lies between other pieces.
+    """Return free memory to the system: glibc keeps free blocks that lie between used ones.
 
     Other libraries have no such word: https://man7.org/linux/man-pages/man3/malloc_trim.3.html
     """
@@ -74,12 +74,12 @@ def trim_memory() -> None:
 
 
 def threads() -> int:
-    """The threads of this process, those of native code too; Linux alone tells."""
+    """Return the threads of this process, native ones too, on Linux; None elsewhere."""
     return _process_status_value("Threads")
 
 
 def address_space() -> int:
-    """The bytes of address space that this process has taken; Linux alone tells."""
+    """Return the bytes of address space that this process has taken, on Linux; None elsewhere."""
     return _process_status_value("VmSize") * _KIBIBYTE
 
 
@@ -89,7 +89,7 @@ def _process_status_value(key: str) -> int:
 
 
 def limit_memory(size: int | None, *, may_be_raised: bool = False) -> None:
-    """Bound the address space of this process to `size` bytes, where the system can do that.
+    """Limit the address space of this process to `size` bytes, if the system supports it.
 
     `may_be_raised` leaves the way open to a higher bound later on. Where the system cannot
     (Windows, and in part macOS), a line on stderr says so.

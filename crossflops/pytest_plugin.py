@@ -33,14 +33,14 @@ _SAVED = "flops saved"  # a property of a test's report, which travels from the 
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The switch that writes the baseline."""
+    """Add the option that writes the baseline."""
     parser.getgroup("crossflops").addoption(
         _UPDATE, action="store_true", help="write the baseline of all budgets that the tests check"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark. Raises UsageError where several processes would write one baseline."""
+    """Declare the mark. Raises UsageError if several processes would write one baseline."""
     config.addinivalue_line(
         "markers", "flops_budget(*rules): the rules that the fixture flops_budget checks"
     )
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def flops_budget(request: pytest.FixtureRequest) -> Hold:
-    """A function of a model and rules, which fails the test where a rule does not hold.
+    """Return a function of a model and rules that fails the test if a rule does not hold.
 
     `flops_budget(model, *rules, name=..., **options)`: the model is an object or a target, the
     rules are those of `crossflops check`, of the mark where none is given, or of a target's
@@ -96,7 +96,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
 
 
 def _with_test_remedies(text: str) -> str:
-    """Return what `check` says with the remedies that a run of tests has."""
+    """Call `check`, and replace the remedies of its errors with those of a test run."""
     for remedy, own in _REMEDIES.items():
         text = text.replace(remedy, own)
     return text
@@ -110,7 +110,7 @@ def _check_budget_rules(
     call: str,
     options: dict[str, Any],
 ) -> "Checks":
-    """Hold the rules. Raises what `check` raises."""
+    """Check the rules. Raises what `check` raises."""
     from crossflops.plugins.elsewhere import find_config_table
     from crossflops.verbs import check
 
@@ -128,7 +128,7 @@ def _target(model: Any) -> str:
 
 
 def _test_call_name(request: pytest.FixtureRequest, model: Any, calls: Counter[str]) -> str:
-    """Return the name of a call: its test, the target, and which call of the test it is.
+    """Return the name of a call: its test, the target, and the number of the call in the test.
 
     Two calls of one test on one model have two entries, or the later would replace the earlier.
     """
@@ -138,7 +138,7 @@ def _test_call_name(request: pytest.FixtureRequest, model: Any, calls: Counter[s
 
 
 def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
-    """Raise InputError where another call of this run has the entry of that name."""
+    """Raise InputError if another call of this run has the entry of that name."""
     from crossflops.errors import InputError
 
     owners = request.config.stash.setdefault(_OWNERS, {})
@@ -177,7 +177,7 @@ def _ignore_progress(_: str) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What smaller models saved, for tests that passed, too."""
+    """Write what smaller models saved, for tests that passed, too."""
     lines = dict.fromkeys(
         text
         for report in terminalreporter.getreports("passed")

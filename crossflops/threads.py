@@ -23,7 +23,7 @@ _FORK_WAITS = 60.0  # seconds: a fork waits for a count, and not for ever for a 
 
 
 class _Process:
-    """Whose turn it is. A count within a count is of the same thread, and goes on."""
+    """The lock of a process. A nested count is of the same thread, and goes on."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
@@ -31,16 +31,16 @@ class _Process:
         self._at_fork = threading.local()
 
     def before_fork(self) -> None:
-        """Wait until no other thread counts: the child would keep what that has patched."""
+        """Wait until no other thread counts: the child would keep its patches."""
         self._at_fork.held = self.turn.acquire(timeout=_FORK_WAITS)
 
     def after_fork(self) -> None:
-        """Let others count again in the parent."""
+        """Let other threads count again in the parent."""
         if self._at_fork.held:
             self.turn.release()
 
     def reset_in_child(self) -> None:
-        """Forget who waits: the child has no thread but the one that forked."""
+        """Forget waiting threads: the child has only the one that forked."""
         if self._at_fork.held:
             self.turn.release()
         else:
@@ -74,7 +74,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 class _Silent:
-    """A stream that drops what one thread writes to it until it is closed, and nothing else."""
+    """A stream that drops the writes of one thread until it is closed, and no others."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -87,23 +87,23 @@ class _Silent:
         return iter(self._stream)
 
     def write(self, text: str) -> int:
-        """Write it, or say that it was written."""
+        """Write the text, or pretend to."""
         if threading.get_ident() == self._thread:
             return len(text)
         return 0 if self._stream is None else self._stream.write(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write each of them."""
+        """Write each of the lines."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Flush what others have written."""
+        """Flush the text of other threads."""
         if self._stream is not None:
             self._stream.flush()
 
     def end(self) -> None:
-        """Let everything through: another thread may have kept this stream."""
+        """Pass all text on from now on: another thread may have kept this stream."""
         self._thread = None
 
 
@@ -128,8 +128,8 @@ def _silence_stream(name: str) -> Iterator[None]:
             silent.end()
 
 
-class _OfThread:
-    """Matches every text of one thread, and after its end none: it may be in another's filters.
+class _ThreadPattern:
+    """A pattern that matches every text of one thread, and no text after its end.
 
     `pattern` is what a library makes filters of for workers of its own, as sklearn.utils.parallel
     does with the expressions of the filters that it finds.
@@ -141,7 +141,7 @@ class _OfThread:
         self._thread: int | None = threading.get_ident()
 
     def match(self, text: str) -> bool:
-        """Whether a filter with this in the place of its expression is about the text."""
+        """Return whether a filter with this pattern applies to the text."""
         return threading.get_ident() == self._thread and text.startswith(self._begins)
 
     def end(self) -> None:
@@ -154,11 +154,11 @@ class _OfThread:
 def filter_warnings(
     action: str, category: type[Warning] = Warning, begins: str = ""
 ) -> Iterator[None]:
-    """Filter warnings of this thread alone that begin so; what code within filters goes first.
+    """Filter warnings of this thread with this beginning; filters within the block come first.
 
     All that was filtered before is filtered so again behind the block.
     """
-    own = _OfThread(begins)
+    own = _ThreadPattern(begins)
     entry: Any = (action, own, category, None, 0)
     filters: Any = warnings.filters
     before = list(filters)
@@ -173,7 +173,7 @@ def filter_warnings(
 
 
 def _tell_filters() -> None:
-    """Let warnings that were shown once be looked at again, as `warnings` does on a change."""
+    """Reset the warnings that were shown once, as `warnings` does on a change."""
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
         if (on_progress := getattr(warnings, name, None)) is not None:
             on_progress()
@@ -182,7 +182,7 @@ def _tell_filters() -> None:
 
 @contextmanager
 def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMessage]]:
-    """Keep warnings of this category and this thread from being shown; the value is their list."""
+    """Record warnings of this category and this thread in a list, instead of showing them."""
     recorded: list[warnings.WarningMessage] = []
     thread = threading.get_ident()
     before: Any = warnings.showwarning
@@ -204,7 +204,7 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
 
 @contextmanager
 def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
-    """Drop records that this thread logs within the block, where `is_dropped(record)`."""
+    """Drop records that this thread logs within the block, if `is_dropped(record)`."""
     import logging  # a count of a file silences nothing
 
     thread = threading.get_ident()

@@ -38,7 +38,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
 
 
 def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    """The values by the names of the inputs. Raises ValueError where there are more or fewer."""
+    """Return the values by the names of the inputs. Raises ValueError if their numbers differ."""
     if len(names) != len(values):
         raise ValueError(
             f"the file has {len(names)} inputs, but the model was given {len(values)}"
@@ -96,6 +96,6 @@ def _gap(requested: Any, result: Any) -> tuple[float, float]:
 
 
 def _onnxruntime_message(error: Exception) -> str:
-    """The message of onnxruntime in one line, without its code."""
+    """Return the message of onnxruntime in one line, without its code."""
     line = " ".join(str(error).split())
     return line.rpartition("[ONNXRuntimeError] : ")[2].partition(" : ")[2] or line

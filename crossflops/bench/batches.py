@@ -12,16 +12,18 @@ MOST = 1 << 16
 
 
 class Goal(NamedTuple):
-    """What is looked for: the most examples per second, within a latency (seconds, p99)."""
+    """The goal of a search: the most examples per second, within a latency (seconds, p99)."""
 
     latency: float | None = None
 
     def is_met(self, timing: Measurement) -> bool:
-        """Whether the latency is kept."""
+        """Return whether the latency is kept."""
         return self.latency is None or timing.p99 <= self.latency
 
     def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
-        """The fastest of those that keep the latency; of two alike the smaller batch."""
+        """Return the fastest measurement that keeps the latency; of two equal ones the smaller
+        batch.
+        """
         able = [run for run in tried if isinstance(run, Measurement) and self.is_met(run)]
         return max(able, key=lambda run: (run.examples_per_second, -run.batch), default=None)
 
@@ -30,7 +32,7 @@ FASTEST = Goal()
 
 
 class Search(NamedTuple):
-    """All that was tried, by batch, and the largest batch that is known to fit."""
+    """All batches that were tried, and the largest batch that is known to fit."""
 
     tried: tuple[Measurement | Unfit, ...]
     largest: int | None
@@ -78,7 +80,7 @@ def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
 
 
 def _border(good: Callable[[int], bool], low: int, high: int) -> None:
-    """Narrow down to one where good batches end."""
+    """Narrow the range of batches until its ends differ by one."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if good(middle) else (low, middle)
@@ -87,7 +89,9 @@ def _border(good: Callable[[int], bool], low: int, high: int) -> None:
 def _summit(
     good: Callable[[int], bool], tried: dict[int, Measurement | Unfit], goal: Goal
 ) -> None:
-    """Try between the fastest batch and its neighbours, while one of these halves is faster."""
+    """Try batches between the fastest one and its neighbours, while one of these halves is
+    faster.
+    """
     best = goal.best(list(tried.values()))
     while best is not None:
         known = sorted(tried)

@@ -25,11 +25,11 @@ from crossflops.bench.timing import (
     time_warm_runs,
 )
 from crossflops.errors import CrossflopsError, InputError, print_traceback
-from crossflops.frontends import Ready, Source, frontend_of, runtime_frontend
+from crossflops.frontends import RunnableModel, Source, frontend_of, runtime_frontend
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import exception_text, shorten_line, speaks_of_memory
-from crossflops.workers.conversation import Wait, hear
+from crossflops.workers.conversation import Wait, serve_order
 
 _TRACED = 10  # runs under the profiler, where they are not short
 PROFILED = BenchLimits(warmup=3, runs=_TRACED, fewest=3, seconds=5.0)
@@ -41,12 +41,12 @@ _OUT_OF_MEMORY = "ran out of memory"
 
 
 def main() -> None:
-    """Answer the one order."""
-    hear(Order, answer_bench_order)
+    """Answer the order on stdin."""
+    serve_order(Order, answer_bench_order)
 
 
 def answer_bench_order(order: Order, wait: Wait) -> Answer:
-    """The run, or why there is none."""
+    """Return the run, or the reason why there is none."""
 
     def run() -> Ran:
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
@@ -55,7 +55,7 @@ def answer_bench_order(order: Order, wait: Wait) -> Answer:
 
 
 def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
-    """Return the answer of a run of a model at a batch, or why it ended."""
+    """Return the answer of a run of a model at a batch, or the reason why it ended."""
     try:
         return run()
     except CrossflopsError as error:
@@ -72,7 +72,7 @@ def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
 
 
 def run_file(order: FileOrder) -> Ran:
-    """Run an ONNX file in onnxruntime: first timed, then, if it is asked for, profiled."""
+    """Run an ONNX file in onnxruntime: time it, then profile it on request."""
     module = session.runtime()
     provided = from_archive(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
@@ -99,7 +99,7 @@ def run_file(order: FileOrder) -> Ran:
 
 
 def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
-    """The graph that would run."""
+    """Return the graph that onnxruntime would run, saved to a file."""
     options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
     session.save_optimized(options, graph)
@@ -109,7 +109,7 @@ def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 
 
 def run_model(order: ModelOrder) -> Ran:
-    """Run a model in its own framework: first timed, then, if it is asked for, traced."""
+    """Run a model in its own framework: time it, then trace it on request."""
     run = _prepare_framework_model(build_ordered_model(order), order)
     config = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
     measurement = time_warm_runs(run.once, order.batch, time.perf_counter, order.limits, config)
@@ -126,7 +126,7 @@ def run_model(order: ModelOrder) -> Ran:
 
 
 def build_ordered_model(order: ModelOrder) -> Source:
-    """The model of an order, built here with its inputs."""
+    """Return the model of an order, built here with its inputs."""
     from crossflops import targets
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
@@ -141,8 +141,10 @@ def build_ordered_model(order: ModelOrder) -> Source:
     )
 
 
-def _prepare_framework_model(source: Source, order: ModelOrder) -> Ready:
-    """The model in its own framework, which has to be the runtime. Raises InputError."""
+def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel:
+    """Return the model in its own framework, which must be the requested runtime. Raises
+    InputError.
+    """
     frontend = frontend_of(source.model)
     framework = frontend.runtime if frontend is not None else ""
     if frontend is None or framework != order.runtime:
@@ -151,7 +153,7 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> Ready:
             f"{framework or 'unknown'}",
             f"give --runtime {framework}" if framework else "leave out --runtime",
         )
-    return frontend.ready(source, order.threads, order.setting)
+    return frontend.prepare_run(source, order.threads, order.setting)
 
 
 def _time_session(
@@ -168,7 +170,7 @@ def _time_session(
 
 
 def _profiling(timing: Ran, nodes: int) -> BenchLimits:
-    """How many runs are profiled: more of short ones, as far as the profile stays small."""
+    """Return how many runs to profile: more of short ones, as long as the profile stays small."""
     took = timing.measurement.p50 if timing.measurement is not None else _SPAN
     requested = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
     return PROFILED._replace(runs=max(_TRACED, requested))
@@ -182,7 +184,7 @@ def _profile_session(
     timing: Ran,
     limits: BenchLimits,
 ) -> Ran:
-    """Once more under the profiler, which takes time itself."""
+    """Run the session once more under the profiler, which takes time itself."""
     options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
     session.save_optimized(options, graph)

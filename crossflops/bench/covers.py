@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from crossflops.bench.kernels import KernelTime, KernelTimes
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, Ledger, UncountedNode
 from crossflops.load.protobuf import parse_model_proto
 from crossflops.report.bench import Aside, BenchPeak, KernelProfile, KernelRow
 
 
-class Executed(NamedTuple):
+class ExecutedNode(NamedTuple):
     """A node that runs. `bodies` are its subgraphs, by attribute."""
 
     name: str
@@ -28,13 +28,13 @@ class Executed(NamedTuple):
 
 
 class ExecutedGraph(NamedTuple):
-    """Nodes in an order in which they can run, and the values that are there from the start."""
+    """Nodes in an order in which they can run, and the values that exist from the start."""
 
-    nodes: tuple[Executed, ...]
+    nodes: tuple[ExecutedNode, ...]
     stored: frozenset[str]
 
-    def everywhere(self) -> Iterator[Executed]:
-        """The nodes, and those in their subgraphs."""
+    def everywhere(self) -> Iterator[ExecutedNode]:
+        """Yield the nodes, and the nodes in their subgraphs."""
         for node in self.nodes:
             yield node
             for body in node.bodies.values():
@@ -42,19 +42,19 @@ class ExecutedGraph(NamedTuple):
 
 
 def read_executed_graph(path: str | Path) -> ExecutedGraph:
-    """The graph that onnxruntime saved. Raises TargetError."""
+    """Return the graph that onnxruntime saved. Raises TargetError."""
     return to_executed_graph(parse_model_proto(Path(path).read_bytes()).graph)
 
 
 def to_executed_graph(graph: Any) -> ExecutedGraph:
-    """A GraphProto. A node without a name has none here: see `named`."""
+    """Return the executed graph of a GraphProto. An unnamed node stays unnamed: see `named`."""
     stored = {tensor.name for tensor in graph.initializer}
     stored |= {tensor.values.name for tensor in graph.sparse_initializer}
     return ExecutedGraph(tuple(map(_to_executed_node, graph.node)), frozenset(stored))
 
 
-def _to_executed_node(node: Any) -> Executed:
-    return Executed(
+def _to_executed_node(node: Any) -> ExecutedNode:
+    return ExecutedNode(
         name=node.name,
         op=node.op_type,
         inputs=tuple(node.input),
@@ -68,7 +68,8 @@ def _to_executed_node(node: Any) -> Executed:
 def name_executed_nodes(
     executed: ExecutedGraph, kernels: Iterable[tuple[str, str]]
 ) -> ExecutedGraph:
-    """The graph with names for the nodes without one, from the kernels (name, operator) that ran.
+    """Return the graph with names for its unnamed nodes, from the kernels (name, operator) that
+    ran.
 
     The profiler calls those by operator and a number that no file has. Those of one operator ran
     in the order in which they stand, if they are as many.
@@ -87,7 +88,9 @@ def name_executed_nodes(
 def guess_executed_graph(
     nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]
 ) -> ExecutedGraph:
-    """What can be told of a graph that is not there, from the names of the kernels alone."""
+    """Return the executed graph as far as the names of its kernels tell it, where no graph was
+    saved.
+    """
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 
@@ -98,12 +101,12 @@ def guess_executed_graph(
         like = by_key.get(value) or by_key.get(value.removeprefix("fused ").partition("/")[0])
         return tuple(spec.name for spec in like.outputs if spec) if like is not None else ()
 
-    ran = tuple(Executed(name, op, (), outputs(name)) for name, op in kernels)
+    ran = tuple(ExecutedNode(name, op, (), outputs(name)) for name, op in kernels)
     return ExecutedGraph(ran, frozenset())
 
 
 def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
-    def fill(node: Executed) -> Executed:
+    def fill(node: ExecutedNode) -> ExecutedNode:
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
@@ -119,7 +122,7 @@ _DEEP = 16  # nodes between the first and the last of what one kernel does
 
 
 class Origin:
-    """The nodes of one level of a graph, by what they make."""
+    """The nodes of one level of a graph, by the values that they make."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -127,13 +130,15 @@ class Origin:
         self.maker = {spec.name: node for node in nodes for spec in node.outputs if spec}
 
     def needs(self, node: Node) -> tuple[str, ...]:
-        """The values that a node needs, those that its bodies take from around them included."""
+        """Return the values that a node needs, with those that its bodies take from outside."""
         if node.op.type in _OF_SHAPES and not node.op.domain:
             return ()
         return tuple(dict.fromkeys(_values_read_by_node(node)))
 
     def value_ancestors(self, name: str) -> Iterator[Node]:
-        """The nodes on which a value depends, the nearest first, not deeper than a kernel is."""
+        """Yield the nodes on which a value depends, the nearest first, not deeper than a kernel
+        is.
+        """
         ring, reached = deque([(name, 0)]), {name}
         while ring:
             at, deep = ring.popleft()
@@ -147,13 +152,13 @@ class Origin:
                     ring.append((needed, deep + 1))
 
     def depends(self, name: str, on: str) -> bool:
-        """Whether a value is another, or is made of it within one kernel."""
+        """Return whether a value equals another, or is computed from it within one kernel."""
         made_by = self.maker.get(on)
         return name == on or any(node is made_by for node in self.value_ancestors(name))
 
     @property
     def twins(self) -> list[Node]:
-        """The nodes that do what an earlier one does, on the same values."""
+        """The nodes that compute the same as an earlier node, on the same values."""
         same: dict[str, str] = {}
         first: dict[object, Node] = {}
         repeated = []
@@ -199,7 +204,7 @@ _SAME = {"Gemm": "MatMul", "MatMulInteger": "MatMul", "QGemm": "MatMul", "ConvIn
 
 
 def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
-    """Values of the executed level -> values of the counted one, as far as it is known.
+    """Return the counted value of each executed value, as far as it is known.
 
     A value that both have under one name is itself. Others are, the surest first: what the node
     of the same name and operator makes; what the like operator reads that its reader stands for;
@@ -216,12 +221,12 @@ def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
 
 
 def is_data_movement(op: str) -> bool:
-    """Whether a kernel only moves data."""
+    """Return whether a kernel only moves data."""
     return op in _MOVING
 
 
 def base_operator_type(op: str) -> str:
-    """The operator without what the runtime says of how it does it: FusedConv is a Conv."""
+    """Return the operator without the runtime's additions to its name: FusedConv is a Conv."""
     for prefix in _PREFIXES:
         op = op.removeprefix(prefix)
     return _SAME.get(op, op)
@@ -238,8 +243,8 @@ def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple
                 yield name, spec.name
 
 
-def _value_from_node_name(origin: Origin, node: Executed) -> str | None:
-    """A value that is made within the kernel, told by its name."""
+def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
+    """Return the value that is computed within the kernel, read from the name of its node."""
     name = node.name.removesuffix(_NCHWC)
     if name != node.name and name in origin.maker:
         return name
@@ -249,9 +254,9 @@ def _value_from_node_name(origin: Origin, node: Executed) -> str | None:
 
 
 def _from_reader(
-    origin: Origin, level: ExecutedGraph, node: Executed, known: dict[str, str]
+    origin: Origin, level: ExecutedGraph, node: ExecutedNode, known: dict[str, str]
 ) -> None:
-    """What a node reads, from what it makes."""
+    """Match the values that a node reads, from the values that it makes."""
     made = next((known[name] for name in node.outputs if name in known), None)
     start = _value_from_node_name(origin, node) or made
     unknown = [
@@ -272,8 +277,8 @@ def _from_reader(
             known[node.inputs[0]] = start
 
 
-def _nearest_same_operator(origin: Origin, node: Executed, start: str) -> Node | None:
-    """The nearest node behind a value that has the operator of the kernel."""
+def _nearest_same_operator(origin: Origin, node: ExecutedNode, start: str) -> Node | None:
+    """Return the nearest node before a value that has the operator of the kernel."""
     if is_data_movement(node.op):  # one of many: only if it makes the very value
         maker = origin.maker.get(start)
         return maker if maker is not None and maker.op.type == node.op else None
@@ -314,7 +319,7 @@ class Covers(NamedTuple):
 
 
 def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> Covers:
-    """Join one level of the counted graph, and what is in its bodies, to what was executed."""
+    """Join one level of the counted graph, and the bodies in it, to the executed nodes."""
     work = _Claims(nodes, level)
     groups = work.groups()
     joined: list[Cover] = []
@@ -345,14 +350,14 @@ def _prefix_node_keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(f"{prefix}{node.key}" for node in nodes)
 
 
-def _body_covers(node: Node, holder: Executed, prefix: str) -> Iterator[Covers]:
+def _body_covers(node: Node, holder: ExecutedNode, prefix: str) -> Iterator[Covers]:
     for body in node.bodies:
         if body.name in holder.bodies:
             yield covers(body.nodes, holder.bodies[body.name], prefix)
 
 
 class _Claims:
-    """One level: who has been claimed by whom."""
+    """The claims of one level: which kernel claimed which node."""
 
     def __init__(self, nodes: tuple[Node, ...], level: ExecutedGraph) -> None:
         self._origin = Origin(nodes)
@@ -369,9 +374,9 @@ class _Claims:
         for name in sorted(level.stored):
             self._folded += self._claim(name, None)
 
-    def groups(self) -> Iterator[tuple[list[Executed], list[Node]]]:
-        """Kernels with the nodes that they claim, in the order in which they run."""
-        waiting: dict[str, list[Executed]] = {}  # by a value of unknown origin
+    def groups(self) -> Iterator[tuple[list[ExecutedNode], list[Node]]]:
+        """Yield kernels with the nodes that they claim, in the order in which they run."""
+        waiting: dict[str, list[ExecutedNode]] = {}  # by a value of unknown origin
         for kernel in self._level.nodes:
             together = [kernel]
             for name in kernel.inputs:
@@ -386,13 +391,13 @@ class _Claims:
             yield left, []
 
     def rest(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """Return what no kernel claimed: folded, merged, left."""
+        """Return the nodes that no kernel claimed: folded, merged, left."""
         left = list(self._open.values())
         folded = [node for node in left if node.constant]
         return self._folded + folded, self._merged, [node for node in left if not node.constant]
 
-    def _claim(self, name: str, kernel: Executed | None) -> list[Node]:
-        """The open nodes on which a value depends.
+    def _claim(self, name: str, kernel: ExecutedNode | None) -> list[Node]:
+        """Return the unclaimed nodes on which a value depends.
 
         What depends on no input is not the work of a kernel that only reads it: it was computed
         when the model was loaded.
@@ -426,34 +431,36 @@ class _Counts:
     """The counts of a ledger, each to be taken once."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._open: dict[str, deque[Counted | Uncounted]] = defaultdict(deque)
+        self._open: dict[str, deque[CountedNode | UncountedNode]] = defaultdict(deque)
         for count in ledger.counts:
             self._open[count.node.key].append(count)
 
-    def take(self, keys: Iterable[str], full: Iterable[str] = ()) -> list[Counted | Uncounted]:
-        """Those of these keys, and all that is in those of `full`."""
+    def take(
+        self, keys: Iterable[str], full: Iterable[str] = ()
+    ) -> list[CountedNode | UncountedNode]:
+        """Return the counts of these keys, and all counts within the keys of `full`."""
         inside = tuple(f"{key}/" for key in full)
         taken = [self._open[key].popleft() for key in keys if self._open.get(key)]
         for key in [key for key in self._open if inside and key.startswith(inside)]:
             taken += self._open.pop(key)
         return taken
 
-    def rest(self) -> list[Counted | Uncounted]:
-        """Those that no kernel took."""
+    def rest(self) -> list[CountedNode | UncountedNode]:
+        """Return the counts that no kernel took."""
         return [count for counts in self._open.values() for count in counts]
 
 
 def build_kernel_profile(
     timed: KernelTimes, joined: Covers, ledger: Ledger, peak: BenchPeak | None, source: str
 ) -> KernelProfile:
-    """Kernels with their time, what they stand for, and what that costs.
+    """Return the kernels with their time, the nodes that they stand for, and their cost.
 
     The MACs of all rows and of what stands aside are those of the ledger, whatever was joined to
     what: every count is taken once.
     """
     counts, times = _Counts(ledger), {kernel.name: kernel for kernel in timed.kernels}
     rows: list[KernelRow] = []
-    silent: list[Counted | Uncounted] = []
+    silent: list[CountedNode | UncountedNode] = []
     for cover in joined.kernels:
         counted = counts.take(cover.keys, cover.whole)
         if taken := [times.pop(name) for name in cover.kernels if name in times]:
@@ -484,7 +491,7 @@ def build_kernel_profile(
 
 
 def _build_kernel_row(
-    kernels: list[KernelTime], counts: list[Counted | Uncounted], peak: BenchPeak | None
+    kernels: list[KernelTime], counts: list[CountedNode | UncountedNode], peak: BenchPeak | None
 ) -> KernelRow:
     cost, precision = _total_kernel_cost(counts), _precision(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
@@ -507,30 +514,30 @@ def _build_kernel_row(
 
 
 def _kernel_precision(precision: str, kernels: Iterable[KernelTime]) -> str:
-    """The precision that a kernel computed in: one of floats widens integers before it."""
+    """Return the precision in which a kernel computed; one of floats widens integers first."""
     integers = any(mark in kernel.op for kernel in kernels for mark in _INTEGERS)
     return "float32" if "float" not in precision and precision and not integers else precision
 
 
-def _does(counts: list[Counted | Uncounted]) -> str:
-    """The operators, in the order of the graph, repeated ones once with their number."""
+def _does(counts: list[CountedNode | UncountedNode]) -> str:
+    """Return the operators in the order of the graph, repeated ones once with their number."""
     tally: dict[str, int] = {}
     for count in reversed(counts):
         tally[str(count.node.op)] = tally.get(str(count.node.op), 0) + 1
     return " + ".join(name if times == 1 else f"{times} {name}" for name, times in tally.items())
 
 
-def _total_kernel_cost(counts: Iterable[Counted | Uncounted]) -> Cost:
-    return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
+def _total_kernel_cost(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
-def _precision(counts: Iterable[Counted | Uncounted]) -> str:
-    """That of the contractions, all of them where they differ."""
-    able = (count for count in counts if isinstance(count, Counted) and count.cost.macs)
+def _precision(counts: Iterable[CountedNode | UncountedNode]) -> str:
+    """Return the precision of the contractions, or all precisions if they differ."""
+    able = (count for count in counts if isinstance(count, CountedNode) and count.cost.macs)
     return ", ".join(dict.fromkeys(count.precision for count in able))
 
 
-def _aside(why: str, counts: list[Counted | Uncounted]) -> Aside:
+def _aside(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
     cost = _total_kernel_cost(counts)
     keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)

@@ -23,7 +23,7 @@ _HINT = "give a profile of onnxruntime (SessionOptions.enable_profiling) or of t
 
 
 class KernelTime(NamedTuple):
-    """A kernel: `seconds` of its own in one run, without those inside it, and `calls` in one."""
+    """A kernel: `seconds` of its own in one run, without nested kernels, and `calls` in one."""
 
     name: str
     op: str
@@ -48,7 +48,7 @@ class _Event(NamedTuple):
 
 
 def read_trace_events(path: str) -> list[dict[str, Any]]:
-    """The events of a trace in Chrome's JSON, plain or gzipped. Raises InputError."""
+    """Return the events of a trace in Chrome's JSON, plain or gzipped. Raises InputError."""
     try:
         data = contents(Path(path))
         if not data.strip():
@@ -66,12 +66,12 @@ def read_trace_events(path: str) -> list[dict[str, Any]]:
 
 
 def is_onnxruntime(trace: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether these are events of onnxruntime."""
+    """Return whether the events come from onnxruntime."""
     return any(str(event.get("name", "")).endswith(_KERNEL) for event in trace)
 
 
 def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> KernelTimes:
-    """The kernels of a profile, without the first `dropped` runs.
+    """Return the kernels of a profile, without the first `dropped` runs.
 
     Of the runs, the half whose time is nearest to the median counts. Raises InputError where no
     whole run is in it.
@@ -91,7 +91,9 @@ def _is_kernel(event: Mapping[str, Any]) -> bool:
 
 
 def span(event: Mapping[str, Any]) -> tuple[float, float]:
-    """When an event begins and ends, in microseconds. Raises KeyError, TypeError, ValueError."""
+    """Return the begin and the end of an event, in microseconds. Raises KeyError, TypeError,
+    ValueError.
+    """
     begin, duration = float(event["ts"]), float(event["dur"])
     if not (isfinite(begin) and 0 <= duration < inf):
         raise ValueError(f"it begins at {begin} and takes {duration}")
@@ -112,7 +114,7 @@ def _to_kernel_event(event: Mapping[str, Any]) -> _Event:
 
 
 def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The half of the runs, at least one, whose time is nearest to the median."""
+    """Return the half of the runs, at least one, whose time is nearest to the median."""
     middle = median(end - begin for begin, end in runs)
     nearest = sorted(runs, key=lambda run: abs(run[1] - run[0] - middle))
     return sorted(nearest[: (len(runs) + 1) // 2])
@@ -139,7 +141,7 @@ def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
 
 
 def _own_times(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
-    """Each kernel in the order in which they began, with its time without those within it."""
+    """Return each kernel, in the order of their begin, with its time without nested kernels."""
     order = sorted(ran, key=lambda event: (event.begin, -event.end))
     alone = [event.end - event.begin for event in order]
     enclosing: dict[Any, list[int]] = defaultdict(list)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from crossflops.bench.runner import Observed, RunOrder
+from crossflops.bench.runner import RunObservations, RunOrder
 from crossflops.bench.timing import Answer, Order, Ran, Refusal
 from crossflops.errors import NormalizeError
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, Unfit
 from crossflops.plugins.failures import shorten_line, speaks_of_memory
-from crossflops.workers.process import Ended, run_single_process
+from crossflops.workers.process import ProcessEnd, run_single_process
 
 SECONDS = 300.0  # a run that is watched may take so long,
 MEMORY = 16 << 30  # and so many bytes
@@ -26,7 +26,7 @@ _BENCHER = "crossflops.bench.bencher"
 def run_bench_order(
     order: Order, seconds: float, folder: str, worker: str = _BENCHER
 ) -> Ran | Unfit:
-    """Run the order in a process of its own, which may take so many seconds.
+    """Run the order in a process of its own, for at most so many seconds.
 
     `worker` is the module that answers it.
 
@@ -46,8 +46,8 @@ def run_bench_order(
     return answered
 
 
-def _explain_missing_answer(batch: int, ended: Ended) -> Unfit:
-    """Why a process ended without an answer."""
+def _explain_missing_answer(batch: int, ended: ProcessEnd) -> Unfit:
+    """Return why a process ended without an answer."""
     if speaks_of_memory(ended.output):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
     if ended.status == -signal.SIGKILL:
@@ -65,7 +65,7 @@ def observe_file_run(
     seconds: float = SECONDS,
     memory: int | None = MEMORY,
 ) -> Observation:
-    """What a run of the file in onnxruntime shows: shapes of all values, iterations, branches.
+    """Run the file in onnxruntime; return shapes of all values, iterations and branches.
 
     Inputs come from `inputs_file`; else floats are random and everything else is zero. Raises
     NormalizeError when onnxruntime is missing, refuses the model, crashes, or exceeds a limit.
@@ -90,7 +90,9 @@ def observe_file_run(
         if not Path(order.result).is_file():
             quoted = " ".join(ended.output.split())[-_QUOTED_OF_RUN:]
             raise NormalizeError(f"the run ended {ended.how}: {quoted}", "give smaller inputs")
-        answered = msgspec.json.decode(Path(order.result).read_bytes(), type=Observed | Refusal)
+        answered = msgspec.json.decode(
+            Path(order.result).read_bytes(), type=RunObservations | Refusal
+        )
     if isinstance(answered, Refusal):
         raise NormalizeError(answered.message, answered.hint)
     return answered.observation

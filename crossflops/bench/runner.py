@@ -25,7 +25,7 @@ from crossflops.frontends.inputs import from_archive
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, SteadyTensor
 from crossflops.load.order import node_subgraphs
-from crossflops.workers.conversation import Wait, hear
+from crossflops.workers.conversation import Wait, serve_order
 
 _EVENT = "_kernel_time"
 _LIFTED = ("Constant",)  # the runtime makes initializers of these: they leave no event
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 def profile_events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
-    """The kernels in a profile, in the order in which they ended."""
+    """Yield the kernels in a profile, in the order in which they ended."""
     for event in trace:
         if event.get("cat") == "Node" and str(event.get("name", "")).endswith(_EVENT):
             made = event.get("args", {}).get("output_type_shape", ())
@@ -60,7 +60,7 @@ def profile_events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
 
 
 def name_nodes(graph: Any, prefix: str = "n") -> None:
-    """Give every node a name of its own, those in subgraphs too, in place."""
+    """Give every node a name of its own, in subgraphs too, in place."""
     for number, node in enumerate(graph.node):
         node.name = f"{prefix}{number}"
         for index, body in enumerate(node_subgraphs(node)):
@@ -68,7 +68,7 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
 
 
 def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
-    """The tensors that had one shape in all runs, by name."""
+    """Return the tensors that had one shape in all runs, by name."""
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
@@ -85,7 +85,7 @@ def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
 
 
 def draws(graph: Any) -> bool:
-    """Whether a node draws random numbers from a seed that the file does not give."""
+    """Return whether a node draws random numbers from a seed that the file does not give."""
     return any(
         node.op_type in _RANDOM and all(attr.name != "seed" for attr in node.attribute)
         for node in _all_proto_nodes(graph)
@@ -93,7 +93,7 @@ def draws(graph: Any) -> bool:
 
 
 def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
-    """How often each run of a Loop or a Scan ran its body, where that is always the same.
+    """Return how often each Loop or Scan ran its body, where that number is always the same.
 
     Every node of a body runs once in an iteration. That none has run says that there was no
     iteration, unless the runtime replaced some node by others of its own.
@@ -110,7 +110,7 @@ def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
 
 
 def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
-    """Which branch of an If ran, where it was always the same one.
+    """Return the branch of each If that ran, where it was always the same one.
 
     A branch of constants leaves no event: it ran if the If did, and the other branch did not.
     """
@@ -132,12 +132,14 @@ def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
 
 
 def _has_unknown_kernels(graph: Any, runs: Mapping[str, int]) -> bool:
-    """Whether kernels ran that are no nodes of the graph: those of an operator's own body."""
+    """Return whether kernels ran that are no nodes of the graph: those of an operator's own
+    body.
+    """
     return not runs.keys() <= {node.name for node in _all_proto_nodes(graph)}
 
 
 def count_node_runs(ran: Iterable[Event]) -> dict[str, int]:
-    """How often each node ran."""
+    """Return how often each node ran."""
     return dict(Counter(event.node for event in ran))
 
 
@@ -157,7 +159,7 @@ def _all_proto_nodes(graph: Any) -> Iterator[Any]:
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model to run on what, and where the answer goes. `memory` bounds it, in bytes."""
+    """The model to run, its inputs, and the file for the answer. `memory` bounds it, in bytes."""
 
     path: str
     specs: tuple[TensorSpec, ...]
@@ -167,21 +169,21 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     result: str
 
 
-class Observed(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
-    """What was observed."""
+class RunObservations(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
+    """The observations of a run."""
 
     observation: Observation
 
 
 def main() -> None:
-    """Answer the one order."""
-    hear(RunOrder, answer_run_order)
+    """Answer the order on stdin."""
+    serve_order(RunOrder, answer_run_order)
 
 
-def answer_run_order(order: RunOrder, wait: Wait) -> Observed | Refusal:
-    """Return what was observed, or what is wrong."""
+def answer_run_order(order: RunOrder, wait: Wait) -> RunObservations | Refusal:
+    """Return the observations, or the problem."""
     try:
-        return Observed(observe_ordered_run(order))
+        return RunObservations(observe_ordered_run(order))
     except CrossflopsError as error:
         print_traceback(error)
         return Refusal(error.message, error.hint)

@@ -30,7 +30,7 @@ PROVIDERS = ["CPUExecutionProvider"]
 
 
 def runtime() -> Any:
-    """The module onnxruntime. Raises MissingExtraError, and NormalizeError for a broken one.
+    """Return the module onnxruntime. Raises MissingExtraError, or NormalizeError if it is broken.
 
     Raises MemoryError where its libraries find no room.
     """
@@ -49,7 +49,7 @@ def runtime() -> Any:
 def prepare_session_model(
     path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec], feeds: Mapping[str, Any]
 ) -> Any:
-    """The model of a file with its weights, all sizes of inputs bound, and functions inlined.
+    """Return the model of a file with its weights, all input sizes bound, and functions inlined.
 
     Inlined as they are for the count, so that values and nodes have the same names there and
     here. Raises TargetError, InputError.
@@ -69,7 +69,7 @@ def prepare_session_model(
 
 
 def _forget_shapes(graph: Any) -> None:
-    """Shapes that were noted for other sizes of the inputs; the runtime infers them again."""
+    """Remove shapes that belong to other input sizes; the runtime infers them again."""
     del graph.value_info[:]
     for value in graph.output:
         if value.type.WhichOneof("value") == "tensor_type":
@@ -78,7 +78,7 @@ def _forget_shapes(graph: Any) -> None:
 
 
 def _forget_empty_types(graph: Any) -> None:
-    """Types without an element type, which onnxruntime refuses; where there is none, it infers."""
+    """Remove types without an element type, which onnxruntime refuses; it infers missing ones."""
     for value in graph.output:
         if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
             value.ClearField("type")
@@ -88,7 +88,9 @@ def _forget_empty_types(graph: Any) -> None:
 
 
 def name_apart(graph: Any, taken: set[str] | None = None) -> None:
-    """Give a name of its own to every node that has none, or another's, in subgraphs too."""
+    """Give every node a unique name: unnamed ones and those with another's name, in subgraphs
+    too.
+    """
     taken = set() if taken is None else taken
     for number, node in enumerate(graph.node):
         base = name = node.name or f"{node.op_type}_{number}"
@@ -103,7 +105,7 @@ def name_apart(graph: Any, taken: set[str] | None = None) -> None:
 
 
 def to_model_bytes(model: Any) -> bytes:
-    """The bytes of a model. Raises NormalizeError beyond protobuf's 2 GiB."""
+    """Return the bytes of a model. Raises NormalizeError beyond protobuf's 2 GiB."""
     try:
         return bytes(model.SerializeToString())
     except ValueError as error:
@@ -112,7 +114,9 @@ def to_model_bytes(model: Any) -> bytes:
 
 
 def build_session_options(module: Any, folder: str, threads: int, optimization: str) -> Any:
-    """Options of a session. `folder` is where external data lies; `optimization`: see LEVELS."""
+    """Return the options of a session. `folder` holds external data; `optimization`: see
+    LEVELS.
+    """
     chosen = module.SessionOptions()
     levels = module.GraphOptimizationLevel
     chosen.graph_optimization_level = getattr(levels, LEVELS[optimization])
@@ -131,7 +135,7 @@ def save_optimized(chosen: Any, path: Path) -> None:
 
 
 def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
-    """A value for every input: the one that is given, else random floats, else zeros."""
+    """Return a value for every input: the provided one, else random floats, else zeros."""
     return {
         value.name: _make_input_value(value, provided)
         for value in binding.model_inputs(model.graph)
@@ -167,7 +171,7 @@ _VALUES = (
 
 
 def allocate(model: Any) -> int:
-    """Fill the tensors of a model that have a shape and no values, in place; how many.
+    """Fill the tensors of a model that have a shape and no values, in place; return their number.
 
     Matrices and kernels get random values of about 1 / sqrt(inputs of an output), so that numbers
     neither grow nor vanish on their way through the model; vectors, which scale or are variances,

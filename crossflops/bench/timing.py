@@ -1,4 +1,4 @@
-"""What a measuring worker is asked and answers, and how often it times a run."""
+"""The order and the answer of a measuring worker, and the number of timed runs."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -25,7 +25,7 @@ STILL = 0.02  # by how much of itself it may move
 
 
 class BenchLimits(NamedTuple):
-    """How many runs: warm-up ends after `warmup` of them at the latest, timing after `runs`.
+    """The number of runs: warm-up takes at most `warmup` of them, timing at most `runs`.
 
     Both end sooner when `seconds` have passed, but not before `fewest` runs. Without `runs` the
     timing ends by its seconds alone.
@@ -55,7 +55,7 @@ def is_latency_settled(seconds: Sequence[float]) -> bool:
 def time_warm_runs(
     run: Run, batch: int, clock: Clock, limits: BenchLimits = USUAL, mode: str = ""
 ) -> Measurement:
-    """Run until it is warm, then time it. `run` returns when its work is done.
+    """Run a model until it is warm, then time it. `run` returns when its work is done.
 
     The warm-up ends when the median of the last five runs changes by less than 2 % from one run
     to the next; one that does not is told by `is_latency_settled`.
@@ -64,7 +64,7 @@ def time_warm_runs(
     # a run that takes seconds is not warmed up for a minute: what was seen says whether it is
     seconds = _repeat_timed_run(run, clock, limits.runs, limits, lambda _: False)
     return measurement_of_runs(
-        batch, seconds, len(warm), settled=is_latency_settled(warm), how=mode
+        batch, seconds, len(warm), settled=is_latency_settled(warm), mode=mode
     )
 
 
@@ -141,7 +141,7 @@ class TrainingOrder(ModelOrder, frozen=True, kw_only=True, tag=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"):
-    """A model that ran: in what, on which inputs, how fast.
+    """A model that ran: its runtime, its inputs, its speed.
 
     `profile` is the file that the runtime's profiler wrote, `graph` that of the graph which ran,
     of whose runs the first `dropped` do not count. A training step has `phases`. `notes` say how
@@ -160,7 +160,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"
 
 
 class Refusal(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
-    """The request is wrong, whatever the batch."""
+    """A wrong request, whatever the batch."""
 
     message: str
     hint: str

@@ -19,14 +19,14 @@ _HINT = "give a trace of torch.profiler with CPU activities (prof.export_chrome_
 
 
 class RanOperator(NamedTuple):
-    """An outermost operator of a run, with all that it calls."""
+    """An outermost operator of a run, with all operators that it calls."""
 
     name: str
     begin: float
     end: float
 
 
-class Matched(NamedTuple):
+class TraceMatch(NamedTuple):
     """The kernels of a trace, joined to the nodes of the graph."""
 
     kernels: KernelTimes
@@ -34,13 +34,13 @@ class Matched(NamedTuple):
 
 
 def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether there are operators of PyTorch in it."""
+    """Return whether the trace has operators of PyTorch."""
     return any(event.get("cat") == "cpu_op" for event in trace)
 
 
 def match_torch_operators(
     trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0
-) -> Matched:
+) -> TraceMatch:
     """Join the operators of every run to the calls of the model, in their order.
 
     Names in both that follow one another are matched; what stands between two matches on both
@@ -70,7 +70,7 @@ def _is_aten(target: str) -> bool:
 
 
 def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
-    """The operators that no other one called, of the thread that has the most."""
+    """Return the operators that no other operator called, of the thread that has the most."""
     threads: dict[Any, list[RanOperator]] = defaultdict(list)
     for event in trace:
         if event.get("cat") == "cpu_op" and event.get("ph", "X") == "X":
@@ -106,8 +106,8 @@ def _operators_in_span(ops: list[RanOperator], begin: float, end: float) -> list
 
 def _join_run_operators(
     runs: list[list[RanOperator]], spans: list[tuple[float, float]], calls: Sequence[Any]
-) -> Matched:
-    """The first run says which operators there are; the others add their time to them."""
+) -> TraceMatch:
+    """Return the operators of the first run, with the times of the others added to them."""
     first = runs[0]
     names = _number_repeated_names(op.name for op in first)
     seconds = [0.0] * len(first)
@@ -135,13 +135,13 @@ def _join_run_operators(
         key for ops, called in groups if not ops for c in called for key in calls[c].nodes
     )
     run_seconds = sum(end - begin for begin, end in spans) * MICRO / len(spans)
-    return Matched(
+    return TraceMatch(
         KernelTimes(tuple(kernels), run_seconds, len(runs)), Covers(tuple(joined), left=left)
     )
 
 
 def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
-    """Places in both that belong together: one by one where the names agree."""
+    """Yield positions in both lists that belong together: one by one where the names agree."""
     for tag, a, b, c, d in SequenceMatcher(None, ran, called, False).get_opcodes():
         if tag == "equal":
             yield from ((range(a + n, a + n + 1), range(c + n, c + n + 1)) for n in range(b - a))
@@ -152,13 +152,15 @@ def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[r
 
 
 def _profiler_operator_name(target: str) -> str:
-    """aten.conv2d.default as PyTorch's profiler spells it: aten::conv2d."""
+    """Return an operator's name as PyTorch's profiler spells it: aten::conv2d for
+    aten.conv2d.default.
+    """
     space, _, rest = target.partition(".")
     return f"{space}::{rest.partition('.')[0]}"
 
 
 def _number_repeated_names(names: Iterable[str]) -> list[str]:
-    """Every operator with the number of its turn."""
+    """Return every operator with the number of its occurrence."""
     turns: Counter[str] = Counter()
     numbered = []
     for name in names:

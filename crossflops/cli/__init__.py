@@ -74,11 +74,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that `--help` costs nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order in which they are learnt."""
+        """Return the verbs in the order in which they are learnt."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of that name, imported now."""
+        """Return the verb of that name, imported now."""
         if cmd_name not in VERBS:
             return None
         module = import_module(
@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Return the verbs that begin so, none of which is imported, and options."""
+        """Return the verbs, none of them imported, and the options that begin with the text."""
         from click.shell_completion import CompletionItem
 
         verbs = [
@@ -107,20 +107,20 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb; a name that is none is refused with those that are like it."""
+        """Return the verb; refuse an unknown name with the names that are like it."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
             raise UnknownNameError(f"unknown verb {name!r}", nearest_name_hint(name, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs with a sentence each, without importing any of them."""
+        """Write each verb with one sentence, without importing any of them."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
+def _print_version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    if not is_requested or ctx.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
 
@@ -164,7 +164,7 @@ def command_group(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit status; as a command beside a process that can end it.
+    """Run one verb and return the exit status; the command runs beside a process that can end it.
 
     0 done; 1 done, and a check did not hold; 2 the request is wrong: two lines on stderr, what
     is wrong and what to do; 3 tools were tried and every one failed.
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command() -> int:
-    """Run the verb of the command line; the file that is to be counted is read meanwhile."""
+    """Run the verb of the command line; read the file to count meanwhile."""
     verb, *words = sys.argv[1:] or ("",)
     file = next((word for word in words if word.endswith(".onnx")), "")
     if verb == "count" and file:
@@ -191,7 +191,7 @@ def _command() -> int:
 
 
 def _open_streams() -> None:
-    """Let a standard stream that the caller closed lead nowhere.
+    """Point a standard stream that the caller closed at the null device.
 
     Else the next file that is opened would stand in its place, and `print` would write to it.
     """
@@ -251,7 +251,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
 
 
 def _report_unknown_exception(error: BaseException) -> int:
-    """Nothing that a model does ends in a traceback; what is left to say is what it was."""
+    """Report an exception that no handler expects, without a traceback."""
     errors.print_traceback(error)
     message = errors.error_words(error) + errors.error_location(error)
     return _report_refusal(
@@ -263,7 +263,7 @@ _WARNED: set[str] = set()  # what this command has warned of
 
 
 def _print_warning_once(message: Warning | str, *_: object) -> None:
-    """Say a sentence once: a verb that builds a model for each batch has it of every build."""
+    """Print a warning once: a verb that builds a model for each batch gets it from every build."""
     if str(message) not in _WARNED:
         _WARNED.add(str(message))
         _say("warning", str(message))

@@ -22,7 +22,7 @@ from crossflops.cli.options import (
 from crossflops.cli.output import deliver, keep_curve, progress
 from crossflops.errors import InputError
 from crossflops.frontends import FRONTENDS
-from crossflops.render.pages.bench import TOP, Benched
+from crossflops.render.pages.bench import TOP, BenchView
 
 A_CHECK_FAILED = 1
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -90,7 +90,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     impossible.
     """
     from crossflops.bench.timing import BenchLimits
-    from crossflops.verbs import bench as verb
+    from crossflops.verbs import bench as bench_verb
 
     refuse_without_page({"as_json": as_json, "file": file}, "top")
     if fields["train"]:
@@ -111,13 +111,13 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     )
     seconds = fields.pop("seconds")
     limits = BenchLimits() if seconds is None else BenchLimits(seconds=seconds, runs=None)
-    config = verb.Conditions(
+    config = bench_verb.Conditions(
         batches=batches, memory=memory, timeout=timeout, limits=limits, **fields
     )
     doing = f"running {model.target}" if config.trace is None else f"reading {config.trace}"
     with progress(doing) as on_progress:
-        benched = verb.bench_request(model, config, on_progress)
-    deliver(Benched(benched, top), as_json=as_json, file=file)
+        benched = bench_verb.bench_request(model, config, on_progress)
+    deliver(BenchView(benched, top), as_json=as_json, file=file)
     if plot is not None:
         keep_curve(benched, plot)
     return A_CHECK_FAILED if benched.errors else 0

@@ -21,12 +21,12 @@ from crossflops.errors import InputError
 def _writable_junit_file(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> Path | None:
-    """The file, refused before the work begins if it cannot be written."""
+    """Return the file. Refuse it before the work begins if it cannot be written."""
     return None if value is None else writable(Path(value), "checks.xml")
 
 
 def _refuse_one_file(files: Sequence[Path | None]) -> None:
-    """Refuse one file for two outputs, of which the later would replace the other."""
+    """Refuse one file for two outputs, since the later one would replace the other."""
     indices = [os.path.realpath(file) for file in files if file is not None]
     if len(set(indices)) < len(indices):
         raise InputError(
@@ -36,7 +36,7 @@ def _refuse_one_file(files: Sequence[Path | None]) -> None:
 
 
 def _refuse_revision(revision: str) -> None:
-    """Refuse a revision that is not here before anything is counted."""
+    """Refuse a revision that is not in this repository before anything is counted."""
     from crossflops.verbs.revisions import refuse_unknown
 
     try:
@@ -83,7 +83,7 @@ def check(
     For example, if pyproject.toml has
     [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G"]: crossflops check
     """
-    from crossflops.verbs import check as verb
+    from crossflops.verbs import check as check_verb
 
     if against is not None:
         reject_options(
@@ -103,15 +103,15 @@ def check(
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is
             stale.unlink()  # a file of an earlier run says nothing of this one
     with progress("checking") as on_progress:
-        checks = verb.check_budgets(
+        checks = check_verb.check_budgets(
             targets, update, on_progress, if_budgeted=if_budgeted, revision=against or ""
         )
     if update:
-        say(f"wrote {verb.BASELINE}")
+        say(f"wrote {check_verb.BASELINE}")
     if junit is not None:
-        from crossflops.render.formats import junit as xml
+        from crossflops.render.formats import junit as junit_text
 
-        keep(junit, xml(checks).encode())
+        keep(junit, junit_text(checks).encode())
     if quality is not None:
         from crossflops.render.formats import code_quality
         from crossflops.verbs.revisions import repository

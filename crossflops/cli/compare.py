@@ -32,7 +32,7 @@ from crossflops.cli.output import deliver, keep_comparison, progress, say
 from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.discovery import to_install
-from crossflops.render.pages.places import TOP, Compared
+from crossflops.render.pages.places import TOP, ComparisonView
 from crossflops.report.comparison import Against
 from crossflops.report.report import Report
 
@@ -53,12 +53,12 @@ QUESTIONS: Group = option_group(
 
 
 def questions(fields: dict[str, Any]) -> dict[str, Any]:
-    """The values of QUESTIONS, taken out of a command's keyword arguments."""
+    """Return the values of QUESTIONS, taken out of a command's keyword arguments."""
     return {name: fields.pop(name) for name in ("between", "module", "consensus")}
 
 
 def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -> bool:
-    """Whether two tools could not be set against each other, since one failed; says so."""
+    """Return whether a comparison of two tools is missing because one failed, and report it."""
     profiles = report.profiles or ()
     sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
     if between and isinstance(report.against, Against):
@@ -147,7 +147,7 @@ _AGAINST: Group = option_group(
 
 
 def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """The second model as the comparison takes it; nothing without a target.
+    """Return the second model as the comparison takes it; nothing without a target.
 
     Raises InputError for an option of a second model that there is not.
     """
@@ -211,7 +211,7 @@ def compare(
     **fields: Any,
 ) -> int:
     """Run other counters on a model, and explain every difference."""
-    from crossflops.verbs.compare import compare as verb
+    from crossflops.verbs.compare import compare as compare_verb
 
     if llm and as_:
         raise InputError("--llm asks for all formulas, and --as for some", "leave one of them out")
@@ -229,7 +229,7 @@ def compare(
                 "it applies to the table of modules, which is not shown without tools",
                 "use `crossflops count`",
             )
-    comparison = verb.Comparison(
+    comparison = compare_verb.Comparison(
         tools=() if no_tools else tools or None,
         onnx=onnx,
         timeout=fields["timeout"],
@@ -243,10 +243,10 @@ def compare(
     }
     model = request(fields, sizes=pop_size_options(fields), **named)
     with progress(f"comparing {model.target}") as on_progress:
-        report = verb.compare_with_tools(
+        report = compare_verb.compare_with_tools(
             model, comparison, on_progress, on_progress.pausing_display
         )
-    deliver(Compared(report, top) if report.profiles else report, **fields)
+    deliver(ComparisonView(report, top) if report.profiles else report, **fields)
     if plot is not None:
         keep_comparison(report, plot)
     if has_unanswered_comparison(report, comparison.between):

@@ -22,7 +22,7 @@ _FILES = ("target", "targets", "first", "second")  # arguments that are models, 
 
 
 def print_completions(group: click.Group, name: str, variable: str) -> int:
-    """Print what the shell asks for by a variable, and return an exit status.
+    """Print the completions that the shell requests by a variable, and return an exit status.
 
     Nothing is printed on any error.
     """
@@ -42,8 +42,8 @@ def print_completions(group: click.Group, name: str, variable: str) -> int:
     return status
 
 
-class _Offered(click.types.StringParamType):
-    """A text of which a shell offers some values, and files where it may be one."""
+class _CompletableText(click.types.StringParamType):
+    """A text for which a shell completes some values, and files where it may be one."""
 
     def __init__(self, values: Values, has_files: bool) -> None:
         self._values = values
@@ -52,20 +52,20 @@ class _Offered(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the values that begin so."""
+        """Return the values that begin with the text."""
         items = [CompletionItem(text) for text in self._values() if text.startswith(incomplete)]
         return [*items, *([CompletionItem(incomplete, type="file")] if self._has_files else [])]
 
 
 def offer_values(command: click.Command) -> None:
-    """Let the options and arguments of a verb offer their values."""
+    """Let the options and arguments of a verb complete their values."""
     for param in command.params:
         is_text = isinstance(param.type, click.types.StringParamType)
         if is_text and not getattr(param, "is_flag", False):
             values = _values_of(command, param)
             has_files = bool(_OF_FILES.search(param.metavar or "")) or param.name in _FILES
             if values is not _no_values or has_files:
-                param.type = _Offered(values, has_files)
+                param.type = _CompletableText(values, has_files)
 
 
 def _values_of(command: click.Command, param: click.Parameter) -> Values:

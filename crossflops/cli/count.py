@@ -77,7 +77,7 @@ def count(
     **fields: Any,
 ) -> int:
     """Count a model exactly, with no tool."""
-    from crossflops.verbs import count as verb
+    from crossflops.verbs import count as count_verb
 
     counting = {"weights": fields.pop("weights"), "observe": observe, "vary": vary, "as_": as_}
     if shapes and (fields["by"] or "module") != "module":
@@ -97,7 +97,7 @@ def count(
     if requested.is_file:
         gc.disable()  # its values refer to none in a circle: what is done with is gone at once
     with progress(f"counting {requested.target}"):
-        report, _ = verb.native_count(requested)
+        report, _ = count_verb.native_count(requested)
     deliver(apply_view_options(report, fields, fields["unit"]), **fields)
     backward = report.training.uncounted if report.training else ()
     if strict and (report.uncounted or backward):

@@ -59,7 +59,7 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
 
 
 def _check_device_options(chosen: dict[str, Any]) -> None:
-    """One question at a time."""
+    """Refuse options of two questions at a time."""
     provided = [question for question in _QUESTIONS if chosen[question]]
     if {"here", "measure"} >= set(provided):
         provided = provided[:1]
@@ -126,7 +126,7 @@ def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | No
 
 
 def _agree(meant: DeviceList) -> bool:
-    """Whether all of them have one peak in the precision that was asked for."""
+    """Return whether all devices have the same peak in the requested precision."""
     return len({device.peak for device in meant.devices}) == 1
 
 
@@ -137,7 +137,7 @@ _POWERS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
-    """A clock as people write it: 1.41GHz, 1215MHz, 1.41e9."""
+    """Return the clock of a text such as 1.41GHz, 1215MHz or 1.41e9, in Hz."""
     clock = _CLOCK.fullmatch(text.strip())
     if not clock:
         raise InputError(

@@ -23,7 +23,7 @@ from crossflops.errors import InputError
 def _parse_increase_share(
     ctx: click.Context, param: click.Parameter, text: str | None
 ) -> Fraction | None:
-    """`2%` or `0.02` as a share."""
+    """Return the share of a text such as `2%` or `0.02`."""
     if text is None:
         return None
     try:
@@ -60,21 +60,21 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     For example: crossflops diff HEAD~1:model.py:make model.py:make --max-increase 2%
     """
     from crossflops.targets.request import Request
-    from crossflops.verbs import diff as verb
+    from crossflops.verbs import diff as diff_verb
 
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
 
     sides = [
-        verb.side_of(text, lambda target: Request.from_arguments(target, **shared))
+        diff_verb.side_of(text, lambda target: Request.from_arguments(target, **shared))
         for text in (first, second)
     ]
-    if not verb.requests_of(sides):
+    if not diff_verb.requests_of(sides):
         reject_options_except(
             ("most",), "both arguments are saved reports, and nothing is counted", "leave it out"
         )
-    refuse_timeout(*verb.requests_of(sides))
-    first_side, second_side = verb.fit_side_options(sides)
+    refuse_timeout(*diff_verb.requests_of(sides))
+    first_side, second_side = diff_verb.fit_side_options(sides)
     with progress("counting") as on_progress:
-        changes = verb.diff(first_side, second_side, most, on_progress)
+        changes = diff_verb.diff(first_side, second_side, most, on_progress)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])
     return 0 if changes.holds else 1

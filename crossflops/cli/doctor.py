@@ -38,7 +38,9 @@ from crossflops.tools.registry import all_conventions
 
 
 def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
-    """A row for every tool that has a convention, a plugin, or an interpreter of its own."""
+    """Return a row for every tool that has a convention, a plugin, or an interpreter of its
+    own.
+    """
     known: dict[str, list[Convention]] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, []).append(convention)
@@ -211,7 +213,9 @@ def _package_component(name: str, install: str = "") -> Component:
 
 
 def _torchvision() -> Component:
-    """Whether torchvision is of the torch beside it. Nothing is imported: that takes seconds."""
+    """Return whether torchvision fits the torch beside it. Nothing is imported: that takes
+    seconds.
+    """
     version, torch = find_distribution_version("torchvision"), find_distribution_version("torch")
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
@@ -231,13 +235,14 @@ def _torchvision() -> Component:
 
 
 def _torch_of(distribution: str) -> str | None:
-    """The release of torch that a distribution pins."""
+    """Return the release of torch that a distribution pins."""
     pins = (re.match(r"torch \(?==([\d.]+)", pin) for pin in requires(distribution) or ())
     return next((pin[1] for pin in pins if pin), None)
 
 
 def _package_build_version(package: str) -> str:
-    """The version that a package gives itself, with the label of its build ("0.28.0+cu130").
+    """Return the version that a package gives itself, with the label of its build
+    ("0.28.0+cu130").
 
     PyPI's metadata leaves that label out. "" where the package does not say.
     """

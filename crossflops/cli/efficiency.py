@@ -24,7 +24,7 @@ from crossflops.cli.options import (
 from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure
-from crossflops.report.efficiency import Efficiency, EfficiencyReport, Moved, TimedStep
+from crossflops.report.efficiency import Efficiency, EfficiencyReport, MovedBytes, TimedStep
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(1)
@@ -309,9 +309,9 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     return _efficiency_exit_status(rated.noun)
 
 
-def _efficiency_exit_status(noun: EfficiencyReport) -> int:
-    profiles = (noun.report.profiles if noun.report else None) or ()
-    if noun.report and noun.report.profiles == ():
+def _efficiency_exit_status(result: EfficiencyReport) -> int:
+    profiles = (result.report.profiles if result.report else None) or ()
+    if result.report and result.report.profiles == ():
         say("no tool is installed; see `crossflops doctor`")
     if profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")
@@ -319,8 +319,8 @@ def _efficiency_exit_status(noun: EfficiencyReport) -> int:
     exceeded = [
         limit
         for limit, is_exceeded in (
-            ("peak", any(map(_exceeds_peak, noun.efficiency))),
-            ("bandwidth", any(map(_exceeds_bandwidth, noun.efficiency))),
+            ("peak", any(map(_exceeds_peak, result.efficiency))),
+            ("bandwidth", any(map(_exceeds_bandwidth, result.efficiency))),
         )
         if is_exceeded
     ]
@@ -332,7 +332,7 @@ def _efficiency_exit_status(noun: EfficiencyReport) -> int:
 
 
 def _exceeds_bandwidth(answer: Efficiency) -> bool:
-    return isinstance(answer.moved, Moved) and (answer.moved.mbu or 0) > 1
+    return isinstance(answer.moved, MovedBytes) and (answer.moved.mbu or 0) > 1
 
 
 def _exceeds_peak(answer: Efficiency) -> bool:

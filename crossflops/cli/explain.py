@@ -28,7 +28,9 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
 
 
 def _noun(name: str) -> Cause | Convention | Matches:
-    """The cause of that id, the convention of that tool (its first edition), or what is found."""
+    """Return the cause of that id, the convention of that tool (its first edition), or the causes
+    found.
+    """
     known: dict[str, Cause | Convention] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, convention)

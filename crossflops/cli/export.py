@@ -46,13 +46,15 @@ from crossflops.cli.output import progress, say
 def export(file: Path, **fields: Any) -> int:
     """Write the normalized model, or its counts for a viewer, to a file."""
     from crossflops.render.pages.agreement import agreement_lines
-    from crossflops.verbs import export as verb
+    from crossflops.verbs import export as export_verb
 
     requested = request(fields, sizes=pop_size_options(fields))
     refuse_timeout(requested)
     writable(file, "model.onnx")
     with progress(f"exporting {requested.target}"):
-        written = verb.export_request(requested, verb.Exported(file=file, **fields))
+        written = export_verb.export_request(
+            requested, export_verb.FileRequest(file=file, **fields)
+        )
     for path in written:
         say(f"wrote {path}")
     if written.agreement is None:

@@ -16,7 +16,7 @@ from crossflops.ir.graph import DIGITS
 from crossflops.limits import TIMEOUT
 
 if TYPE_CHECKING:
-    from crossflops.render.pages.view import Viewed
+    from crossflops.render.pages.view import ReportTable
     from crossflops.report.report import Report
     from crossflops.report.view import By
     from crossflops.targets.request import Request
@@ -36,7 +36,9 @@ _TITLES: dict[click.Parameter, str] = {}  # of options, which are as long here a
 
 
 def option_group(title: str, *decorators: Decorator) -> Group:
-    """These options, under this heading in the help of every verb that has them."""
+    """Return a decorator's group of options, under one heading in the help of every verb that has
+    them.
+    """
     return tuple(_option_title_decorator(title, decorator) for decorator in decorators)
 
 
@@ -60,7 +62,7 @@ class Verb(click.Command):
         self.example = example
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The groups in the order in which their options stand on the command."""
+        """Write the groups in the order in which their options stand on the command."""
         groups: dict[str, list[tuple[str, str]]] = {FIRST: []} if self.first else {}
         for param in sorted(self.get_params(ctx), key=self._place):
             record = param.get_help_record(ctx)
@@ -71,13 +73,13 @@ class Verb(click.Command):
                 formatter.write_dl(groups[heading])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The example."""
+        """Write the example."""
         if self.example:
             with formatter.section("Example"):
                 formatter.write(f"{' ' * formatter.current_indent}{self.example}\n")
 
     def _place(self, param: click.Parameter) -> int:
-        """The place among the first options; behind them all for any other."""
+        """Return the position among the first options; any other option comes after them."""
         indices = [self.first.index(flag) for flag in param.opts if flag in self.first]
         return min(indices, default=len(self.first))
 
@@ -87,7 +89,7 @@ class Verb(click.Command):
 
 
 def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any], Verb]:
-    """Makes a function the verb of this name."""
+    """Make a function the verb of this name."""
     return click.command(name, cls=Verb, example=example, first=first)
 
 
@@ -95,7 +97,7 @@ def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any
 
 
 def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
-    """These options and arguments on a command, in this order in its help."""
+    """Add these options and arguments to a command, in this order in its help."""
 
     def decorate(function: Function) -> Function:
         for decorator in reversed(decorators):
@@ -106,14 +108,14 @@ def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
 
 
 class Positive(click.FloatRange):
-    """A number above zero: `nan` is none. `inf` is one where `most` says what it comes to."""
+    """A number above zero, not `nan`. `inf` is allowed if `most` says how it is capped."""
 
     def __init__(self, most: float | None = None) -> None:
         super().__init__(min=0, min_open=True)
         self._most = most
 
     def convert(self, value: Any, *others: Any) -> Any:
-        """The number. Fails as click does."""
+        """Return the number. Fails as click does."""
         number = super().convert(value, *others)
         if math.isnan(number) or (math.isinf(number) and self._most is None):
             return self.fail(f"must be a finite positive number, got {value}.", *others)
@@ -142,19 +144,19 @@ def command_line_options() -> dict[str, str]:
 
 
 def reject_options_except(names: Collection[str], reason: str, hint: str) -> None:
-    """Refuse every option that was typed and is not among these. Raises InputError."""
+    """Refuse every typed option that is not among these. Raises InputError."""
     reject_options(command_line_options().keys() - {*names, *_ON_EVERY_WAY}, reason, hint)
 
 
 def reject_options(names: Collection[str], reason: str, hint: str) -> None:
-    """Refuse these options where they were typed. Raises InputError."""
+    """Refuse these options if they were typed. Raises InputError."""
     for name, flag in command_line_options().items():
         if name in names:
             raise InputError(f"{flag} has no effect here: {reason}", hint)
 
 
 def refuse_timeout(*requests: "Request") -> None:
-    """Refuse --timeout where only files are read, which takes no converter and no run."""
+    """Refuse --timeout where only files are read, since no converter and no model runs."""
     if all(request.is_file for request in requests):
         reject_options(("timeout",), "only files are read", "leave it out")
 
@@ -170,7 +172,7 @@ def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
 
 
 def writes_json(fields: Mapping[str, Any]) -> bool:
-    """Return whether JSON is written, and no page."""
+    """Return whether JSON is written instead of a page."""
     file = fields["file"]
     if file is None:
         return bool(fields["as_json"])
@@ -260,13 +262,13 @@ SIZES: Group = option_group(
 
 
 def pop_size_options(fields: dict[str, Any]) -> dict[str, int]:
-    """The sizes that SIZES gives, taken out of a command's keyword arguments."""
+    """Return the sizes that SIZES gives, taken out of a command's keyword arguments."""
     provided = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
     return {name: size for name, size in provided.items() if size is not None}
 
 
 def request(fields: dict[str, Any], **others: Any) -> "Request":
-    """The request that TARGET and MODEL come to, taken out of a command's keyword arguments.
+    """Return the request of TARGET and MODEL, taken out of a command's keyword arguments.
 
     `others` are fields of the request that the command has options for. Raises InputError.
     """
@@ -276,7 +278,9 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
 
 
 def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """The values of MODEL as `Request.of` takes them, taken out of the keyword arguments."""
+    """Return the values of MODEL as `Request.of` takes them, taken out of the keyword
+    arguments.
+    """
     from crossflops.ir.trace import Setting
 
     limit(fields.pop("timeout"))
@@ -285,7 +289,7 @@ def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def how(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Inputs, arguments and sizes, of options whose names begin with `prefix`, read."""
+    """Return inputs, arguments and sizes, read from options whose names begin with `prefix`."""
     flag = f"--{prefix}".replace("_", "-")
     texts = {name: fields.pop(f"{prefix}{name}") for name in HOW}
     return {
@@ -313,7 +317,7 @@ HOW = {  # the flags that may be given for a second model, too
 
 
 def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """Pairs by name. Raises InputError where a name is given two values."""
+    """Return the pairs by name. Raises InputError if a name has two values."""
     named: dict[str, V] = {}
     for name, value in pairs:
         if name in named and named[name] != value:
@@ -326,7 +330,7 @@ def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[st
 
 
 def parse_name_number(option: str, text: str) -> tuple[str, int]:
-    """NAME=N as a pair. Raises InputError."""
+    """Return the pair of a text NAME=N. Raises InputError."""
     name, equals, value = text.rpartition("=")
     example = f"{option} {'Loop_1' if option == '--trips' else 'batch'}=8"
     if not equals or not name or not (value.isascii() and value.isdigit()):
@@ -342,7 +346,7 @@ def parse_name_number(option: str, text: str) -> tuple[str, int]:
 
 
 def branch(text: str) -> tuple[str, str]:
-    """NODE=then|else|sum as a pair. Raises InputError."""
+    """Return the pair of a text NODE=then|else|sum. Raises InputError."""
     name, _, value = text.rpartition("=")
     if not name or value not in ("then", "else", "sum"):
         raise InputError(
@@ -353,7 +357,7 @@ def branch(text: str) -> tuple[str, str]:
 
 
 def argument(text: str) -> tuple[str, object]:
-    """KEY=JSON as a pair, the value read. Raises InputError.
+    """Return the pair of a text KEY=JSON, with the value parsed. Raises InputError.
 
     The name of a type (bfloat16) needs no quotes.
     """
@@ -420,7 +424,7 @@ OPTIMIZER: Group = option_group(
 
 
 def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """The file of a picture, refused before the work begins if it cannot be made."""
+    """Return the file of a picture. Refuse it before the work begins if it cannot be made."""
     if value is not None:
         from crossflops.render.figures.files import possible
 
@@ -430,7 +434,7 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
-    """The file, refused before the work begins if it cannot be written."""
+    """Return the file. Refuse it before the work begins if it cannot be written."""
     if value is None:
         return None
     from crossflops.render.formats import FORMATS, suffix
@@ -446,7 +450,7 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 def writable(path: Path, example: str = "name") -> Path:
-    """The path, where there is a folder for it. Raises CrossflopsError."""
+    """Return the path if its folder exists. Raises CrossflopsError."""
     if not path.parent.is_dir():
         raise CrossflopsError(f"folder {path.parent} does not exist", f"mkdir -p {path.parent}")
     if path.is_dir():
@@ -512,15 +516,19 @@ VIEW: Group = option_group(
 )  # fmt: skip
 
 
-def apply_view_options(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":
-    """The table that VIEW asks for, taken out of the arguments; else the report."""
+def apply_view_options(
+    report: "Report", fields: dict[str, Any], unit: str
+) -> "Report | ReportTable":
+    """Return the table of the options VIEW, taken out of the arguments; without them the
+    report.
+    """
     by: By | None = fields.pop("by")
     top, depth = fields.pop("top"), fields.pop("depth")
     if by is top is depth is None:
         return report
-    from crossflops.render.pages.view import Viewed
+    from crossflops.render.pages.view import ReportTable
     from crossflops.report.view import view
 
     if by is None:
         by = "op" if depth is None else "module"
-    return Viewed(report, view(report, by, top, depth, unit))
+    return ReportTable(report, view(report, by, top, depth, unit))

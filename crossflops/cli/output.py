@@ -29,14 +29,14 @@ _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
 
-def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs") -> None:
-    """Write the noun where it was asked for.
+def deliver(result: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs") -> None:
+    """Write the result to the requested file or stream.
 
     With `file` it goes there, in the format of the suffix, and to stdout only with `as_json`.
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
     """
     if file is None and not as_json:
-        _print(_to_encodable_text(terminal(noun, terminal_width(), colour(), unit)))
+        _print(_to_encodable_text(terminal(result, terminal_width(), colour(), unit)))
         return
     from crossflops.render.formats import (
         FORMATS,
@@ -44,13 +44,13 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     )  # a page in a terminal needs no format
 
     if file is not None:
-        keep(file, content_file_bytes(noun, file, unit))
+        keep(file, content_file_bytes(result, file, unit))
     if as_json:
-        _print(_to_encodable_json(inert_json(FORMATS[".json"](noun))))
+        _print(_to_encodable_json(inert_json(FORMATS[".json"](result))))
 
 
 def say(text: str) -> None:
-    """A line on stderr, whatever is in the names that it tells."""
+    """Write a line to stderr, with control characters escaped."""
     line = legible(standing_here(" ".join(text.split())), WORD, _SAID)
     try:
         click.echo(line, err=True)
@@ -59,14 +59,14 @@ def say(text: str) -> None:
 
 
 def colour() -> bool:
-    """Whether to colour: on a terminal that can, unless NO_COLOR is set."""
+    """Return whether to colour: on a terminal that supports it, unless NO_COLOR is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def _print(text: str) -> None:
-    """Raises CrossflopsError when stdout cannot be written, unless its reader had enough."""
+    """Write to stdout. Raises CrossflopsError on failure, unless the reader closed the pipe."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -79,7 +79,7 @@ def _print(text: str) -> None:
 
 
 def _abandon(stream: TextIO) -> None:
-    """Let what is left in its buffer go nowhere, or Python would complain when it ends."""
+    """Discard the rest of the buffer, since Python would complain about it at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -89,7 +89,7 @@ def _encoding() -> str:
 
 
 def _to_encodable_text(text: str) -> str:
-    """The text in letters that stdout can write."""
+    """Return the text in characters that stdout can encode."""
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
@@ -98,7 +98,7 @@ def _to_encodable_text(text: str) -> str:
 
 
 def _to_encodable_json(text: str) -> str:
-    """The JSON in letters that stdout can write; only inside of strings are there others."""
+    """Return the JSON in characters that stdout can encode; only strings hold other ones."""
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
@@ -114,12 +114,12 @@ def keep_curve(bench: "Bench", plot: str) -> None:
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
     from crossflops.render.figures.batches import batch_curve_figure
-    from crossflops.render.figures.canvas import Titled, sheet
+    from crossflops.render.figures.canvas import TitledCanvas, sheet
     from crossflops.render.figures.files import figure_file_bytes
 
     file, canvas = Path(plot), batch_curve_figure(bench.curve, bench.batch)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    keep(file, figure_file_bytes(sheet([Titled(title, canvas)], canvas.label), file.suffix))
+    keep(file, figure_file_bytes(sheet([TitledCanvas(title, canvas)], canvas.label), file.suffix))
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
@@ -155,7 +155,7 @@ def keep_comparison(report: "Report", plot: str) -> None:
 
 
 def keep(file: Path, data: bytes) -> None:
-    """Write what is no noun, and say so. Raises CrossflopsError where it cannot be written."""
+    """Write a file that is not the result, and report it. Raises CrossflopsError on failure."""
     write_file(file, data)
     say(f"wrote {file}")
 
@@ -166,7 +166,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 class Progress:
-    """Shows what is going on: called with a text, it says what comes next.
+    """A display of progress: a call with a text shows what comes next.
 
     A text that ends with a newline stays as a line, above the one that the next text replaces.
     Without a `status`, which is moved by a thread of its own, nothing is shown.
@@ -189,7 +189,7 @@ class Progress:
 
     @contextmanager
     def pausing_display(self) -> Iterator[None]:
-        """While this is open, nothing moves, and there is no thread."""
+        """Pause the display in the block: nothing moves, and no thread runs."""
         if self._status is not None:
             self._status.stop()
         try:
@@ -201,7 +201,7 @@ class Progress:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """What shows progress while the block runs, at first this text.
+    """Show progress while the block runs, at first with this text.
 
     Nothing is written when stderr is no terminal. Whatever the model, a framework, a native
     library or a process of theirs prints meanwhile goes to stderr: stdout belongs to the result.
@@ -223,7 +223,7 @@ def progress(what: str) -> Iterator[Progress]:
 
 @contextmanager
 def _descriptor_on_stderr() -> Iterator[None]:
-    """Let what writes to the file descriptor of stdout, past Python, write to that of stderr."""
+    """Redirect the file descriptor of stdout to that of stderr, for writes that bypass Python."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     try:

@@ -22,7 +22,7 @@ from crossflops.cli.options import (
 )
 from crossflops.cli.output import deliver, progress, say
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.render.pages.profile import Profiled
+from crossflops.render.pages.profile import ProfileView
 from crossflops.report.profile import ShownDepth, TrainingProfile
 
 A_CHECK_FAILED = 1
@@ -91,7 +91,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
         return _profile_script((fields.pop("target"), *words), as_json, file, fields)
     from crossflops.bench.timing import BenchLimits
     from crossflops.profiling.run import Recipe
-    from crossflops.verbs.profile import profile as profiling
+    from crossflops.verbs.profile import profile as profile_verb
     from crossflops.verbs.profile.account import RatedAgainst
 
     fields.pop("step")
@@ -107,7 +107,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
         precision=fields.pop("precision"),
         peak_tflops=fields.pop("peak_tflops"),
     )
-    provided = profiling.GivenTimes(
+    provided = profile_verb.GivenTimes(
         **{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")}
     )
     if provided.are_there:
@@ -121,11 +121,11 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     threads, tools = fields.pop("threads"), fields.pop("tools")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
     requested = request(fields, sizes=pop_size_options(fields), train=True, **counted)
-    config = profiling.ProfileConditions(
+    config = profile_verb.ProfileConditions(
         recipe=recipe, against=against, given=provided, threads=threads, tools=tools
     )
     with progress(f"profiling {requested.target}") as on_progress:
-        content = profiling.profile_training(requested, config, on_progress)
+        content = profile_verb.profile_training(requested, config, on_progress)
     deliver(_limit_profile_modules(content, choice, as_json, file), as_json=as_json, file=file)
     return A_CHECK_FAILED if content.errors else 0
 
@@ -136,14 +136,14 @@ def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
 
 
 def _limit_profile_modules(
-    noun: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
-) -> Profiled:
-    """Leave out of JSON the modules that are not asked for; a page leaves them out itself."""
+    result: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
+) -> ProfileView:
+    """Remove unrequested modules from JSON; a page leaves them out itself."""
     if not writes_json({"as_json": as_json, "file": file}):
-        return Profiled(noun, choice)
+        return ProfileView(result, choice)
     depth = choice.depth if choice.detailed else 0
-    rows = tuple(row for row in noun.modules if depth < 0 or row.depth <= depth)
-    return Profiled(replace(noun, modules=rows), choice)
+    rows = tuple(row for row in result.modules if depth < 0 or row.depth <= depth)
+    return ProfileView(replace(result, modules=rows), choice)
 
 
 _OF_THE_PAGE = ("top",)
@@ -154,7 +154,7 @@ _OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak
 def _profile_script(
     command: tuple[str, ...], as_json: bool, file: Any, fields: dict[str, Any]
 ) -> int:
-    """The status of the script; where it is 0 and no step was profiled, that is an error."""
+    """Return the status of the script; 0 without a profiled step is an error."""
     from crossflops.training_loops import script
 
     reject_options_except(

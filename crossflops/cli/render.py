@@ -24,9 +24,9 @@ from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roo
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import contents
 from crossflops.render.layout import Noun
-from crossflops.render.pages.bench import TOP, Benched
-from crossflops.render.pages.places import Compared
-from crossflops.render.pages.profile import Profiled
+from crossflops.render.pages.bench import TOP, BenchView
+from crossflops.render.pages.places import ComparisonView
+from crossflops.render.pages.profile import ProfileView
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.profile import ShownDepth, TrainingProfile
@@ -81,13 +81,13 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
 def _reject_unused_render_options(
     fields: dict[str, Any], written: str, *names: str, pages: tuple[str, ...] = ()
 ) -> None:
-    """Refuse what a report of this kind has no use for; `pages` are of no use to JSON."""
+    """Refuse options that a report of this kind does not use; JSON uses none of `pages`."""
     reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave it out")
     refuse_without_page(fields, *pages)
 
 
 def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
-    """Refuse what a count, or a comparison, has no use for."""
+    """Refuse options that a count or a comparison does not use."""
     if not report.profiles and report.against is UNSET:
         reject_options(
             ("between", "consensus"),
@@ -102,17 +102,17 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
 
 
 def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
-    """What is asked for: of a comparison `--top` alone is about where tools disagree."""
+    """Return the requested content: for a comparison, `--top` shows where tools disagree."""
     top = fields["top"]
     if report.profiles and top is not None and fields["by"] is fields["depth"] is None:
         for name in ("by", "top", "depth"):
             del fields[name]
-        return Compared(report, top)
+        return ComparisonView(report, top)
     return apply_view_options(report, fields, fields["unit"])
 
 
 def _has(data: bytes, key: str) -> bool:
-    """Whether a file has this key, which reports of one kind alone have."""
+    """Return whether a file has this key, which only reports of one kind have."""
     try:
         content = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -121,8 +121,8 @@ def _has(data: bytes, key: str) -> bool:
 
 
 def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
-    """`--top` kernels of a bench."""
-    shown = Benched(bench, fields["top"] or TOP)
+    """Render `--top` kernels of a bench."""
+    shown = BenchView(bench, fields["top"] or TOP)
     deliver(shown, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
         keep_curve(bench, plot)
@@ -130,12 +130,12 @@ def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int
 
 
 def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
-    """`--top` modules at each of `--depth` levels."""
+    """Render `--top` modules at each of `--depth` levels."""
     usual, depth = ShownDepth(), fields["depth"]
     choice = ShownDepth(
         depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top
     )
-    deliver(Profiled(profile, choice), as_json=fields["as_json"], file=fields["file"])
+    deliver(ProfileView(profile, choice), as_json=fields["as_json"], file=fields["file"])
     return 0
 
 

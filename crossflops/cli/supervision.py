@@ -33,14 +33,14 @@ _limit = [TIMEOUT]
 
 
 def limit(seconds: float) -> None:
-    """How long a converter may take, from now on."""
+    """Limit the time of a converter, from now on."""
     _limit[0] = seconds
 
 
 def run_supervised(
     arguments: list[str], run: Callable[[], int], refuse: Callable[..., int]
 ) -> int:
-    """The exit status of `run()`, in a process of its own where a converter may be at work.
+    """Return the exit status of `run()`, in a process of its own if a converter may be at work.
 
     `refuse(message, hint, status)` says what is wrong. Where a system can fork, both processes end
     with that status here; where it cannot (Windows) the verb runs in this one, without a limit.
@@ -64,7 +64,7 @@ def run_supervised(
 
 
 def _exit_with_parent(alive: int) -> None:
-    """End with the parent: no other process could end this one for it."""
+    """End with the parent, since no other process could end this one."""
     if sys.platform == "linux":
         end_with(alive, lambda: os._exit(_TOO_LONG))
         return
@@ -76,22 +76,22 @@ def _exit_with_parent(alive: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _run_in_child(tell: int, run: Callable[[], int]) -> int:
+def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
     from crossflops.frontends.conversion import listen
 
     def say(converter: str | None) -> None:
         with contextlib.suppress(OSError):
-            os.write(tell, f"{_limit[0]} {converter or ''}\n".encode())
+            os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
     listen(say)
     status = run()
     with contextlib.suppress(OSError):
-        os.write(tell, b"%s\n" % _DONE)
+        os.write(event_pipe, b"%s\n" % _DONE)
     return status
 
 
 def _exit_without_teardown(status: int) -> int:
-    """End this process as Python would, but for taking apart all that it has made.
+    """Exit without interpreter finalization: run atexit handlers, flush, then os._exit.
 
     That takes a tenth of the time of a count, and in the process that waited a sixth of all page
     faults of a small one; the system does it at once. As multiprocessing leaves a forked process:
@@ -111,9 +111,9 @@ def _exit_without_teardown(status: int) -> int:
 class _Supervisor:
     """The parent's side: waits for the child, and ends it when a converter takes too long."""
 
-    def __init__(self, child: int, news: int) -> None:
+    def __init__(self, child: int, event_pipe: int) -> None:
         self._child = child
-        self._news = news
+        self._news = event_pipe
         self._unread = b""
         self._converter = ""
         self._seconds = 0.0
@@ -122,7 +122,7 @@ class _Supervisor:
         self._asked: list[int] = []  # the signals that somebody sent to end this
 
     def status(self, refuse: Callable[..., int]) -> int:
-        """The exit status of the child."""
+        """Return the exit status of the child."""
         heard = [
             sign for sign in _signals_to_forward() if signal.getsignal(sign) is not signal.SIG_IGN
         ]
@@ -130,7 +130,7 @@ class _Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals_to_forward())
         try:
             while (status := self._poll_exit_status()) is None:
-                self._hear()
+                self._wait_for_event()
                 if self._end is not None and time.monotonic() > self._end:
                     self._stop()
                     message = f"{self._converter} did not finish within {self._seconds:g} s"
@@ -159,14 +159,14 @@ class _Supervisor:
         return status
 
     def _poll_exit_status(self) -> int | None:
-        """The exit status, negative for a signal; None while the child runs."""
+        """Return the exit status, negative for a signal; None while the child runs."""
         with contextlib.suppress(ChildProcessError):
             process, status = os.waitpid(self._child, os.WNOHANG)
             return os.waitstatus_to_exitcode(status) if process else None
         return _TOO_LONG
 
-    def _hear(self) -> None:
-        """Wait for a word of the child, for its end, or for that of a converter's time."""
+    def _wait_for_event(self) -> None:
+        """Wait for an event of the child, for its end, or for the timeout of a converter."""
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:
             return
@@ -174,7 +174,7 @@ class _Supervisor:
             time.sleep(0.001)
 
     def _read(self) -> bool:
-        """Take what the child wrote; whether it will write any more."""
+        """Read what the child wrote; return whether it will write more."""
         received = os.read(self._news, 4096)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
@@ -187,7 +187,7 @@ class _Supervisor:
         return bool(received)
 
     def _stop(self) -> None:
-        """As if by Ctrl-C, so that it cleans up; then for good."""
+        """Interrupt the child as Ctrl-C does, so that it cleans up; then kill it."""
         for sign, wait in ((signal.SIGINT, _GRACE), (signal.SIGKILL, _GRACE)):
             os.kill(self._child, sign)
             end = time.monotonic() + wait
@@ -197,7 +197,7 @@ class _Supervisor:
                 time.sleep(0.02)
 
     def _forward(self, sign: int, _frame: Any) -> None:
-        """Hand a signal on. The terminal gives Ctrl-C to both of us.
+        """Pass a signal on. The terminal sends Ctrl-C to both processes.
 
         A model that swallows interrupts is killed at the third one.
         """

@@ -53,18 +53,18 @@ def table(
     For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
     """
     from crossflops.targets.request import Request, fit_requests
-    from crossflops.verbs import table as verb
+    from crossflops.verbs import table as table_verb
 
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
     requests = fit_requests([Request.from_arguments(target, **shared) for target in targets])
     if not latency:
         refuse_timeout(*requests)
     if jobs is None:
-        jobs = verb.choose_jobs(sum(not request.is_file for request in requests))
+        jobs = table_verb.choose_jobs(sum(not request.is_file for request in requests))
     else:
-        verb.refuse_jobs(requests)
+        table_verb.refuse_jobs(requests)
     named = list(zip(targets, requests, strict=True))
     with progress("counting") as on_progress:
-        rows = verb.build_paper_table(named, tools, digits, on_progress, latency, jobs)
+        rows = table_verb.build_paper_table(named, tools, digits, on_progress, latency, jobs)
     deliver(rows, as_json=fields["as_json"], file=fields["file"])
     return 0

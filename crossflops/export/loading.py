@@ -15,7 +15,7 @@ _POOLS, _MOST_AXES = ("MaxPool", "AveragePool", "LpPool"), 3
 
 
 def describe_unloadable(model: Any) -> str:
-    """Return one sentence that names the nodes of a ModelProto that keep it from running, or "".
+    """Return one sentence about the nodes of a ModelProto that keep it from running, or "".
 
     Operators of ONNX, of onnxruntime and functions of the model itself can be loaded.
     """
@@ -58,7 +58,7 @@ def _onnx_node_name(node: Any) -> str:
 
 
 def _is_wide(node: Any) -> bool:
-    """Whether the node is a pool over more axes than onnxruntime has."""
+    """Return whether the node is a pool over more axes than onnxruntime supports."""
     kernel = next((stored.ints for stored in node.attribute if stored.name == "kernel_shape"), ())
     return not node.domain and node.op_type in _POOLS and len(kernel) > _MOST_AXES
 
@@ -74,7 +74,7 @@ def _is_known_operator(node: Any, opset: dict[str, int]) -> bool:
 
 
 def _iterate_onnx_nodes(levels: list[Any]) -> Iterator[Any]:
-    """The nodes of graphs and functions, and of all bodies in them."""
+    """Yield the nodes of graphs and functions, and of all bodies in them."""
     while levels:
         for node in levels.pop().node:
             yield node

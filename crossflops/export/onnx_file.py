@@ -20,7 +20,7 @@ from crossflops.errors import CrossflopsError, TargetError
 from crossflops.files import draft
 from crossflops.frontends.onnx.noted_parameters import KEY, ParameterNotes, sign
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
 from crossflops.load.order import onnx_node_label
 from crossflops.load.protobuf import parse_model_proto
 from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix, weightless
@@ -35,7 +35,7 @@ _OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
 
 
 class FileNode(NamedTuple):
-    """A node of the main graph: its place among the others, names, and its field in the graph.
+    """A node of the main graph: its index, its names, and its field in the graph.
 
     `result` is the name of its first result.
     """
@@ -48,12 +48,12 @@ class FileNode(NamedTuple):
 
     @property
     def id(self) -> str:
-        """How model-explorer's ONNX adapter calls the node."""
+        """The id that model-explorer's ONNX adapter gives the node."""
         return self.name or f"<node_{self.number}>"
 
 
 def main_graph_field(data: Data) -> Field:
-    """The field of the main graph. Raises TargetError when there is not exactly one."""
+    """Return the field of the main graph. Raises TargetError when there is not exactly one."""
     graphs = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
     if len(graphs) != 1:
         raise TargetError(f"the file has {len(graphs)} graphs; a model must have one", HINT)
@@ -61,7 +61,7 @@ def main_graph_field(data: Data) -> Field:
 
 
 def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
-    """The nodes in the order of the file."""
+    """Yield the nodes in the order of the file."""
     number = 0
     for field in fields(data, graph.value, graph.end):
         if field.number == NODE and field.wire == BYTES:
@@ -88,7 +88,7 @@ def _parse_file_node(data: Data, number: int, field: Field) -> FileNode:
 # What is noted at each node of a model: its counts, or why it has none.
 
 # A node of a graph with the counts of itself and all in it.
-NodeCounts: TypeAlias = tuple[Node, Sequence[Counted | Uncounted]]
+NodeCounts: TypeAlias = tuple[Node, Sequence[CountedNode | UncountedNode]]
 
 PREFIX = "crossflops."
 _KINDS = ("macs", "flops", "bytes_read", "bytes_written")
@@ -118,14 +118,14 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notes_of_graph(counted: Iterable[NodeCounts]) -> dict[str, NodeNote]:
-    """The notes of a graph, by the key of the node."""
+    """Return the notes of a graph, by the key of the node."""
     return {node.key: _node_note(node.key, counts) for node, counts in counted}
 
 
 def notes_of_file(
     counted: Iterable[NodeCounts], nodes: Iterable[FileNode], model: Any
 ) -> dict[str, NodeNote]:
-    """The notes of the nodes in a file, by the name of their first result, which is unique.
+    """Return the notes of the nodes in a file, by the name of their first result, which is unique.
 
     What a function was inlined to has the key of the calling node before its own; the keys are
     those of `model`, the same nodes in topological order.
@@ -135,7 +135,7 @@ def notes_of_file(
         onnx_node_label(node, number): next(filter(None, node.output), "")
         for number, node in enumerate(model.graph.node)
     }
-    inside: dict[str, list[Counted | Uncounted]] = {name: [] for name in firsts}
+    inside: dict[str, list[CountedNode | UncountedNode]] = {name: [] for name in firsts}
     for node, counts in counted:
         made = next((spec.name for spec in node.outputs if spec is not None), "")
         if node.key not in labels or made not in firsts:
@@ -150,20 +150,20 @@ def notes_of_file(
 
 
 def _key_prefixes(key: str) -> Iterator[str]:
-    """The key, and what stands before each of its slashes, the longest first."""
+    """Yield the key, and the prefixes before its slashes, the longest first."""
     while key:
         yield key
         key = key.rpartition("/")[0]
 
 
-def _node_note(name: str, counts: Sequence[Counted | Uncounted]) -> NodeNote:
-    counted = [count for count in counts if isinstance(count, Counted)]
+def _node_note(name: str, counts: Sequence[CountedNode | UncountedNode]) -> NodeNote:
+    counted = [count for count in counts if isinstance(count, CountedNode)]
     grades = {count.exactness for count in counted}
     return NodeNote(
         id=name,
         cost=sum((count.cost for count in counted), ZERO),
         exactness=next((word for word in ("estimate", "bound") if word in grades), "exact"),
-        uncounted=next((count.reason for count in counts if isinstance(count, Uncounted)), ""),
+        uncounted=next((count.reason for count in counts if isinstance(count, UncountedNode)), ""),
     )
 
 
@@ -173,7 +173,7 @@ _BLOCK = 1 << 24
 
 @contextlib.contextmanager
 def mapping_onnx_file(path: str) -> Iterator[Data]:
-    """The bytes of a file, mapped. Raises TargetError."""
+    """Map the bytes of a file. Raises TargetError."""
     try:
         with (
             open(path, "rb") as file,
@@ -224,7 +224,7 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
 
 
 def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
-    """The field of a node, with its note and without older ones of ours."""
+    """Return the field of a node, with its note and without older ones of ours."""
     note = notes.get(node.result)
     if note is None:
         return data[node.field.begin : node.field.end]
@@ -256,7 +256,7 @@ def _entry(key: str, value: str, field: int = METADATA) -> bytes:
 
 
 def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
-    """Note the parameters of the model in a file that has no such note, at its end.
+    """Append a record of the model's parameters to a file that has none.
 
     A message may have its fields in any order.
     """
@@ -272,7 +272,7 @@ def _copy_bytes(data: Data, begin: int, end: int, out: IO[bytes]) -> None:
 
 
 def data_locations(model: Any) -> list[str]:
-    """The files of external data that the tensors of a (weightless) model name."""
+    """Return the files of external data that the tensors of a (weightless) model name."""
     locations: dict[str, None] = {}
     todo = [model]
     while todo:
@@ -307,7 +307,7 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
 
 
 def _check_data(source: Path, target: Path, name: str) -> None:
-    """Refuse before anything is written."""
+    """Refuse a copy that would overwrite its source, before anything is written."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise CrossflopsError(
             f"the external data file {name!r} is outside the folder of the model",
@@ -340,7 +340,9 @@ _GRADIENT = (
 
 
 def node_data(notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs") -> str:
-    """The file: a node without a count has no value, which is not zero. Ends with a newline."""
+    """Return the file, ending with a newline: a node without a count has no value, which is not
+    zero.
+    """
     results = {
         note.id: {"value": getattr(note.cost, unit)} for note in notes if not note.uncounted
     }

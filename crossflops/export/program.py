@@ -77,7 +77,7 @@ def save_program(
 
 
 def _open_statistics(graph: Any) -> None:
-    """Make running statistics in training inputs with a default: a training step changes them.
+    """Give running statistics among training inputs a default, since a training step changes them.
 
     onnxruntime merges constants that are equal, and writes the new statistics over the old ones:
     over a bias of zeros, too, where it takes a mean of zeros for the same constant.
@@ -93,7 +93,7 @@ def _open_statistics(graph: Any) -> None:
 
 
 def _weight_nbytes(tensor: Any) -> int:
-    """The bytes of a stored tensor; texts are few, and have no such size."""
+    """Return the bytes of a stored tensor; strings are few, and have no such size."""
     import onnx_ir as ir
 
     return 0 if tensor is None or tensor.dtype == ir.DataType.STRING else int(tensor.nbytes)
@@ -131,7 +131,7 @@ def _write_single_file(model: Any, path: str) -> None:
 
 
 def save_uniform(data: bytes, target: Path) -> None:
-    """Save a model of which large weights are there by shape alone, with one number in them.
+    """Save a model whose large weights have only a shape, with one number repeated in them.
 
     Raises CrossflopsError beyond the size that a file may have.
     """
@@ -153,7 +153,7 @@ def save_uniform(data: bytes, target: Path) -> None:
 
 
 def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
-    """Write a ModelProto whose `large` weights have no data, and these, which write themselves."""
+    """Write a ModelProto whose `large` weights have no data, and let these write themselves."""
     heads = []
     for stored in proto.graph.initializer:
         size = 0

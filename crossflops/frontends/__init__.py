@@ -21,17 +21,26 @@ from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
     Program,
-    Ready,
     Recording,
     Run,
+    RunnableModel,
     Source,
 )
 from crossflops.frontends.inputs import GIVEN
-from crossflops.frontends.named import Library, Named
+from crossflops.frontends.named import Library, NamedModel
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
 
-__all__ = ["GIVEN", "Frontend", "ModelRun", "Program", "Ready", "Recording", "Run", "Source"]
+__all__ = [
+    "GIVEN",
+    "Frontend",
+    "ModelRun",
+    "Program",
+    "Recording",
+    "Run",
+    "RunnableModel",
+    "Source",
+]
 
 # One line for each framework: its folder, which has the object FRONTEND.
 _FOLDERS = (
@@ -55,7 +64,7 @@ def frontend_of(model: object) -> Frontend | None:
     likely = (
         frontend
         for frontend in FRONTENDS
-        if frontend.adopts(model) and not _is_of_other_framework(model, frontend)
+        if frontend.may_be_model(model) and not _is_of_other_framework(model, frontend)
     )
     return next(sure, None) or next(likely, None)
 
@@ -183,7 +192,7 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
     return next(holders, (value, None))
 
 
-def usual_input(model: Any) -> Named | None:
+def usual_input(model: Any) -> NamedModel | None:
     """The inputs that a model says of itself, None where no framework reads them from it."""
     known = (frontend.usual_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
@@ -207,7 +216,9 @@ def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
     with ExitStack() as stack:
         for frontend in FRONTENDS:
             own = (frontend.extra, *(library.package for library in frontend.libraries()))
-            stack.enter_context(frontend.hollow(any(package in packages for package in own)))
+            stack.enter_context(
+                frontend.building_without_values(any(package in packages for package in own))
+            )
         yield
 
 
@@ -216,7 +227,7 @@ def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
     try:
         return load()
     except Exception as error:
-        if not any(frontend.mends(error) for frontend in FRONTENDS):
+        if not any(frontend.can_retry_after(error) for frontend in FRONTENDS):
             raise
     return load()
 

@@ -35,10 +35,10 @@ class _MaskScope:
         self,
         enclosing: "_MaskScope | None" = None,
         groups: Sequence[_RunGroup] = (),
-        given: Iterable[str] = (),
+        inputs: Iterable[str] = (),
     ) -> None:
         """`groups` are those of this graph where they are not those of the graph around it."""
-        self._masks = dict.fromkeys(given, 1)
+        self._masks = dict.fromkeys(inputs, 1)
         self._around = enclosing
         self._groups = groups
 
@@ -83,7 +83,7 @@ def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "")
     `inputs` are the names of what the model is given. Arguments of functions that depend on none
     of it get the role `argument`, if there is one.
     """
-    scope = _MaskScope(given=inputs)
+    scope = _MaskScope(inputs=inputs)
     return msgspec.structs.replace(
         graph, nodes=_DependenceWalk(argument).mark(graph.nodes, scope, (1,))[0]
     )

@@ -1,4 +1,4 @@
-"""What crossflops must know of a framework: one Protocol, and the values that pass through it."""
+"""The contract of a framework: one Protocol, and the values that pass through it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -9,8 +9,14 @@ import msgspec
 
 from crossflops.errors import InputError, MissingExtraError, TargetError
 from crossflops.frontends.conversion import converting
-from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split_input_values
-from crossflops.frontends.named import Library, Named
+from crossflops.frontends.inputs import (
+    GIVEN,
+    Arguments,
+    ProvidedInputs,
+    from_npz,
+    split_input_values,
+)
+from crossflops.frontends.named import Library, NamedModel
 from crossflops.ir.architecture import LanguageArchitecture
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.measurement import Observation
@@ -62,7 +68,7 @@ class Recording(msgspec.Struct, frozen=True):
     detail: Any = None
 
 
-class Ready(NamedTuple):
+class RunnableModel(NamedTuple):
     """A model that can be run: in what, where, and what is timed. `trace` runs it and writes one.
 
     `trace(runs, path)` returns the file, or None where the framework writes a folder of its own.
@@ -91,12 +97,39 @@ class ModelRun(NamedTuple):
 
 
 class Frontend(Protocol):
-    """All that crossflops must know of a framework: one folder, one object, one line.
+    """The contract of a framework: all that crossflops must know of it.
 
-    The object is `FRONTEND` in the folder, the line stands in `frontends/__init__.py`. To make the
-    object, to read its attributes and to ask it about a value imports no framework, and nothing
-    else of the folder but what tells models apart. A method that has a body here says what holds
-    for most frameworks.
+    A frontend is one folder, one object and one line. The object is `FRONTEND` in the folder, the
+    line is in `frontends/__init__.py`. Making the object, reading its attributes and asking it
+    about a value imports no framework, and nothing else of the folder but the test of models. A
+    method with a body here has the behaviour of most frameworks.
+
+    Attributes:
+        name: The name in traces and conventions.
+        title: The name in messages.
+        models: The kinds of models that a message offers: "Keras", "TensorFlow".
+        extra: The extra of crossflops that installs the framework.
+        packages: The top-level packages that the extra brings.
+        converter: The library that writes ONNX for its models, "" if none is needed.
+        converted_by: The call for users, if a model is converted here without its weights.
+        versions: Modules, once they are loaded, and distributions whose versions a report names.
+        suffixes: The suffixes of its files that a message offers.
+        pickles: Suffixes of its pickled files, with their description.
+        runtime: Its name for `--runtime`, "" if its models are not timed in the framework itself.
+        traces_into_folder: Whether its profiler writes a folder of its own.
+        knows_trained: Whether its traces say which parameters of the graph are trained.
+        takes_parameters: Whether a model without parameters may get them as an input.
+        has_gradient_mode: Whether its models run differently with gradients switched off.
+        has_control: Whether a caller can name loops and branches of its models.
+
+    Example:
+        >>> class ToyFrontend(Frontend):
+        ...     name, title, models = "toy", "Toy", ("Toy",)
+        ...     def recognizes(self, value):
+        ...         return type(value).__module__ == "toy"
+        >>> toy = ToyFrontend()
+        >>> toy.recognizes(1), toy.reads("model.toy"), toy.libraries()
+        (False, False, ())
     """
 
     # What traces and conventions call the framework, and what messages call it.
@@ -132,59 +165,145 @@ class Frontend(Protocol):
     # Which values are models of the framework.
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is surely a model of the framework; asks only what is imported already."""
+        """Return whether this is surely a model of the framework.
 
-    def adopts(self, value: object) -> bool:
-        """Whether this may be a model, where no framework recognizes it or made its type."""
+        Args:
+            value: Any object.
+
+        Returns:
+            True for a model. It looks only at modules that are imported already.
+        """
+
+    def may_be_model(self, value: object) -> bool:
+        """Return whether this may be a model, if no framework recognizes it or made its type.
+
+        Args:
+            value: Any object.
+
+        Returns:
+            False by default.
+        """
         return False
 
     def is_function(self, value: object) -> bool:
-        """Whether a callable that needs arguments is a model, and not one that returns a model."""
+        """Return whether a callable that needs arguments is a model, and not one that returns a
+        model.
+
+        Args:
+            value: Any object.
+
+        Returns:
+            False by default.
+        """
         return False
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """The model in a value that is no model yet, and its example inputs; None of any other.
+        """Return the model in a value that is no model yet, and its example inputs.
 
-        `inputs` are those that it is given, None of none.
+        Args:
+            value: Any object.
+            inputs: The provided inputs, or None.
+
+        Returns:
+            The model and its inputs; None for any other value.
         """
         return None
 
-    def usual_input(self, model: Any) -> Named | None:
-        """The inputs that a model says of itself, None where a size or a type is open."""
+    def usual_input(self, model: Any) -> NamedModel | None:
+        """Return the inputs that a model declares itself.
+
+        Args:
+            model: The model.
+
+        Returns:
+            The inputs; None if a size or a type is open.
+        """
         return None
 
     # What a target names.
 
     def libraries(self) -> tuple[Library, ...]:
-        """What knows its models by name: `timm:resnet50`. Imported when a name is looked up."""
+        """Return the libraries that know its models by name: `timm:resnet50`.
+
+        Returns:
+            The libraries, which are imported when a name is looked up.
+        """
         return ()
 
     def reads(self, target: str) -> bool:
-        """Whether a target names a model that `read` makes."""
+        """Return whether a target names a model that `read` makes.
+
+        Args:
+            target: The target string.
+
+        Returns:
+            False by default.
+        """
         return False
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """The model of a target that the framework reads. Raises TargetError."""
+        """Return the model of a target that the framework reads.
+
+        Args:
+            target: The target string.
+            arguments: Keyword arguments of the caller.
+            allow_pickle: Whether a pickle in it may run its code.
+
+        Returns:
+            The model.
+
+        Raises:
+            TargetError: The target cannot be read.
+        """
         raise TargetError(f"{self.title} reads no model from {target}", "give a callable")
 
     def unpickle_model(self, path: Path) -> Any:
-        """The object in a file with one of the suffixes `pickles`, which runs code."""
+        """Return the object in a file with one of the suffixes `pickles`, which runs code.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The object.
+
+        Raises:
+            TargetError: The file cannot be read.
+        """
         raise TargetError(f"{self.title} reads no model from {path}", "give a callable")
 
     def building(self) -> AbstractContextManager[None]:
-        """Return what is open while the code of a target builds a model."""
-        return nullcontext()
+        """Return a context in which the code of a target builds a model.
 
-    def hollow(self, sure: bool) -> AbstractContextManager[None]:
-        """What is open while a model is built without numbers, where the framework can do that.
-
-        `sure` says that the model is one of this framework, which may not be imported yet.
-        Raises ValuesNeededError where the model cannot be built so.
+        Returns:
+            The context.
         """
         return nullcontext()
 
-    def mends(self, error: Exception) -> bool:
-        """Whether the framework has removed what raised the error, so that it is worth a retry."""
+    def building_without_values(self, sure: bool) -> AbstractContextManager[None]:
+        """Return a context in which a model is built without values, if the framework supports
+        that.
+
+        Args:
+            sure: Whether the model is one of this framework, which may not be imported yet.
+
+        Returns:
+            The context.
+
+        Raises:
+            ValuesNeededError: The model cannot be built without values.
+        """
+        return nullcontext()
+
+    def can_retry_after(self, error: Exception) -> bool:
+        """Return whether the framework has removed the cause of an error, so that a retry is
+        useful.
+
+        Args:
+            error: The error.
+
+        Returns:
+            False by default.
+        """
         return False
 
     def architecture(self, model: Any) -> LanguageArchitecture:
@@ -197,35 +316,74 @@ class Frontend(Protocol):
     # A model with its inputs, and what is made of both.
 
     def require(self, model: Any) -> None:
-        """Raises MissingExtraError where what reads the model is not installed."""
+        """Check that the packages which read the model are installed.
 
-    def source(self, model: Any, provided: Given, owned: bool) -> Source:
-        """The model with arguments. One that is `owned` was made for this call, and may change.
+        Args:
+            model: The model.
 
-        Raises InputError.
+        Raises:
+            MissingExtraError: A package is missing.
+        """
+
+    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
+        """Return the model with arguments.
+
+        Args:
+            model: The model.
+            provided: The inputs of the caller.
+            owned: Whether the model was made for this call, and may change.
+
+        Returns:
+            The model with its arguments.
+
+        Raises:
+            InputError: The model does not accept the inputs.
         """
 
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """Of each output whether this loss of what the model returns depends on it.
+        """Return for each output whether a loss of the model's result depends on it.
 
-        Raises InputError where the framework cannot say, and for what is no loss.
+        Args:
+            source: The model with its arguments.
+            loss: The function of the model's result.
+            setting: The way to run the model.
+
+        Returns:
+            A flag for each output, in flat order.
+
+        Raises:
+            InputError: The framework cannot tell, or the function is no loss.
         """
         raise InputError(
             f"a loss of your own is not known yet for models of {self.title}",
             "leave --loss out: the loss is the sum of all float outputs then",
         )
 
-    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return what the functions of the graph that have a backward pass of their own run in it.
+    def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
+        """Return the work of the custom functions with a backward pass of their own.
 
-        The step of the setting says what is trained. Where it is not known: why.
+        Args:
+            source: The model with its arguments.
+            setting: The setting, whose step says what is trained.
+
+        Returns:
+            The work by function; or the reason why it is unknown.
         """
         return ()
 
-    def fits(self, source: Source, setting: Setting) -> None:
-        """Raises InputError or NormalizeError where the model does not take its arguments."""
+    def check_inputs(self, source: Source, setting: Setting) -> None:
+        """Check that the model accepts its arguments.
+
+        Args:
+            source: The model with its arguments.
+            setting: The way to run the model.
+
+        Raises:
+            InputError: The model does not accept the inputs.
+            NormalizeError: The model cannot be converted.
+        """
         with converting(self.converter):
             self.convert(self.record(source, setting, (), None), None)
 
@@ -236,26 +394,55 @@ class Frontend(Protocol):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run the model, or trace it, and note what it called.
+        """Run the model, or trace it, and record its calls.
 
-        `views` are the settings in which it is run once more, to see what happens there; `runs`
-        waits for what `observe_runs` gave in another process, and gives None where that failed.
-        By default nothing is run before the conversion. Raises InputError, NormalizeError.
+        Args:
+            source: The model with its arguments.
+            setting: The way to run the model.
+            views: The settings in which it is run once more, to observe it.
+            runs: A function that waits for the result of `observe_runs` in another process, and
+                returns None if that failed.
+
+        Returns:
+            The recording. By default nothing is run before the conversion.
+
+        Raises:
+            InputError: The model does not accept the inputs.
+            NormalizeError: The model cannot be converted.
         """
         return Recording(source, setting, tuple(views))
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Return the ONNX model of a recording, its graph and the trace of its calls.
 
-        `run` is what runs a converted model whose sizes or paths depend on data; without it they
-        stay open. Raises InputError, NormalizeError.
+        Args:
+            recording: The recording.
+            run: A function that runs a converted model whose sizes or paths depend on data;
+                without it they stay open.
+
+        Returns:
+            The ONNX model, the graph, and the trace.
+
+        Raises:
+            InputError: The model does not accept the inputs.
+            NormalizeError: The model cannot be converted.
         """
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """Return the bytes of the ONNX model of `convert` with the numbers of its weights.
+        """Return the ONNX model of `convert` with the values of its weights, and its graph.
 
-        Behind it is the graph of these, whose nodes stand for what they were written for.
-        Asked of frameworks whose `convert` leaves them out. Raises InputError, NormalizeError.
+        It is called for frameworks whose `convert` leaves the weights out.
+
+        Args:
+            source: The model with its arguments.
+            setting: The way to run the model.
+
+        Returns:
+            The bytes of the model, and the graph with the source operations of its nodes.
+
+        Raises:
+            InputError: The model does not accept the inputs.
+            NormalizeError: The model cannot be converted.
         """
         raise InputError(
             f"a {self.title} model of this kind is converted without its weights",
@@ -263,70 +450,138 @@ class Frontend(Protocol):
         )
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """Return what `record` needs of the runs in these settings, as a process can send it.
+        """Return observations of runs in these settings for `record`, in a form that can be
+        pickled.
 
-        None where the framework has no such runs. Raises what a run raises.
+        Args:
+            source: The model with its arguments.
+            views: The settings.
+
+        Returns:
+            The observations; None if the framework needs no such runs.
+
+        Raises:
+            Exception: The error of a run.
         """
         return None
 
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return what a tool may change: as it is where tools only read the graph of a model."""
+        """Return the model and inputs in a form that a tool may change.
+
+        Args:
+            model: The model.
+            args: Its positional inputs.
+            kwargs: Its keyword inputs.
+
+        Returns:
+            Copies; the objects themselves if tools only read the graph of a model.
+        """
         return model, args, kwargs
 
     def to_fake_source(self, source: Source) -> Source:
-        """The model without numbers, where it has none that could be used; else as it is."""
+        """Return the model without values, if it has none that could be used.
+
+        Args:
+            source: The model with its arguments.
+
+        Returns:
+            The model without values, or as it is.
+        """
         return source
 
     def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
-        """Return what is open while a tool runs a model: it runs the code that was counted."""
+        """Return a context in which a tool runs the code of the model that was counted.
+
+        Args:
+            model: The model.
+
+        Returns:
+            The context.
+        """
         return nullcontext()
 
     def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
-        """Return what is open while a tool runs a model without numbers.
+        """Return a context in which a tool runs a model without values.
 
-        What it gives says, in words, what needed some meanwhile; "" where nothing did.
+        Args:
+            model: The model.
+
+        Returns:
+            A context that gives a function: it returns in words what needed values meanwhile, or
+            "".
         """
         return nullcontext(str)
 
     # Runs in the framework itself, for those with a `runtime`.
 
     def limit_threads(self, threads: int) -> None:
-        """Let the framework, which is not imported yet, take so many threads, no more."""
+        """Limit the threads of the framework, which is not imported yet.
+
+        Args:
+            threads: The number of threads.
+        """
         return
 
-    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
-        """The model made ready to run: one call is one run, done when it returns."""
+    def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
+        """Return the model ready to run: one call is one run, done when it returns.
+
+        Args:
+            source: The model with its arguments.
+            threads: The number of threads.
+            setting: The way to run the model.
+
+        Returns:
+            The model to run.
+
+        Raises:
+            InputError: The framework runs no model by itself.
+        """
         raise InputError(f"{self.title} runs no model by itself", "leave --runtime out")
 
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 
     def add_function_bodies(self, model: Any) -> None:
-        """Write operators without an ONNX form out as functions of the model, in place."""
+        """Write operators without an ONNX form as functions of the model, in place.
+
+        Args:
+            model: The ONNX model.
+        """
         return
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once on its inputs. Raises InputError."""
+        """Run the model once on its inputs.
+
+        Args:
+            source: The model with its arguments.
+            setting: The way to run the model.
+
+        Returns:
+            The inputs and the outputs of the run.
+
+        Raises:
+            InputError: The framework cannot verify files yet.
+        """
         raise InputError(
             f"a file of a {self.title} model cannot be verified yet", "leave --verify out"
         )
 
 
-class OnShapes(Frontend, Protocol):
+class ShapeTracedFrontend(Frontend, Protocol):
     """A framework whose models are traced on the shapes of their inputs, without their values."""
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """Return what stands for an input of this spec."""
+        """Return the placeholder of an input of this spec."""
 
     def shape_of(self, array: Any) -> Any:
-        """Return what stands for an input of the shape and type of this array."""
+        """Return the placeholder of an input of the shape and type of this array."""
 
     def shapes(self, values: Any) -> Arguments:
-        """Return what stands for the inputs that Python callers give. Raises InputError."""
+        """Return the placeholders of a Python caller's inputs. Raises InputError."""
 
-    def source(self, model: Any, provided: Given, owned: bool) -> Source:
-        """The model with the shapes of what was given, and the values where there are any."""
+    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
+        """Return the model with the shapes of its inputs, and their values if there are any."""
         if provided.file is not None:
             args, kwargs = from_npz(provided.file, self.shape_of)
         elif provided.are_made_up:
@@ -341,7 +596,7 @@ class OnShapes(Frontend, Protocol):
 
 
 def require_packages(names: Iterable[str], purpose: str, extra: str) -> None:
-    """Raises MissingExtraError for the first of these packages that is not installed."""
+    """Raise MissingExtraError for the first of these packages that is not installed."""
     for name in names:
         try:
             __import__(name)

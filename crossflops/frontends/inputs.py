@@ -33,7 +33,7 @@ MADE_UP = "random floats (seed 0), and zeros of other types"
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller gives for inputs: an .npz file, specs, or values as Python callers give them.
 
     Without any of these the inputs are made up of no specs. `known` are the values of some specs,

@@ -26,7 +26,7 @@ from crossflops.ir.graph import TensorSpec
 SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True):
+class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that was built by its name, without weights from anywhere.
 
     `specs` is its usual input and `origin` where the library says so; () where it says nothing.
@@ -55,13 +55,15 @@ class Library(Protocol):
     def names(self) -> Sequence[str]:
         """The names that it knows, () where it is not installed; imports nothing."""
 
-    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+    def make(
+        self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
+    ) -> NamedModel:
         """The model of this name, at these sizes; `arguments` go to what builds it."""
 
 
 def make_library_model(
     library: Library, target: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
-) -> Named:
+) -> NamedModel:
     """The model of a target with the prefix of this library.
 
     Raises MissingExtraError, and TargetError for a name that the library does not know, with the

@@ -39,7 +39,7 @@ def standing_in(state: Any) -> Iterator[None]:
             torch.default_generator.set_state(before)
 
 
-class Drawn:
+class RandomDraws:
     """Whether random numbers were drawn: by PyTorch's generator, and outside of it.
 
     And whether a trace that knows values `left` PyTorch for NumPy.
@@ -51,12 +51,12 @@ class Drawn:
 
 
 @contextmanager
-def seeding_generators() -> Iterator[Drawn]:
+def seeding_generators() -> Iterator[RandomDraws]:
     """All generators begin at seed 0 in this context, and are restored behind it."""
     import numpy as np
     import torch
 
-    drawn = Drawn()
+    drawn = RandomDraws()
     with generators():
         torch.manual_seed(0)
         np.random.seed(0)

@@ -11,14 +11,14 @@ from typing import TypeAlias
 import msgspec
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.operators import find_operator_rule
 
 # The graphs in a graph: bodies of loops and branches, and functions, with their ledger's keys.
 
 
 def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """The graph and every body in it, once, each with what a ledger writes before its keys.
+    """Yield the graph and every body in it, once, each with the prefix of its keys in a ledger.
 
     As in `crossflops.count`: the key of the holder before the nodes of a body, the name of a
     function before its nodes.
@@ -27,7 +27,7 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
-    """Return what stands before the keys of a node's body."""
+    """Return the prefix of the keys of nodes in a node's body."""
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
 
@@ -45,7 +45,7 @@ def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """So many elements of a source. Values with one `piece` hold the same ones; "" is all."""
+    """A number of elements of a source. Values with one `piece` hold the same ones; "" is all."""
 
     elements: int
     piece: str = ""
@@ -68,7 +68,7 @@ _CONTINUES: Mapping[str, Mapping[int, tuple[int, int]]] = {
 
 
 class Cache(msgspec.Struct, frozen=True):
-    """An input that is continued by an output, with so many new elements."""
+    """An input that an output continues, with the number of new elements."""
 
     past: str
     present: str
@@ -76,7 +76,7 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
-    """The inputs that an output continues, by structure and not by name.
+    """Return the inputs that an output continues, by structure and not by name.
 
     The output is made by Concat of the input and something new, by a scatter into it, or by an
     attention operator at the places of past and present; or it is the input as it is. Both have
@@ -96,7 +96,7 @@ def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
 
 
 def _value_before_renames(name: str, makers: Mapping[str, Node]) -> str:
-    """The value behind what only renames or casts it."""
+    """Return the value before renames and casts."""
     while name in makers and makers[name].op.type in _RENAMES:
         source = makers[name].inputs[0]
         if source is None:
@@ -112,7 +112,9 @@ def _pasts(
     inputs: Mapping[str, TensorSpec],
     carried: Mapping[str, Portions],
 ) -> Iterator[tuple[TensorSpec, int]]:
-    """Inputs that this value may continue, the largest first, and how much is new."""
+    """Yield inputs that this value may continue, the largest first, with the number of new
+    elements.
+    """
     if node is None:
         if name in inputs and _continues(inputs[name], present):
             yield inputs[name], 0
@@ -143,7 +145,9 @@ def _continues(past: TensorSpec, present: TensorSpec) -> bool:
 
 
 def _new(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
-    """Elements that are written: what has grown, or what goes into a buffer of fixed size."""
+    """Return the number of written elements: the growth, or the update of a buffer of fixed
+    size.
+    """
     if present.numel != past.numel:
         return present.numel - past.numel
     spec = node.inputs[index] if index < len(node.inputs) else None
@@ -178,11 +182,11 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     cached: frozenset[str] = frozenset()
 
     def is_weight(self, spec: TensorSpec) -> bool:
-        """Whether the tensor holds a weight, or what was made of weights alone."""
+        """Return whether the tensor holds a weight, or a value made of weights alone."""
         return (spec.role in _STORED or spec.name in self.constant) and not self.is_index(spec)
 
     def is_index(self, spec: TensorSpec) -> bool:
-        """Whether the tensor holds whole numbers of the graph itself: axes, sizes, indices.
+        """Return whether the tensor holds whole numbers of the graph itself: axes, sizes, indices.
 
         They are of 64 bits, which no weight is; those of a buffer are the model's.
         """
@@ -190,7 +194,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.dtype == "int64" and of_graph
 
     def is_layer(self, spec: TensorSpec | None) -> bool:
-        """Whether the tensor holds parameters of more than a number, as a layer's weights do.
+        """Return whether the tensor holds parameters of more than one number, as a layer's weights
+        do.
 
         A mask that is made of constants holds none.
         """
@@ -200,11 +205,11 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.role == "parameter" or any(source.role == "parameter" for source in known)
 
     def is_cache(self, spec: TensorSpec) -> bool:
-        """Whether the tensor holds elements of a cache, perhaps with what is new behind them."""
+        """Return whether the tensor holds elements of a cache, perhaps followed by new ones."""
         return spec.name in self.cached
 
     def parts(self, spec: TensorSpec) -> Portions:
-        """The elements of sources that a value holds."""
+        """Return the elements of sources that a value holds."""
         if spec.name in self.carried:
             return self.carried[spec.name]
         if spec.role in _STORED and spec.shape is not None:
@@ -213,7 +218,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flow(graph: Graph, ledger: Ledger) -> Flow:
-    """Follows weights and inputs through the nodes of a graph, in their order."""
+    """Follow weights and inputs through the nodes of a graph, in their order."""
     counts = {count.node.key: count for count in ledger.counts}
     flow = Flow(
         carried={
@@ -227,7 +232,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         moves=frozenset(
             key
             for key, count in counts.items()
-            if isinstance(count, Counted) and not count.cost.flops and not count.node.bodies
+            if isinstance(count, CountedNode) and not count.cost.flops and not count.node.bodies
         ),
     )
     for node in graph.nodes:
@@ -241,7 +246,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
 
 
 def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
-    """The weights and constants that nodes read, those of bodies too.
+    """Yield the weights and constants that nodes read, in bodies too.
 
     What a function calls them is left out: its operands are those of its call.
     """
@@ -260,12 +265,12 @@ def _constants(graph: Graph) -> Iterator[str]:
 
 
 def _bodies_in_scope(node: Node) -> tuple[Graph, ...]:
-    """The bodies that share the names of the graph around them."""
+    """Return the bodies that share the names of the graph around them."""
     return () if node.choice == "function" else node.bodies
 
 
 def _follow(node: Node, flow: Flow) -> None:
-    """Notes what the results of a node hold. A node that works makes something new."""
+    """Record the sources in the results of a node. A node that computes makes a new value."""
     outputs = [spec for spec in node.outputs if spec is not None]
     if node.key not in flow.moves and not node.constant:
         flow.maker.update({spec.name: node.key for spec in outputs})
@@ -290,7 +295,7 @@ def _follow(node: Node, flow: Flow) -> None:
 
 
 def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
-    """Return what a value holds of a source: these parts, and not more than it has elements."""
+    """Return the part of a source that these parts cover, at most the elements that it has."""
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
         return first if cut is None or first.elements <= cut else Portion(cut, name)
@@ -299,13 +304,13 @@ def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int |
 
 
 def _is_view(node: Node) -> bool:
-    """Whether the result is the input under another name or shape: nothing is moved."""
+    """Return whether the result is the input under another name or shape: nothing is moved."""
     known = find_operator_rule(node.op)
     return known is not None and known.traffic in ("view", "alias")
 
 
 def _inputs_in_results(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:
-    """The inputs of which elements are in the results."""
+    """Return the inputs whose elements are in the results."""
     if node.op.type in _KNOWN_BY_SHAPE:
         return ()
     if node.key not in flow.moves or node.op.type in _MIXING | _WRITING:

@@ -29,7 +29,8 @@ _SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 
 
 def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
-    """Return which share of its experts' weights each node reads, by the node's key in its scope.
+    """Return the share of its experts' weights that each node reads, by the node's key in its
+    scope.
 
     Args:
         graph: The pass, over as many tokens as its shapes say.
@@ -45,7 +46,7 @@ def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, F
 
 
 def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
-    """Return what is assumed of the experts whose weights a pass reads; "" of none.
+    """Return the assumption about the experts whose weights a pass reads; "" without experts.
 
     Experts that are modules of a list have nodes of their own, those that have tokens.
     """
@@ -58,7 +59,7 @@ def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
 
 
 def _gathers_matrices(nodes: Iterable[Node]) -> bool:
-    """Whether a node picks matrices from a stack of weights, by the numbers of experts."""
+    """Return whether a node picks matrices from a stack of weights, by the numbers of experts."""
     made: set[str] = set()  # of weights alone, such as a transposed stack
     for node in nodes:
         if node.constant:
@@ -76,7 +77,7 @@ def _has_experts(node: Node) -> bool:
 
 
 def expert_weights(node: Node) -> Iterator[TensorSpec]:
-    """Yield the operands of a node of which a token reads the part of its own experts."""
+    """Yield the operands of a node of which a token reads only the part of its own experts."""
     known = find_operator_rule(node.op)
     indices = known.experts if known is not None else ()
     stored = [spec for index, spec in enumerate(node.inputs) if spec and index in indices]
@@ -85,7 +86,7 @@ def expert_weights(node: Node) -> Iterator[TensorSpec]:
 
 
 def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
-    """Yield of how many experts, or of how many of whatever there is, how many are chosen."""
+    """Yield the numbers of experts, or of other rows, with how many of them are chosen."""
     for node in nodes:
         if node.op.type != "TopK" or not node.inputs or not node.outputs:
             continue

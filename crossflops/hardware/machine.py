@@ -63,7 +63,7 @@ _ARM = {  # (implementer, part): name, FP32, and where they are known BF16 and I
 
 
 class Core(msgspec.Struct, frozen=True):
-    """What a core is by its own words. `family` and `model` are those of x86, or None."""
+    """A core as its system describes it. `family` and `model` are those of x86, or None."""
 
     architecture: str
     vendor: str
@@ -76,7 +76,7 @@ class Core(msgspec.Struct, frozen=True):
 
 
 def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
-    """Which units, and FLOPs (OPs) per clock by precision; none where they are not known."""
+    """Return the units, and FLOPs (OPs) per clock by precision; none if they are unknown."""
     if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
         return _x86(core)
     if core.architecture in ("aarch64", "arm64"):
@@ -102,7 +102,7 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
 
 
 def _vector(core: Core) -> tuple[str, int]:
-    """The vector units of x86, and their FP32 FLOPs per clock; 0 where they are unknown."""
+    """Return the vector units of x86, and their FP32 FLOPs per clock; 0 if they are unknown."""
     if "avx512f" in core.flags:
         return _avx512(core)
     if "avx2" in core.flags and "fma" in core.flags:
@@ -153,11 +153,11 @@ _NAMES = ("model name", "Model", "cpu model", "Processor")
 
 
 class NoCpuError(CrossflopsError):
-    """The system does not say what its processor is."""
+    """An error of a system that does not describe its processor."""
 
 
 def cpu(root: Path = Path("/")) -> Cpu:
-    """The processor, by the files below `root`. Raises NoCpuError where there are none."""
+    """Return the processor, from the files below `root`. Raises NoCpuError without such files."""
     first, *_ = records = _records(root)
     core = _core_from_record(first)
     allowed = _usable_cpu_numbers(len(records))
@@ -179,7 +179,7 @@ def cpu(root: Path = Path("/")) -> Cpu:
 
 
 def _records(root: Path) -> list[dict[str, str]]:
-    """`/proc/cpuinfo`: a record of texts for every logical CPU."""
+    """Return the records of `/proc/cpuinfo`, one for every logical CPU."""
     file = root / "proc" / "cpuinfo"
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -221,7 +221,7 @@ def _parse_whole_number(text: str | None) -> int | None:
 
 
 def _usable_cpu_numbers(count: int) -> list[int]:
-    """The logical CPUs on which this process may run."""
+    """Return the logical CPUs on which this process may run."""
     try:
         return sorted(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -229,7 +229,7 @@ def _usable_cpu_numbers(count: int) -> list[int]:
 
 
 def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
-    """Socket and core of a logical CPU; it is a core of its own where the system does not say."""
+    """Return socket and core of a logical CPU; without such data it is a core of its own."""
     folder = root / "sys/devices/system/cpu" / f"cpu{cpu}" / "topology"
     socket, core = (
         _read_system_file(folder / "physical_package_id"),
@@ -239,7 +239,7 @@ def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
 
 
 def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
-    """The clock in Hz, and where it is from: the base clock first, as sheets of CPUs have it."""
+    """Return the clock in Hz, and its source: the base clock first, as sheets of CPUs have it."""
     folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
     for name in ("base_frequency", "cpuinfo_max_freq"):
         kilohertz = _parse_quota_number(_read_system_file(folder / name))
@@ -252,7 +252,7 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
-    """The memory that this process may use: the machine's, or what its control group grants."""
+    """Return the memory that this process may use: the machine's, or that of its control group."""
     bounds = [
         _parse_quota_number(_read_system_file(group / "memory.max"))
         for group in _control_group_folders(root)
@@ -265,7 +265,7 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _quota(root: Path) -> float | None:
-    """CPUs' time that the control group grants: version 2, then version 1. None without bound."""
+    """Return the CPUs' time that the control group grants, or None without a limit."""
     base = root / "sys/fs/cgroup"
     limits = [
         _quota_ratio(*_read_system_file(group / "cpu.max").split()[:2])
@@ -283,7 +283,7 @@ def _quota(root: Path) -> float | None:
 
 
 def _control_group_folders(root: Path) -> list[Path]:
-    """The folders of this process's control group, version 2, and of those above it."""
+    """Return the folders of this process's control group, version 2, and of those above it."""
     base = root / "sys/fs/cgroup"
     lines = _read_system_file(root / "proc/self/cgroup").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
@@ -322,7 +322,7 @@ _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json
 
 
 def gpus() -> Found:
-    """All GPUs, and a sentence for what could not be looked at."""
+    """Return all GPUs, and a sentence for each source that could not be read."""
     nvidia, amd = _nvidia(), _amd()
     return (*nvidia[0], *amd[0]), (*nvidia[1], *amd[1])
 
@@ -351,7 +351,7 @@ def _nvidia() -> Found:
 
 
 def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
-    """A GPU, or its slices where it is cut into slices."""
+    """Return a GPU, or its slices if it is partitioned."""
     device = Gpu(
         name=_decode_gpu_name(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",
@@ -404,7 +404,7 @@ def _amd() -> Found:
 
 
 def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
-    """A card; the keys have changed their case from release to release."""
+    """Return a card; its keys differ in case between releases."""
     plain = {key.casefold(): str(value) for key, value in facts.items()}
     names = [plain.get(key, "") for key in ("card series", "card model", "device name")]
     return Gpu(
@@ -416,7 +416,7 @@ def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
 
 
 def _driver_answer(question: Callable[[], Any]) -> Any:
-    """An answer of the driver; None where it has none, as not every GPU knows everything."""
+    """Return an answer of the driver; None without one, as not every GPU knows everything."""
     try:
         return question()
     except Exception:

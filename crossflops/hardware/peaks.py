@@ -1,4 +1,4 @@
-"""What this machine can do at most: measured, kept, and set beside what its system says.
+"""Peaks of this machine: measured, stored, and compared with the data of its system.
 
 It is measured by loops that keep nothing busy but the registers, or the memory: compiled on the
 spot, and run. `load_or_measure_peak()` is the denominator that others ask for. It is kept in a
@@ -39,11 +39,11 @@ _BEYOND = 30.0  # seconds that a loop may take longer than it was asked to
 
 
 class NoLoopError(CrossflopsError):
-    """The loops cannot be compiled or run here."""
+    """An error of loops that cannot be compiled or run here."""
 
 
 class Loop(msgspec.Struct, frozen=True, kw_only=True):
-    """What a loop did: `work` (FLOPs, additions or bytes) in each of `rounds`.
+    """The result of a loop: `work` (FLOPs, additions or bytes) in each of `rounds`.
 
     `best` are the seconds of the fastest round, `total` those of all; `width` the bits of the
     registers, `fused` whether multiply and add are one instruction. `dot16` and `dot8` say whether
@@ -97,14 +97,14 @@ class PeakLoops(msgspec.Struct, frozen=True):
 
 
 def compiler() -> str | None:
-    """The C compiler: $CC, or the first of cc, gcc and clang. None where there is none."""
+    """Return the C compiler: $CC, or the first of cc, gcc and clang. None where there is none."""
     named = os.environ.get("CC", "").split()
     return next(filter(None, map(shutil.which, (*named[:1], *_COMPILERS))), None)
 
 
 @contextmanager
 def compiling_peak_loops() -> Iterator[PeakLoops]:
-    """The program, for as long as the context lasts. Raises NoLoopError."""
+    """Compile the program, and keep it for as long as the context lasts. Raises NoLoopError."""
     command = compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError("no C compiler was found", "install gcc or clang, or set CC")
@@ -147,7 +147,7 @@ _LEAST = 3  # repetitions
 
 
 def product_rate(dtype: str, seconds: float) -> float:
-    """FLOP/s of the best product of two square matrices, with the threads that numpy takes."""
+    """Return the FLOP/s of the best product of two square matrices, with numpy's threads."""
     import numpy as np
 
     left = np.ones((_SIDE, _SIDE), dtype)
@@ -156,7 +156,7 @@ def product_rate(dtype: str, seconds: float) -> float:
 
 
 def sum_bandwidth(nbytes: int, seconds: float) -> float:
-    """Bytes/s of a = b + c over three arrays of `nbytes`, with one thread."""
+    """Return the bytes/s of a = b + c over three arrays of `nbytes`, with one thread."""
     import numpy as np
 
     first = np.ones(max(1, nbytes // 8))
@@ -166,7 +166,7 @@ def sum_bandwidth(nbytes: int, seconds: float) -> float:
 
 
 def _fastest_run_seconds(action: Callable[[], object], seconds: float) -> float:
-    """Seconds of the fastest run of the action, of several."""
+    """Return the seconds of the fastest of several runs of the action."""
     action()
     fastest, count, begun = float("inf"), 0, time.perf_counter()
     while count < _LEAST or time.perf_counter() - begun < seconds:
@@ -185,7 +185,7 @@ _ABOVE = 1.1  # of what units should do in a clock
 
 
 def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
-    """Return what was measured otherwise than it is said, a sentence each."""
+    """Return the measurements that contradict the machine's data, a sentence each."""
     busy = _busy(peak)
     if claimed is None:
         nothing = (
@@ -197,7 +197,9 @@ def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
 
 
 def _busy(peak: MachinePeak) -> str:
-    """Whether other work, or a throttle, took much of the time; the best round is free of it."""
+    """Return whether other work, or a throttle, took much of the time; the best round is free of
+    it.
+    """
     best = peak.peaks.get("fp32", 0.0)
     if peak.sustained is None or peak.sustained >= _BUSY * best:
         return ""
@@ -215,7 +217,7 @@ def _clock(peak: MachinePeak, claimed: Cpu) -> str:
 
 
 def _cores(peak: MachinePeak, claimed: Cpu) -> str:
-    """Whether all cores together do what one does, as often as there are cores."""
+    """Return whether all cores together do as much as one core times their number."""
     if peak.one_thread is None or claimed.usable < 1:
         return ""
     times = peak.peaks["fp32"] / peak.one_thread
@@ -226,7 +228,7 @@ def _cores(peak: MachinePeak, claimed: Cpu) -> str:
 
 
 def _units(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
-    """Whether a core does in a clock what its units can."""
+    """Return whether a core does in a clock as much as its units can."""
     rate = claimed.flops_per_clock.get("fp32")
     if peak.clock is None or peak.one_thread is None or not peak.is_peak:
         return ()
@@ -247,17 +249,17 @@ _LARGEST = 256 << 20
 _SECONDS = 0.4  # of a loop
 
 
-def load_or_measure_peak(*, again: bool = False) -> MachinePeak:
-    """The measured peak of this machine: as it was kept, or measured now (about two seconds).
+def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
+    """Return the measured peak of this machine: the stored one, or a new one (about two seconds).
 
-    `again` measures in any case. Raises CrossflopsError where nothing can be measured.
+    `measure_anew` measures in any case. Raises CrossflopsError where nothing can be measured.
     """
-    kept = None if again else load_machine_peak()
+    kept = None if measure_anew else load_machine_peak()
     return kept or store(measure())
 
 
 def load_machine_peak() -> MachinePeak | None:
-    """Return what was measured before on this very machine, for CPUs as many as these. Or None."""
+    """Return the stored peak of this very machine, for as many CPUs as now, or None."""
     try:
         kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
@@ -266,7 +268,7 @@ def load_machine_peak() -> MachinePeak | None:
 
 
 def store(peak: MachinePeak) -> MachinePeak:
-    """Keep it for the next time; where no file can be written, it is only returned."""
+    """Store the peak for the next time; return it in any case."""
     file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -275,7 +277,7 @@ def store(peak: MachinePeak) -> MachinePeak:
 
 
 def measure() -> MachinePeak:
-    """Measure now: by compiled loops, or, where nothing can be compiled, by numpy."""
+    """Measure the peak now: by compiled loops, or by numpy where nothing can be compiled."""
     claimed = claim()
     threads = threads_of(claimed)
     try:
@@ -287,7 +289,7 @@ def measure() -> MachinePeak:
 
 
 def claim() -> Cpu | None:
-    """Return what the system says of its processor; None where it says nothing."""
+    """Return the system's data of its processor; None without any."""
     try:
         return cpu()
     except NoCpuError:
@@ -295,14 +297,18 @@ def claim() -> Cpu | None:
 
 
 def threads_of(claimed: Cpu | None) -> int:
-    """As many threads as there are logical CPUs for this process, or whose time it is granted."""
+    """Return the number of threads: the logical CPUs of this process, or the CPU time it is
+    granted.
+    """
     if claimed is None:
         return os.cpu_count() or 1
     return min(claimed.logical, ceil(claimed.quota or claimed.logical))
 
 
 def fingerprint() -> str:
-    """What the measured peak depends on: the processor, its CPUs, the compiler, these loops."""
+    """Return the conditions of the measured peak: the processor, its CPUs, the compiler, these
+    loops.
+    """
     claimed = claim()
     facts = (
         _EDITION,
@@ -342,7 +348,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
 
 
 def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
-    """Loops of BF16 and of INT8, where there are vector instructions for them.
+    """Return the loops of BF16 and of INT8, where there are vector instructions for them.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.
     """
@@ -356,7 +362,7 @@ def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -
 
 
 def _missing_units_note(claimed: Cpu | None) -> str:
-    """The units that are in no loop, so that the processor may do more than was measured."""
+    """Return a note on units that no loop uses: the processor may do more than was measured."""
     isa = "" if claimed is None else claimed.isa
     amx = "; AMX is not measured, so BF16 and INT8 have no peak" if AMX in isa else ""
     sve = "; SVE is not measured: units wider than 128 bits may be faster" if SVE in isa else ""
@@ -364,7 +370,9 @@ def _missing_units_note(claimed: Cpu | None) -> str:
 
 
 def _quota_share(threads: int, claimed: Cpu | None) -> float:
-    """The share of the threads' time that a quota grants: a round is too short to feel it."""
+    """Return the share of the threads' time that a quota grants: a round is too short to feel
+    it.
+    """
     quota = claimed.quota if claimed else None
     return 1.0 if quota is None else min(1.0, quota / threads)
 
@@ -392,14 +400,14 @@ def _cpu_model_name(claimed: Cpu | None) -> str:
 
 
 def _array_bytes() -> int:
-    """Twice the last cache, but no more than 256 MiB, and than a sixteenth of the memory."""
+    """Return twice the last cache, at most 256 MiB and a sixteenth of the memory."""
     cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
     requested = min(max(_ARRAY, 2 * cache), _LARGEST)
     return min(requested, max(1 << 20, memory // 16)) if memory else requested
 
 
 def _system(name: str) -> int:
-    """A number that the system knows by sysconf; 0 where it does not."""
+    """Return a number of the system by sysconf; 0 if it is unknown."""
     try:
         return max(0, os.sysconf(name))
     except (AttributeError, ValueError, OSError):
@@ -407,7 +415,7 @@ def _system(name: str) -> int:
 
 
 def _peak_cache_path() -> Path:
-    """In $XDG_CACHE_HOME, or ~/.cache."""
+    """Return the file of the stored peak, in $XDG_CACHE_HOME or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return Path(base).expanduser() / "crossflops" / _FILE

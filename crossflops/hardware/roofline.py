@@ -42,12 +42,12 @@ from crossflops.ir.device import Device
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.roofline import (
-    Achieved,
     ByteModel,
     Ceiling,
     KernelBound,
     KindBound,
     Load,
+    MeasuredStep,
     NodeBound,
     Side,
     StepBound,
@@ -60,7 +60,7 @@ _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum"))
 
 
 def load_kind(load: Load) -> str:
-    """The operator, and the sort of module around: numbers in its path are any number.
+    """Return the operator, and the kind of its module: numbers in its path are any number.
 
     A node that reads weights stands in the module that owns them (a layer), and it is what is
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two
@@ -83,7 +83,7 @@ def load_kind(load: Load) -> str:
 
 
 def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
-    """The nodes by kind, those that take the longest first."""
+    """Return the nodes by kind, the slowest first."""
     by_kind: dict[str, list[NodeBound]] = {}
     for node in nodes:
         by_kind.setdefault(node.kind, []).append(node)
@@ -104,7 +104,7 @@ def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
 
 
 def _mostly(rows: list[NodeBound]) -> Side:
-    """The side on which most of the time is."""
+    """Return the side (compute or memory) that takes most of the time."""
     sides: dict[Side, float] = {}
     for row in rows:
         sides[row.bound] = sides.get(row.bound, 0.0) + row.seconds
@@ -120,7 +120,7 @@ FLOPS_PER_MAC = 2
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """How a step is run. `scale` is its batch over the one that was counted.
+    """A way to run a step. `scale` is its batch over the counted one.
 
     `examples` are in the step, `passes` as large as the forward one; `precision` is "" for that
     of the graph. `nodewise` is False where the bytes of single nodes are not known.
@@ -136,7 +136,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
-    """Every node beneath the roofline, for a whole step.
+    """Return every node beneath the roofline, for a whole step.
 
     Raises UnknownNameError where the device has no peak for the precision of a node with MACs.
     """
@@ -170,7 +170,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
 
 
 def peak_of(ceiling: Ceiling, precision: str) -> float:
-    """The peak for a precision; a peak given for none in particular holds for all.
+    """Return the peak for a precision; a peak given for none in particular holds for all.
 
     Raises UnknownNameError where there is none, which is never replaced by another one.
     """
@@ -184,14 +184,14 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
 
 
 def side(computing: float, moving: float) -> Side:
-    """Return what takes longer. Both alike is compute: the peak is reached."""
+    """Return the side that takes longer; compute if both are equal, since the peak is reached."""
     if not computing and not moving:
         return "none"
     return "compute" if computing >= moving else "memory"
 
 
 def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
-    """The whole step. Raises InputError for a step that neither computes nor moves anything."""
+    """Return the bound of the whole step. Raises InputError if it computes and moves nothing."""
     nodes = node_bounds(loads, run)
     work, moved = sum(node.work for node in nodes), sum(node.bytes for node in nodes)
     if not work and not moved:
@@ -224,7 +224,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
 
 
 def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
-    """W / sum_i W_i / P_i: the harmonic mean of the peaks by work."""
+    """Return W / sum_i W_i / P_i: the harmonic mean of the peaks by work."""
     peaks = {node.peak for node in nodes if node.peak}
     if len(peaks) == 1:
         return peaks.pop()
@@ -235,12 +235,14 @@ def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
 
 
 def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
-    """Joules for an example at the whole TDP: tdp x t / examples. A bound for such a time."""
+    """Return the joules of an example at the whole TDP, an upper bound: tdp x t / examples."""
     return None if tdp is None else tdp * seconds / examples
 
 
 def intensity_limit(loads: Iterable[Load]) -> float | None:
-    """W / M, which the intensity of no batch exceeds; None where it grows without limit."""
+    """Return W / M, an upper bound of the intensity over all batches; None if it grows without
+    limit.
+    """
     every = tuple(loads)
     grows = sum(load.cache + load.activations for load in every)
     work = FLOPS_PER_MAC * sum(load.macs for load in every)
@@ -250,7 +252,7 @@ def intensity_limit(loads: Iterable[Load]) -> float | None:
 def compute_from(
     loads: Callable[[Fraction], Iterable[Load]], run: Scenario, ridge: float
 ) -> int | None:
-    """The smallest whole number of examples at which the model as a whole is compute-bound.
+    """Return the smallest whole number of examples at which the model as a whole is compute-bound.
 
     s = ridge V(s) / (W - ridge M), in examples and rounded up; None where no batch reaches the
     ridge. A larger batch reads more of its experts' weights V, so the least such number is
@@ -276,13 +278,13 @@ def compute_from(
     return examples
 
 
-def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
-    """A step that took so many seconds, against its bounds. Raises InputError for no time."""
+def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> MeasuredStep:
+    """Return a step of so many seconds, against its bounds. Raises InputError for no time."""
     if not seconds > 0:
         raise InputError(
             f"the time of a step must be positive, got {seconds} s", "give a positive time"
         )
-    return Achieved(
+    return MeasuredStep(
         seconds=seconds,
         roofline_efficiency=step.shortest / seconds,
         whole_efficiency=step.whole_seconds / seconds,
@@ -300,7 +302,7 @@ _HINT = f"write, for example, batch=64 or weights=fp8,cache=fp8; allowed keys: {
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario with the byte model and the formats that its loads are counted in."""
+    """A scenario with the byte model and the formats of its loads."""
 
     run: Scenario
     model: ByteModel
@@ -308,7 +310,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
-    """The limits of a device, `bandwidth` in bytes/s in place of its own where it is given.
+    """Return the limits of a device, with `bandwidth` in bytes/s instead of its own if given.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """
@@ -322,7 +324,7 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
 
 
 def byte_model(name: str) -> ByteModel:
-    """The byte model of that name. Raises UnknownNameError for any other."""
+    """Return the byte model of that name. Raises UnknownNameError for any other."""
     for model in MODELS:
         if model == name:
             return model
@@ -337,7 +339,8 @@ def alternatives(
     fixed: Sequence[str] = (),
     look: Look = find_device,
 ) -> tuple[StepBound, ...]:
-    """The step under each of these assumptions, such as "batch=64" or "weights=fp8,cache=fp8".
+    """Return the step under each of these assumptions, such as "batch=64" or
+    "weights=fp8,cache=fp8".
 
     What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
     Raises InputError for what cannot be read and UnknownNameError for an unknown name.
@@ -354,7 +357,7 @@ def alternatives(
 def other(
     base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find_device
 ) -> Variant:
-    """The scenario with these changes."""
+    """Return the scenario with these changes."""
     changes = _parse_what_if(text)
     stuck = [name for name in changes if name in fixed]
     if stuck:
@@ -409,7 +412,7 @@ def kernel_bounds(
     run: Scenario,
     formats: Formats,
 ) -> tuple[KernelBound, ...]:
-    """Every kernel that stands for nodes, in the order of the profile.
+    """Return every kernel that stands for nodes, in the order of the profile.
 
     `nodes` are their bounds in the run. A kernel none of whose nodes is in the graph, or that
     took no time, is left out.
@@ -442,7 +445,7 @@ def kernel_bounds(
 
 
 class _Edge:
-    """What crosses the edge of a set of nodes."""
+    """The values that cross the boundary of a set of nodes."""
 
     def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
         self.nodes: Mapping[str, Node] = {node.key: node for node in graph.nodes}
@@ -457,7 +460,7 @@ class _Edge:
                     self.readers.setdefault(spec.name, set()).add(node.key)
 
     def bytes(self, keys: Sequence[str]) -> int:
-        """Bytes in and out. One node moves what it moves alone: it may read a tensor in part."""
+        """Return bytes in and out. A single node moves its own: it may read a tensor in part."""
         times = self.run.passes * self.run.scale
         if len(keys) == 1:
             load = self.alone.get(keys[0])

@@ -1,4 +1,4 @@
-"""What a step moves to and from memory, under a byte model and number formats that are named.
+"""Memory traffic of a step, under a named byte model and number formats.
 
 Three models, each a sum over the nodes i of a graph that depend on its input. Nodes that do not
 (a transposed weight, a folded scale) run once, before the step; what they make is a weight.
@@ -34,7 +34,7 @@ from crossflops.hardware.dataflow import Flow, Portion, flow
 from crossflops.hardware.devices.peaks import EMULATIONS
 from crossflops.hardware.expert_reads import expert_shares, expert_weights
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.roofline import ByteModel, Load
 from crossflops.ledger.memory import Size, traffic
 from crossflops.operators import find_operator_rule
@@ -90,16 +90,16 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def format_of_weights(self) -> str:
-        """The precision of weights."""
+        """Return the precision of weights."""
         return self.weights or self.activations
 
     def format_of_caches(self) -> str:
-        """The precision of caches."""
+        """Return the precision of caches."""
         return self.cache or self.activations
 
 
 def storage(precision: str) -> str:
-    """The precision that values are kept in, whichever unit computes with them.
+    """Return the precision in which values are stored, whichever unit computes with them.
 
     >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
     ('fp16', 'fp8', 'fp32')
@@ -108,12 +108,14 @@ def storage(precision: str) -> str:
 
 
 def tensor_byte_count(spec: TensorSpec, precision: str) -> int:
-    """Bytes of a tensor whose floats are kept in `precision`. Raises ValueError with no shape."""
+    """Return the bytes of a tensor whose floats are kept in `precision`. Raises ValueError without
+    a shape.
+    """
     return elements_to_bytes(spec, spec.numel, precision)
 
 
 def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
-    """Bytes of so many elements of a tensor, sub-byte types packed."""
+    """Return the bytes of so many elements of a tensor, sub-byte types packed."""
     if precision and spec.storage_dtype in _RESTATED:
         return (elements * BITS[storage(precision)] + 7) // 8
     if elements == spec.numel:
@@ -122,7 +124,7 @@ def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
 
 
 def run_precision(counted: str, ran: str) -> str:
-    """The precision whose peak a node runs at, by the name that the catalogue has for it.
+    """Return the precision whose peak a node runs at, by its name in the catalogue.
 
     `counted` is that of the count ("float32", "float32xint4": data first), `ran` that of the
     run. Floats run as asked; a node whose data are integers runs in these, and one whose weights
@@ -144,7 +146,7 @@ _WEIGHTS, _CACHE, _ACTIVATIONS = range(3)
 
 
 class _Bill:
-    """What each node has been charged, and what is left of each source."""
+    """The bytes charged to each node, and the unread rest of each source."""
 
     def __init__(self, flow: Flow, formats: Formats) -> None:
         self.flow, self.formats = flow, formats
@@ -156,7 +158,7 @@ class _Bill:
         self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def read(self, key: str, source: str, part: Portion) -> None:
-        """A part of a source that has not been read yet."""
+        """Charge a part of a source that has not been read yet."""
         self.reader.setdefault(source, key)
         if (source, part.piece) in self.pieces:
             return
@@ -167,7 +169,7 @@ class _Bill:
             self.charge(key, self.flow.specs[source], taken)
 
     def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
-        """So many elements of a tensor, as what it is."""
+        """Charge so many elements of a tensor, as a weight, cache, input or output."""
         if self.flow.is_weight(spec):
             index, kept = _WEIGHTS, self.formats.format_of_weights()
         elif self.flow.is_cache(spec):
@@ -180,7 +182,8 @@ class _Bill:
 def charges(
     graph: Graph, flow: Flow, formats: Formats, shares: Mapping[str, Fraction], *, ends: bool
 ) -> Mapping[str, Split]:
-    """Bytes by node: weights and caches once, and with `ends` the model's inputs and outputs.
+    """Return bytes by node: weights and caches once, and with `ends` the model's inputs and
+    outputs.
 
     A weight, a cache or an input is charged to the first node that works on it, directly or
     through nodes that only move data, as far as that one reads of it; the rest to those after it.
@@ -224,7 +227,7 @@ def _outputs(graph: Graph, bill: _Bill) -> None:
 def _node_source_reads(
     node: Node, flow: Flow, shares: Mapping[str, Fraction]
 ) -> Iterator[tuple[str, Portion]]:
-    """The sources that a node reads, those of its bodies too, with how much of each."""
+    """Yield the sources that a node reads, in its bodies too, with the part of each."""
     if _has_no_rows(node):
         return
     share = shares.get(node.key)
@@ -240,7 +243,7 @@ def _node_source_reads(
 
 
 def _has_no_rows(node: Node) -> bool:
-    """Whether a node has no rows to compute, as an expert that no token chose."""
+    """Return whether a node has no rows to compute, as an expert that no token chose."""
     results = [spec for spec in node.outputs if spec is not None]
     return bool(results) and all(spec.shape is not None and 0 in spec.shape for spec in results)
 
@@ -260,7 +263,7 @@ def loads(
     formats: Formats,
     scale: Fraction = Fraction(1),
 ) -> tuple[Load, ...]:
-    """Return what each node computes and moves, in the order of the ledger.
+    """Return the operations and bytes of each node, in the order of the ledger.
 
     `ledger` is that of the whole nodes of the graph for the fused models, and may go into the
     bodies of loops and functions for the unfused one. A pass over `scale` times as many examples
@@ -282,12 +285,12 @@ def loads(
     return tuple(row for row in rows if row.bytes or row.operations)
 
 
-def _working(ledger: Ledger) -> Iterable[Counted]:
+def _working(ledger: Ledger) -> Iterable[CountedNode]:
     return (count for count in ledger.counted if not count.node.constant)
 
 
 def _build_node_load(
-    count: Counted, flow: Flow, weights: int, cache: int, activations: int
+    count: CountedNode, flow: Flow, weights: int, cache: int, activations: int
 ) -> Load:
     return Load(
         node=count.node.key,
@@ -304,9 +307,9 @@ def _build_node_load(
 
 
 def _load_unfused(
-    count: Counted, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
+    count: CountedNode, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
-    """The node's own traffic, apart by what the tensors hold."""
+    """Return the node's own traffic, split by the kind of tensor."""
     node = next(iter(count.node.operations_to_count), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own

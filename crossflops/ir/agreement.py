@@ -34,7 +34,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the file computes what the model computes."""
+        """Whether the file computes the same as the model."""
         return not self.problem and all(output.agrees for output in self.outputs)
 
     @property

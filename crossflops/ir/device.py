@@ -4,7 +4,7 @@ import msgspec
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One framework device of a product: what one `cuda:0`, one JAX device or one socket can do.
+    """One framework device of a product: the hardware behind one `cuda:0`, JAX device or socket.
 
     Peaks are dense, in FLOP/s by precision (OP/s for integers), 2 per FMA. `fp16`, `bf16`,
     `tf32`, `fp8`, `fp4`, `int8` and `int4` are those of the matrix units with FP32 (INT32)
@@ -69,7 +69,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Return what tells the device from every other one."""
+        """The label that distinguishes the device from every other one."""
         return self.variant or self.id
 
 
@@ -92,7 +92,7 @@ class PeakRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceSheet(msgspec.Struct, frozen=True, kw_only=True):
-    """A device with what follows from its figures.
+    """A device with the figures that follow from its sheet.
 
     `emulated` are FP32 rates by products of BF16 parts; `families` are names that say less, each
     with the labels of all devices that bear it. `also` are the devices whose drivers print the
@@ -118,7 +118,7 @@ class DeviceShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceList(msgspec.Struct, frozen=True, kw_only=True):
-    """Devices: all that are known, those that a search found, or those that bear one name."""
+    """Devices: all known ones, the results of a search, or those with one name."""
 
     schema: str
     about: str
@@ -127,7 +127,7 @@ class DeviceList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """A number of a derivation, and what it is."""
+    """A number of a derivation, and its meaning."""
 
     what: str
     value: float

@@ -111,7 +111,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class TrainingAnnotation(msgspec.Struct, frozen=True, kw_only=True):
-    """The knowledge of a training step about a node, beside what its operator says of gradients.
+    """Training facts of a node that its operator does not tell.
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
@@ -133,7 +133,7 @@ class TrainingAnnotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConversionAnnotation(msgspec.Struct, frozen=True, kw_only=True):
-    """The operation of its framework that a converter wrote a node for.
+    """The framework operation for which a converter wrote a node.
 
     A converter may write one operation as many nodes. The first of them `stands_for` that
     operation and costs what it costs, the others stand for nothing, (); None is a node that
@@ -208,12 +208,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_for_itself(self) -> bool:
-        """Whether the node is an operation of the model, and no part of how one was written."""
+        """Whether the node is an operation of the model itself, not a part of how one was
+        written.
+        """
         return self.conversion.stands_for is None
 
     @property
     def operations_to_count(self) -> "tuple[Node, ...]":
-        """Return what is counted: the node itself, or the operations that it stands for."""
+        """The counted operations: the node itself, or those that it was written for."""
         operations = self.conversion.stands_for
         return (self,) if operations is None else operations
 
@@ -223,7 +225,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function with a backward pass of its own that a model applied: of which `kind` it is.
+    """A custom autograd function that a model applied, by its `kind`.
 
     `nodes` are the keys of what its forward pass became, which may be nothing; `operands` the
     values that it is given by the place of the argument, of those that may have a gradient.
@@ -285,7 +287,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What a caller says of loops and branches that a graph leaves open, by the names of nodes.
+    """A caller's choices for open loops and branches of a graph, by the names of nodes.
 
     `trips` says how often the body of a Loop, a Scan or a SequenceMap runs, `branches` which
     branch of an If counts: "then", "else" or "sum".

@@ -16,11 +16,21 @@ from crossflops.ir.graph import Node
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Operations by kind, one each, and bytes moved under the unfused model.
 
-    `macs` are multiply-accumulates of contractions (Conv, MatMul, Gemm, Einsum, Attention,
-    recurrent layers) and of nothing else. `specials` are exp, log, tanh, sqrt and their kin.
+    Attributes:
+        macs: Multiply-accumulates of contractions (Conv, MatMul, Gemm, Einsum, Attention,
+            recurrent layers) and of nothing else.
+        adds: Additions and subtractions.
+        muls: Multiplications.
+        divs: Divisions.
+        compares: Comparisons.
+        specials: exp, log, tanh, sqrt and similar functions.
+        bytes_read: Bytes that the node reads.
+        bytes_written: Bytes that the node writes.
 
-    >>> Cost(macs=3) + Cost(adds=2) * 2
-    Cost(macs=3, adds=4, muls=0, divs=0, compares=0, specials=0, bytes_read=0, bytes_written=0)
+    Example:
+        >>> from crossflops import Cost
+        >>> (Cost(macs=3) + Cost(adds=2) * 2).flops
+        10
     """
 
     macs: int = 0
@@ -62,8 +72,8 @@ ZERO = Cost()
 Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with its cost, the equation that gave it, and how far it can be trusted.
+class CountedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with its cost, the equation of the cost, and how exact it is.
 
     `precision` is the element type in which the node computes; of a contraction that in which
     its operands are stored ("int8", or "float32xint4" where they differ). `exactness` is
@@ -95,8 +105,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
         return Cost(**{kind: getattr(full, kind) // runs for kind in Cost.__struct_fields__})
 
 
-class Uncounted(msgspec.Struct, frozen=True):
-    """A node whose cost is unknown, which is never zero, and why."""
+class UncountedNode(msgspec.Struct, frozen=True):
+    """A node whose cost is unknown, which is never zero, with the reason."""
 
     node: Node
     reason: str
@@ -106,17 +116,17 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
     """The counts of a graph, in the order of its nodes."""
 
     digest: str
-    counts: tuple[Counted | Uncounted, ...]
+    counts: tuple[CountedNode | UncountedNode, ...]
 
     @property
-    def counted(self) -> Iterator[Counted]:
+    def counted(self) -> Iterator[CountedNode]:
         """The nodes that have a cost."""
-        return (count for count in self.counts if isinstance(count, Counted))
+        return (count for count in self.counts if isinstance(count, CountedNode))
 
     @property
-    def uncounted(self) -> tuple[Uncounted, ...]:
+    def uncounted(self) -> tuple[UncountedNode, ...]:
         """The nodes that have none."""
-        return tuple(count for count in self.counts if isinstance(count, Uncounted))
+        return tuple(count for count in self.counts if isinstance(count, UncountedNode))
 
     @cached_property
     def total(self) -> Cost:
@@ -142,7 +152,7 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def converter_by_call(self) -> dict[str, int]:
-        """MACs that only a converter put in, by the key of the operator call."""
+        """MACs that only a converter inserted, by the key of the operator call."""
         by_key: dict[str, int] = {}
         for count in self.counted:
             by_key[count.node.call] = by_key.get(count.node.call, 0) + count.converter_macs
@@ -161,7 +171,7 @@ class InputInfo(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model was counted. `digest` identifies the structure, not the weights."""
+    """The model that was counted. `digest` identifies the structure, not the weights."""
 
     name: str
     digest: str
@@ -212,7 +222,7 @@ class Intensity(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What the whole model moves and holds, in exact integers.
+    """The bytes that the whole model moves and holds, in exact integers.
 
     Moved is what every node reads and writes by itself, nothing fused, a weight once by each
     node that uses it: `access_bytes`, and the same in elements. `peak_activation_bytes` are the

@@ -1,4 +1,4 @@
-"""What runs of a model showed: how long they took, and sizes that depend on data."""
+"""Observations of model runs: durations, and sizes that depend on data."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -27,12 +27,12 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 
     @property
     def runs(self) -> int:
-        """How many runs were timed."""
+        """The number of timed runs."""
         return len(self.seconds)
 
 
 class StepPhases(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of a training step and its phases: of the steps that were timed, the median one.
+    """Seconds of a training step and its phases: of the timed steps, the median one.
 
     `backward` is None where no output has a gradient, `optimizer` without one, which is called
     `optimizer_name`. It ran the model `passes` times a step; its own time is without these. `note`
@@ -49,7 +49,7 @@ class StepPhases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unfit(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="unfit"):
-    """A batch that could not be run: `stage` is "memory", "time", "run" or "crash"."""
+    """A batch that could not run: `stage` is "memory", "time", "run" or "crash"."""
 
     batch: int
     stage: str
@@ -57,7 +57,8 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="un
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest of the values that at least `percent` of them do not exceed (nearest rank).
+    """Return the smallest of the values that at least `percent` of them do not exceed (nearest
+    rank).
 
     >>> percentile([3.0, 1.0, 2.0, 4.0], 50), percentile([3.0, 1.0, 2.0, 4.0], 90)
     (2.0, 4.0)
@@ -67,9 +68,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def measurement_of_runs(
-    batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, how: str = ""
+    batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, mode: str = ""
 ) -> Measurement:
-    """The measurement of runs that took `seconds` each. There is at least one."""
+    """Return the measurement of runs that took `seconds` each. There is at least one."""
     return Measurement(
         batch=batch,
         seconds=tuple(seconds),
@@ -79,7 +80,7 @@ def measurement_of_runs(
         examples_per_second=batch / percentile(seconds, 50),
         warmup=warmup,
         settled=settled,
-        how=how,
+        how=mode,
     )
 
 
@@ -87,14 +88,14 @@ def measurement_of_runs(
 
 
 class SteadyTensor(msgspec.Struct, frozen=True):
-    """A tensor that had the same shape whenever it was made."""
+    """A tensor that had the same shape in every run."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
 class Run(msgspec.Struct, frozen=True):
-    """That sizes come from a run: of what, on what.
+    """The run that sizes come from: the model and its inputs.
 
     `runtime` is "" where no size does, and there are only `notes`: what a reader should know of
     how a run differs from what was counted, or from another run.

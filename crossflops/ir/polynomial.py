@@ -57,7 +57,9 @@ class Formulas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction]") -> Polynomial:
-    """Terms by their powers, in the order of the names: the highest total degree first."""
+    """Return the terms by their powers, in the order of the names: the highest total degree
+    first.
+    """
     order = sorted((powers for powers in terms if terms[powers]), key=_term_rank, reverse=True)
     return tuple(
         Term(
@@ -77,7 +79,7 @@ def _coefficient_value(value: "Fraction") -> int | str:
 
 
 def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
-    """The value of a polynomial at these sizes."""
+    """Return the value of a polynomial at these sizes."""
     from fractions import Fraction
 
     total = Fraction(0)
@@ -90,7 +92,7 @@ def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
 
 
 def polynomial_text(formula: Polynomial) -> str:
-    """The polynomial as one reads it: "18432 batch seq^2 + 84934656 batch seq"."""
+    """Return the polynomial as text: "18432 batch seq^2 + 84934656 batch seq"."""
     from fractions import Fraction
 
     text = ""

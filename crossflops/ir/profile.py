@@ -1,4 +1,4 @@
-"""What a tool printed, why it could not, or what its convention makes of a count."""
+"""A tool's printed number, the reason for its absence, or a count under its convention."""
 
 from typing import Literal, TypeAlias
 
@@ -19,7 +19,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="profile"):
-    """A tool's answer for one model. `printed_as` is the word that the tool uses for it.
+    """A tool's answer for one model. `printed_as` is the tool's own word for it.
 
     `python` is the interpreter that ran the tool, where that was another one. `kernels` are the
     fused ones that run in its setting, where the model was run in it to see. `weights` are there
@@ -42,7 +42,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):
-    """A tool that could not answer: at which stage, why, and what to do. The others go on.
+    """A tool that could not answer: the stage, the reason and the remedy. The others go on.
 
     At "predict" its convention raised, at "account" the way from the native count to its number.
     """
@@ -59,7 +59,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 
 
 class FoldedRow(msgspec.Struct, frozen=True):
-    """What a convention books for one call or one node, in its own unit.
+    """The amount that a convention books for one call or one node, in its own unit.
 
     `at` is the key of the call or of the node, `path` the module under which it is booked.
     """
@@ -69,8 +69,8 @@ class FoldedRow(msgspec.Struct, frozen=True):
     amount: int
 
 
-class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """The model counted by a convention: a tool's, without the tool, or one that is no tool.
+class ConventionCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The model counted by a convention, without running its tool.
 
     `assumed` is true when the tool could not have run this model, or when the calls that it
     looks at were inferred from the graph. `sees` says what the rows are about, and `uncounted`

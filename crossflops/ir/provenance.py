@@ -1,4 +1,4 @@
-"""What a report was asked for: enough to ask again, and nothing of the machine it was made on."""
+"""The request of a report: enough to repeat it, and nothing of the machine it was made on."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ FAKE, REAL, META = "fake", "real", "meta"
 
 
 class WeightsKind(msgspec.Struct, frozen=True):
-    """Whether a model of PyTorch has numbers in its weights.
+    """The kind of weights of a PyTorch model: with numbers in them or without.
 
     `kind` is "real" where it has, "fake" where it was built without, on fake tensors, and "meta"
     where it put its weights on the meta device itself. `reason` is there where it should have been
@@ -38,7 +38,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_title(model: str, digest: str, options: object) -> str:
-    """What a report is titled by: the target, or the name of the model where an object was given.
+    """Return the title of a report: the target, or the name of the model for an object.
 
     Objects of one class have one name, and files in other folders may: the digest of the graph
     tells them apart.

@@ -44,8 +44,17 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """A cause, the signed amount it contributes, the calls it comes from, and a source.
 
-    `macs` is the part of the amount that stands in MACs, which the step of the unit then scales;
-    the rest is in the tool's own unit.
+    Attributes:
+        cause: The id of the cause: `crossflops explain CAUSE` describes it.
+        amount: The contribution to the tool's number, in the tool's unit.
+        calls: The keys of the calls, or of the nodes.
+        reference: The place in the tool's source.
+        macs: The part of the amount that is in MACs, which the step of the unit then scales.
+
+    Example:
+        >>> from crossflops import Explanation
+        >>> Explanation(cause="act.relu", amount=8, calls=("relu",)).amount
+        8
     """
 
     cause: str
@@ -56,7 +65,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PathRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One module: our MACs, what the convention predicted, what the tool printed (if it did).
+    """One module: our MACs, the prediction of the convention, and the tool's number (if printed).
 
     `causes` are amounts by cause that add up to `predicted - ours`.
     """
@@ -87,22 +96,39 @@ class ParamsReconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Amount:
-        """Theirs minus ours."""
+        """The tool's number minus ours."""
         return self.theirs - self.ours
 
     @property
     def residual(self) -> Amount:
-        """Return what no explanation covers."""
+        """The part that no explanation covers."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """From our MACs to the tool's total. `predicted` was fixed before the tool ran.
+    """The way from our MACs to the tool's total. `predicted` was fixed before the tool ran.
 
     Explanations and residual add up to the difference: `delta == sum(amounts) + residual`.
-    `unit` is what the tool counts for one MAC. `params` is the same for parameters, where the tool
-    counts them and it is known how. `obstacle` says why nothing is explained, where nothing was
-    predicted.
+
+    Attributes:
+        tool: The id of the tool.
+        edition: The edition of its convention.
+        ours: The native MACs.
+        theirs: The number that the tool printed.
+        predicted: The number that its convention predicts.
+        explanations: The amounts by cause.
+        by_path: The numbers of each module.
+        unit: The tool's count for one MAC.
+        params: The same for parameters, if the tool counts them and its way is known.
+        obstacle: Why nothing is explained, if nothing was predicted.
+
+    Example:
+        >>> from crossflops import Explanation, Reconciliation
+        >>> relu = Explanation(cause="act.relu", amount=8, calls=("relu",))
+        >>> way = Reconciliation(tool="onnx-tool", edition="1.0.1", ours=64, theirs=72,
+        ...                      predicted=72, explanations=(relu,))
+        >>> way.delta, way.residual
+        (8, 0)
     """
 
     tool: str
@@ -118,12 +144,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Amount:
-        """Theirs minus ours."""
+        """The tool's number minus ours."""
         return self.theirs - self.ours
 
     @property
     def residual(self) -> Amount:
-        """Return what no explanation covers."""
+        """The part that no explanation covers."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
@@ -131,7 +157,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shift(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cause adds on the way from the first model to the second.
+    """The contribution of one cause on the way from the first model to the second.
 
     The amounts may be zero: a stride that stands in another layer changes what follows, but not
     always the work of the layer itself. `note` says what differs, "stride 1 -> 2".
@@ -167,7 +193,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer of one model: its nodes, the module of the first, and what it does in words."""
+    """A layer of one model: its nodes, the module of the first, and its work in words."""
 
     nodes: tuple[str, ...]
     path: str
@@ -175,7 +201,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerPair(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer of the first model and the one of the second that stands for it.
+    """A layer of the first model and its counterpart in the second.
 
     A layer is one contraction, or several that are together what one is on the other side, with
     the operations that follow up to the next. A place is None where the other model has no such
@@ -190,7 +216,7 @@ class LayerPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CauseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause with what it adds in all layers, and the number of these."""
+    """A cause with its contribution in all layers, and the number of these."""
 
     cause: str
     macs: int
@@ -219,7 +245,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Work:
-        """Return what no cause covers."""
+        """The part that no cause covers."""
         left = self.delta
         for cause in self.causes:
             left = left - Work(macs=cause.macs, flops=cause.flops, params=cause.params)
@@ -227,5 +253,5 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> bool:
-        """Whether the layers are the same, one by one, with nothing between them that differs."""
+        """Whether the layers are equal, one by one, with no differing node between them."""
         return not self.causes and not any(self.uncounted)

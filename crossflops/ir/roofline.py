@@ -1,4 +1,4 @@
-"""What a device allows: the shortest time of a step, node by node and as a whole."""
+"""The limits of a device: the shortest time of a step, node by node and as a whole."""
 
 from typing import Literal, TypeAlias
 
@@ -9,7 +9,7 @@ ByteModel: TypeAlias = Literal["unfused", "weights-once", "fused-ideal"]
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node computes and moves in one forward pass, at the batch that was counted.
+    """The operations and bytes of one node in one forward pass, at the counted batch.
 
     `operations` are operations of every kind, `macs` those that a matrix unit runs. The bytes are
     apart by what they hold, since only activations and cache grow with the batch. `precision` is
@@ -29,7 +29,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """All that is moved."""
+        """All bytes that are moved."""
         return self.weights + self.cache + self.activations
 
 
@@ -69,7 +69,7 @@ class NodeBound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindBound(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of one operator in one sort of module, together. `cache` are bytes of caches."""
+    """The nodes of one operator in one kind of module, together. `cache` are bytes of caches."""
 
     kind: str
     nodes: int
@@ -81,7 +81,7 @@ class KindBound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelBound(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that ran, against what its nodes need: their work, bytes and shortest time.
+    """A kernel that ran, against the work, bytes and shortest time of its nodes.
 
     `measured` is the time in one run of `work`, `rate` = work / measured in FLOP/s, and
     `efficiency` = seconds / measured.
@@ -130,7 +130,7 @@ class StepBound(msgspec.Struct, frozen=True, kw_only=True):
         return self.whole_seconds if self.seconds is None else self.seconds
 
 
-class Achieved(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredStep(msgspec.Struct, frozen=True, kw_only=True):
     """A measured step against its roofline.
 
     `roofline_efficiency` = shortest time / measured time, `whole_efficiency` the same for the
@@ -165,6 +165,6 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeBound, ...] = ()
     kernels: tuple[KernelBound, ...] = ()
     what_if: tuple[StepBound, ...] = ()
-    achieved: Achieved | None = None
+    achieved: MeasuredStep | None = None
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What happened when the model ran: a tree of calls, and a table of the modules.
+"""A run of the model: a tree of calls, and a table of the modules.
 
 Of the tree of modules: what lies beneath each one, and how often a tool that walks it meets it.
 """
@@ -35,7 +35,7 @@ Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
 class StepSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """A training step: a forward pass, and a backward pass from the loss to what is trained.
+    """A training step: a forward pass, and a backward pass from the loss to the trained tensors.
 
     `frozen` and `trainable` are patterns of parameters, or of modules around them: the second
     goes over the first, and over what the model says. `reached` says of each output, flat and in
@@ -48,12 +48,22 @@ class StepSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is run. Totals of one tool differ by setting.
+    """A way to run a model. Totals of one tool differ by setting.
 
-    `hooked` says whether hooks sit on the modules, or on the children of the model alone: they
-    switch PyTorch's fused paths off. `fake` says that tensors had shapes and types, and no values:
-    a tool that ran on such prints the same, or does not run on them. With `step` a training step
-    is run, not the forward pass alone.
+    Attributes:
+        device: The type of the device: "cpu".
+        training: Whether the model is in training mode.
+        grad: Whether gradients are recorded.
+        hooked: Whether hooks are on the modules, or only on the children of the model. They switch
+            off PyTorch's fused paths.
+        fake: Whether tensors have shapes and types, and no values. A tool on such tensors prints
+            the same, or does not run on them.
+        step: The training step that is run, not only a forward pass.
+
+    Example:
+        >>> from crossflops import Setting
+        >>> Setting(training=True, grad=False).id
+        'train no_grad'
     """
 
     device: str = "cpu"
@@ -73,7 +83,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(Setting, frozen=True, kw_only=True):
-    """A setting in which the model is run for real, and what is recorded of that run.
+    """A setting in which the model is run for real, and the kind of record of that run.
 
     "operator": which calls collapse into fused kernels. "module": which modules of an encoder deal
     with nested tensors. "jit": the graph that torch.jit traces of the model with its results made
@@ -128,17 +138,17 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def class_name(self) -> str:
-        """Its class without the package and what it is nested in: `type(module).__name__`."""
+        """The class without its package and outer classes: `type(module).__name__`."""
         return self.bases[0].rpartition(".")[2] if self.bases else ""
 
     @property
     def path(self) -> str:
-        """The name under which it is reported: the first one."""
+        """The name in reports: the first one."""
         return self.names[0] if self.names else "(unregistered)"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was invoked, on one level.
+    """An invocation, on one level.
 
     `target` is a class, an entry point (`torch.Tensor.__matmul__`) or an operator
     (`aten.conv2d.default`). `via` is, for a module, "call" or "forward"; for a function,
@@ -204,12 +214,12 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return int(shape) if shape else None
 
     def input(self, name: str) -> TensorSpec | None:
-        """The input of that name, or None."""
+        """Return the input of that name, or None."""
         return next((spec for spec in self.inputs if spec.name == name), None)
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """A fused kernel that really ran: how often, and in which modules, in the order of the run."""
+    """A fused kernel that ran: how often, and in which modules, in the order of the run."""
 
     name: str
     times: int
@@ -255,7 +265,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {key: tuple(calls) for key, calls in by_parent.items()}
 
     def operator_around(self, call: Call) -> Call | None:
-        """The operator in whose body a call was made, or None."""
+        """Return the operator in whose body a call was made, or None."""
         enclosing = (outer for outer in self.ancestors(call) if outer.level == "operator")
         return next(enclosing, None)
 
@@ -270,7 +280,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(by_module.values())
 
     def ancestors(self, call: Call) -> tuple[Call, ...]:
-        """The calls around this one, innermost first."""
+        """Return the calls around this one, innermost first."""
         above = []
         while call.parent is not None:
             call = self.calls_by_key[call.parent]
@@ -284,7 +294,7 @@ Modules = tuple[Module, ...]
 
 
 class Times(msgspec.Struct, frozen=True):
-    """How often a tool books one call of a module.
+    """The number of times that a tool books one call of a module.
 
     `of` gives it by module, of the module table. `within` gives, by module, how often it stands in
     the number of each module around, for a tool that shows a module under each of its parents;
@@ -296,7 +306,9 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def subtree(module: int, modules: Modules) -> tuple[Parameter, ...]:
-    """The parameters of a module and of all beneath it, each storage once: `.parameters()`."""
+    """Return the parameters of a module and of all beneath it, each storage once:
+    `.parameters()`.
+    """
     parameters: dict[int, Parameter] = {}
     todo, reached = [module], {module}
     while todo:
@@ -312,7 +324,7 @@ def subtree(module: int, modules: Modules) -> tuple[Parameter, ...]:
 def module_chains(
     modules: Modules, ends: frozenset[str] = frozenset()
 ) -> dict[int, dict[int, int]]:
-    """By module, the number of chains to it from itself and from each module around it.
+    """Return, by module, the number of chains to it from itself and from each enclosing module.
 
     A child stands once in each parent. No chain goes on beneath a module of a class in `ends`.
     """
@@ -351,7 +363,9 @@ def child_paths_squared(modules: Modules) -> dict[int, int]:
 
 
 def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
-    """By module, the chains to it from each module around it, times those from the root."""
+    """Return, by module, the chains to it from each enclosing module, times those from the
+    root.
+    """
     return {
         module: {outer: count * counts.get(0, 0) for outer, count in counts.items()}
         for module, counts in module_chains(modules).items()
@@ -364,7 +378,7 @@ def registration_counts(modules: Modules) -> dict[int, int]:
 
 
 def containment_counts(modules: Modules) -> dict[int, dict[int, int]]:
-    """By module, one for itself and for each module around it, under whatever name."""
+    """Return, by module, one for itself and for each enclosing module, under whatever name."""
     return {module: dict.fromkeys(counts, 1) for module, counts in module_chains(modules).items()}
 
 

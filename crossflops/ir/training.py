@@ -59,7 +59,7 @@ NO_STEP = TrainingStep()
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """A node whose backward pass has no count, which is never zero, and why."""
+    """A node whose backward pass has no count, which is never zero, with the reason."""
 
     key: str
     node: Node
@@ -70,7 +70,7 @@ DIRECTLY = -1  # among the places that work is for: a parameter that is no argum
 
 
 class OwnWork(msgspec.Struct, frozen=True):
-    """Work of a backward pass of a function's own.
+    """Work of a custom function's own backward pass.
 
     It is for the gradients of the operands at these places, or `again` what its forward pass did.
     """
@@ -81,7 +81,7 @@ class OwnWork(msgspec.Struct, frozen=True):
 
 
 class OwnBackward(msgspec.Struct, frozen=True):
-    """What the backward pass of a custom function runs, where it runs.
+    """The operations of a custom function's backward pass, where it runs.
 
     `graded` are the places of operands to which it hands a gradient. It `keeps` tensors of its
     forward pass or none. `reason` says why it is not known in full, where it is not. What its
@@ -118,7 +118,7 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def checkpointed(self) -> dict[str, Cost]:
-        """Return what checkpoints run again of each node, where they do."""
+        """The recomputed work of checkpoints for each node, where there is any."""
         steps = self.by_key.items()
         return {key: step.checkpointed for key, step in steps if step.checkpointed != ZERO}
 
@@ -137,7 +137,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_step(cls, step: TrainingStep) -> "Training":
-        """The counts of a step."""
+        """Build the counts of a step."""
         return cls(
             forward_macs=step.forward.macs,
             backward_input_macs=step.inputs.macs,
@@ -176,7 +176,7 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_cost(cls, cost: Cost) -> "StepWork":
-        """The work of a cost. Raises ValueError where it has MACs."""
+        """Build the work of a cost. Raises ValueError if it has MACs."""
         if cost.macs:
             raise ValueError(f"{cost.macs} MACs where there are no contractions")
         return cls(**{name: getattr(cost, name) for name in cls.__struct_fields__})
@@ -209,7 +209,7 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
         tensors: int,
         sources: tuple[str, ...],
     ) -> "OptimizerStep":
-        """The step of an update and, where gradients are clipped, of that."""
+        """Build the step of an update and, if gradients are clipped, of the clipping."""
         return cls(
             **msgspec.structs.asdict(StepWork.from_cost(update)),
             clipping=UNSET if clipping is None else StepWork.from_cost(clipping),
@@ -235,32 +235,36 @@ GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
 def gradients_of(call: str) -> str:
-    """The key of the gradients of an operator call."""
+    """Return the key of the gradients of an operator call."""
     return f"{call} (gradients)"
 
 
 def scores_of(call: str) -> str:
-    """The key of what a fused attention computes again for its gradients."""
+    """Return the key of what a fused attention computes again for its gradients."""
     return f"{call} (scores again)"
 
 
 def rerun_of(call: str) -> str:
-    """The key of an operator call that a checkpoint runs again."""
+    """Return the key of an operator call that a checkpoint runs again."""
     return f"{call} (run again)"
 
 
 def checkpoint_stop_key(call: str) -> str:
-    """The key of an operator call in which a checkpoint stops: it is begun once more."""
+    """Return the key of an operator call in which a checkpoint stops: it is begun once more."""
     return f"{call} (begun again)"
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether the glob is the name, or a module around it: `layer1` matches `layer1.0.conv1`."""
+    """Return whether the glob matches the name or an enclosing module: `layer1` matches
+    `layer1.0.conv1`.
+    """
     return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
 
 
 def is_trained(names: Collection[str], trainable: bool, step: StepSetting) -> bool:
-    """Whether a step trains a parameter with these names, which the model itself trains or not."""
+    """Return whether a step trains a parameter with these names; `trainable` is the model's own
+    setting.
+    """
     frozen, named = (
         any(matches(name, pattern) for name in names for pattern in patterns)
         for patterns in (step.frozen, step.trainable)

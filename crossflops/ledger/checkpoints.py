@@ -16,7 +16,7 @@ from crossflops.ir.graph import Checkpoint, Graph, Kept, Node
 
 
 class CheckpointPart(NamedTuple):
-    """The nodes of a checkpoint in their order, the values it is given and those it hands out.
+    """The nodes of a checkpoint in their order, its inputs and its outputs.
 
     Those of checkpoints in it are among the nodes.
     """
@@ -28,11 +28,11 @@ class CheckpointPart(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """How it runs again."""
+        """The kind of checkpoint: how it runs again."""
         return self.checkpoint.kind
 
     def inner_checkpoint(self, node: Node) -> Checkpoint | None:
-        """The outermost checkpoint in this one in which the node stands, if it does."""
+        """Return the outermost nested checkpoint of the node, if it has one."""
         inner = None
         for checkpoint in enclosing(node):
             if checkpoint.number == self.checkpoint.number:
@@ -41,7 +41,7 @@ class CheckpointPart(NamedTuple):
         return None
 
     def pieces(self, piece: Callable[[Node], str]) -> dict[str | int, tuple[Node, ...]]:
-        """Its nodes by what keeps tensors together: a checkpoint in it, or `piece`."""
+        """Return the nodes by what keeps tensors together: a nested checkpoint, or `piece`."""
         pieces: dict[str | int, tuple[Node, ...]] = {}
         for node in self.nodes:
             checkpoint = self.inner_checkpoint(node)
@@ -51,7 +51,7 @@ class CheckpointPart(NamedTuple):
 
 
 def enclosing(node: Node) -> Iterator[Checkpoint]:
-    """The checkpoints in which a node stands, the innermost first."""
+    """Yield the checkpoints around a node, the innermost first."""
     checkpoint = node.training.checkpoint
     while checkpoint is not None:
         yield checkpoint
@@ -59,7 +59,7 @@ def enclosing(node: Node) -> Iterator[Checkpoint]:
 
 
 def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
-    """The checkpoints of one level, each before those in it."""
+    """Return the checkpoints of one level, each before the nested ones."""
     inside: dict[int, list[Node]] = {}
     checkpoints: dict[int, Checkpoint] = {}
     users: dict[str, list[frozenset[int]]] = {spec.name: [frozenset()] for spec in graph.outputs}
@@ -91,8 +91,8 @@ def _checkpoint_tensor_names(specs: Iterable[object]) -> set[str]:
     return {name for spec in specs if (name := getattr(spec, "name", ""))}
 
 
-class RunAgain(NamedTuple):
-    """The nodes of a checkpoint that run again, and those of which it is not known."""
+class RecomputedNodes(NamedTuple):
+    """The nodes of a checkpoint that run again, and those for which this is unknown."""
 
     nodes: tuple[Node, ...] = ()
     unsure: tuple[Node, ...] = ()
@@ -103,8 +103,8 @@ def run_again(
     keeps: Callable[[tuple[Node, ...]], bool],
     kept: Callable[[Node, Checkpoint | None], Kept],
     piece: Callable[[Node], str],
-) -> RunAgain:
-    """Return what runs once more where something of it is asked for.
+) -> RecomputedNodes:
+    """Return the nodes that run again if some of their results are needed.
 
     `keeps` says of a piece (a call, or what else `piece` names) whether PyTorch keeps anything for
     it, `kept` what that is, of a node or of a checkpoint in this one in which it stands.
@@ -112,7 +112,7 @@ def run_again(
     The kind that stops need not run a call that keeps operands, and must one that keeps results.
     """
     if part.kind == "unknown":
-        return RunAgain(unsure=part.nodes)
+        return RecomputedNodes(unsure=part.nodes)
     if part.kind in ("reentrant", "whole"):
         return _recomputation_unless_saved(part.nodes)
     for nodes in reversed(part.pieces(piece).values()):
@@ -124,16 +124,18 @@ def run_again(
         if what == "results":
             before = part.nodes[: part.nodes.index(nodes[-1]) + 1]
         again = _recomputation_unless_saved(before)
-        return RunAgain(again.nodes, (*again.unsure, *(nodes if what == "parts" else ())))
-    return RunAgain()
+        return RecomputedNodes(again.nodes, (*again.unsure, *(nodes if what == "parts" else ())))
+    return RecomputedNodes()
 
 
-def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RunAgain:
-    """Without what a policy saves: create_selective_checkpoint_contexts."""
+def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
+    """Return the recomputation without values that a policy saves:
+    create_selective_checkpoint_contexts.
+    """
     indices = [node.training.checkpoint for node in nodes]
     saved = [checkpoint.saved if checkpoint else False for checkpoint in indices]
     pairs = list(zip(nodes, saved, strict=True))
-    return RunAgain(
+    return RecomputedNodes(
         tuple(node for node, stays in pairs if stays is False),
         tuple(node for node, stays in pairs if stays is None),
     )
@@ -156,8 +158,10 @@ _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Mul")
 _BIASED = ("Gemm", "Conv", "ConvTranspose")
 
 
-def jax_recomputation(part: CheckpointPart, requested: Mapping[str, frozenset[int]]) -> RunAgain:
-    """What JAX runs again; `requested` are the operands with a gradient, by the key of their node.
+def jax_recomputation(
+    part: CheckpointPart, requested: Mapping[str, frozenset[int]]
+) -> RecomputedNodes:
+    """Return what JAX runs again; `requested` are the operands with a gradient, by node key.
 
     What is saved stays; what of the body of a loop is needed is not followed.
     """
@@ -174,11 +178,11 @@ def jax_recomputation(part: CheckpointPart, requested: Mapping[str, frozenset[in
         if runs:
             again.append(node)
         asked |= _checkpoint_tensor_names(node.inputs) if runs else _operands_kept(node, indices)
-    return RunAgain(tuple(again), tuple(unsure))
+    return RecomputedNodes(tuple(again), tuple(unsure))
 
 
 def _operands_kept(node: Node, indices: frozenset[int]) -> set[str]:
-    """The operands that the gradients of those at these places are made of."""
+    """Return the operands from which the gradients of those at these positions are made."""
     kind = node.op.type
     if not indices:
         return set()

@@ -15,12 +15,12 @@ import msgspec
 
 from crossflops.errors import OperandError
 from crossflops.ir.graph import NO_CONVERSION, Graph, Node, TensorSpec
-from crossflops.ir.ledger import ZERO, Cost, Counted, Exactness, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, Exactness, Ledger, UncountedNode
 from crossflops.ledger.memory import traffic
 from crossflops.operators import find_operator_rule, find_unruled_operator, missing_rule_reason
 from crossflops.operators.rule import OperatorRule, check_node_operands
 
-Piece: TypeAlias = "Counted | Uncounted | _Runs"
+Piece: TypeAlias = "CountedNode | UncountedNode | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
 Precisions = Mapping[str, str]
 _MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers too long to print
@@ -29,7 +29,7 @@ _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
 def count(graph: Graph) -> Ledger:
-    """Counts every node of a graph, and those in the bodies of its nodes.
+    """Count every node of a graph, and those in the bodies of its nodes.
 
     A node without a rule, or with an unknown shape that its rule needs, is uncounted and says so.
     Bytes are those of the unfused model: each node reads its inputs, the same tensor once, and
@@ -44,7 +44,7 @@ def count(graph: Graph) -> Ledger:
     return Ledger(graph.digest, tuple(work.flat(tuple(work.counts(graph.nodes, {})))))
 
 
-def count_dead(graph: Graph) -> tuple[Counted | Uncounted, ...]:
+def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
     """Return the counts of the dead nodes of a graph, which are in no ledger of it."""
     if graph.whole is None:
         return ()
@@ -54,7 +54,7 @@ def count_dead(graph: Graph) -> tuple[Counted | Uncounted, ...]:
 
 
 def count_whole(graph: Graph) -> Ledger:
-    """One count for each node of the graph, with all that runs in it; of a dead one nothing.
+    """Return one count for each live node of the graph, with all that runs in it.
 
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
@@ -62,42 +62,42 @@ def count_whole(graph: Graph) -> Ledger:
     return Ledger(graph.digest, tuple(_count_whole_node(graph, node) for node in graph.nodes))
 
 
-def _count_whole_node(graph: Graph, node: Node) -> Counted | Uncounted:
+def _count_whole_node(graph: Graph, node: Node) -> CountedNode | UncountedNode:
     if node.dead:
         return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:
         return count_node(node, checked=False)
     itself, *inside = count(msgspec.structs.replace(graph, nodes=(node,))).counts
-    if isinstance(itself, Uncounted):
+    if isinstance(itself, UncountedNode):
         return itself
     counts = (itself, *(count for count in inside if not count.node.dead))
-    constant = sum((c.constant_cost for c in counts if isinstance(c, Counted)), ZERO)
+    constant = sum((c.constant_cost for c in counts if isinstance(c, CountedNode)), ZERO)
     return msgspec.structs.replace(itself, cost=_sum_of_costs(counts), constant_part=constant)
 
 
 def count_node(
     node: Node, stored: Mapping[str, str] = {}, checked: bool = True
-) -> Counted | Uncounted:
-    """Counts one node that has no body. `stored`: see `precision_of_results`.
+) -> CountedNode | UncountedNode:
+    """Count one node that has no body. `stored`: see `precision_of_results`.
 
     Raises OperandError where it is `checked` and cannot take its operands.
     """
     if not node.stands_for_itself:
         return _standing(node, stored, checked)
     if node.bodies:
-        return Uncounted(
+        return UncountedNode(
             node, f"{node.op}: a node with a body can be counted only as part of a graph"
         )
     known = find_operator_rule(node.op)
     if known is None:
         closed = f", and {node.closed}" if node.closed else ""
-        return Uncounted(node, missing_rule_reason(node.op) + closed)
+        return UncountedNode(node, missing_rule_reason(node.op) + closed)
     if checked:
         known.check(node)
     try:
         work = known.formula(node)
         contracted = precision_of_contraction(node, stored) if work.macs else ""
-        return Counted(
+        return CountedNode(
             node=node,
             cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
             formula=known.equation,
@@ -106,22 +106,22 @@ def count_node(
             constant_part=_constant_part(known, node, work),
         )
     except ValueError as error:
-        return Uncounted(node, str(error))
+        return UncountedNode(node, str(error))
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
         reason = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
-        return Uncounted(node, reason)
+        return UncountedNode(node, reason)
 
 
 def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
-    """The work on constant operands, in all runs in which others vary."""
+    """Return the work on constant operands, in all runs in which others vary."""
     if known.constant_part is None:
         return ZERO
     part = known.constant_part
     return sum((part(node, indices, work) * runs for runs, indices in node.varying_inputs), ZERO)
 
 
-def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted | Uncounted:
-    """What the operation of the source framework costs, for which a converter wrote the node.
+def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> CountedNode | UncountedNode:
+    """Return the cost of the source operation for which a converter wrote the node.
 
     What the node multiplies itself, beyond that, is the converter's.
     """
@@ -134,11 +134,11 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted |
     operations = node.conversion.stands_for or ()
     counts = [count_node(operation, checked=checked) for operation in operations]
     for counted in counts:
-        if isinstance(counted, Uncounted):
-            return Uncounted(node, counted.reason)
-    known = [counted for counted in counts if isinstance(counted, Counted)]
+        if isinstance(counted, UncountedNode):
+            return UncountedNode(node, counted.reason)
+    known = [counted for counted in counts if isinstance(counted, CountedNode)]
     cost = _sum_of_costs(known)
-    return Counted(
+    return CountedNode(
         node=node,
         cost=cost,
         formula=" + ".join(counted.formula for counted in known) or "0: part of another operation",
@@ -149,12 +149,16 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted |
 
 
 def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
-    """Return what it is worth on sparse operands, too: how much these store no shape tells."""
+    """Return the exactness of a count with sparse operands: shapes do not tell how much they
+    store.
+    """
     return "bound" if node.sparse and on_dense == "exact" else on_dense
 
 
 def _node_cost_key(node: Node) -> tuple[Any, ...]:
-    """All that a node's cost depends on: which tensors are the same, but not their names."""
+    """Return all that a node's cost depends on: which tensors are the same, but not their
+    names.
+    """
     indices: dict[str, int] = {}
     specs = [
         spec
@@ -172,7 +176,7 @@ def _node_cost_key(node: Node) -> tuple[Any, ...]:
 
 
 class _Runs(NamedTuple):
-    """So many runs of a function, among the counts of what calls it."""
+    """A number of runs of a function, among the counts of its caller."""
 
     body: Graph
     precisions: tuple[str, ...]
@@ -180,19 +184,21 @@ class _Runs(NamedTuple):
 
     @property
     def key(self) -> tuple[int, tuple[str, ...]]:
-        """Runs with the same key cost the same."""
+        """The key of the runs: runs with the same key cost the same."""
         return id(self.body), self.precisions
 
 
 class _Work:
-    """Counts nodes, and every function once for all of its runs."""
+    """The counting of nodes, and of every function once for all of its runs."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
-        self._alike: dict[Any, Counted] = {}
+        self._alike: dict[Any, CountedNode] = {}
 
     def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
-        """`outer` are the precisions of dequantized values around these nodes."""
+        """Yield the counts; `outer` are the precisions of dequantized values around these
+        nodes.
+        """
         stored = dict(outer)
         for node in nodes:
             if not node.bodies or not node.stands_for_itself:
@@ -209,10 +215,10 @@ class _Work:
             elif find_operator_rule(node.op) is not None:
                 yield from self._count_single_run(node, stored)
             else:
-                yield Uncounted(node, missing_rule_reason(node.op))
+                yield UncountedNode(node, missing_rule_reason(node.op))
 
-    def _count_with_cache(self, node: Node, stored: Precisions) -> Counted | Uncounted:
-        """As `count_node`; nodes that are alike are counted once."""
+    def _count_with_cache(self, node: Node, stored: Precisions) -> CountedNode | UncountedNode:
+        """Count a node as `count_node` does; equal nodes are counted once."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
         similar = _node_cost_key(node)
@@ -220,12 +226,14 @@ class _Work:
         if known is not None:
             return msgspec.structs.replace(known, node=node)
         counted = count_node(node)
-        if isinstance(counted, Counted):
+        if isinstance(counted, CountedNode):
             self._alike[similar] = counted
         return counted
 
     def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
-        """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""
+        """Return the counts of a loop or an If. Raises OperandError if it, or a node in it, has
+        invalid operands.
+        """
         inside = self._loop if node.op.type in _LOOPS else self._branches
         counts = inside(node, stored)
         known = find_unruled_operator(node.op)
@@ -233,13 +241,13 @@ class _Work:
         return counts
 
     def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
-        """The node's own work, and that of its bodies, each of which runs once."""
+        """Yield the node's own work, and that of its bodies, each of which runs once."""
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:
             yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
-    def flat(self, counts: Counts) -> Iterator[Counted | Uncounted]:
-        """The counts, and behind them those of each function times the number of its runs."""
+    def flat(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
+        """Yield the counts, followed by those of each function times the number of its runs."""
         order: list[_Runs] = []
         self._visit(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
@@ -272,20 +280,20 @@ class _Work:
     def _loop(self, node: Node, stored: Precisions) -> Counts:
         if node.trips is None:
             reason = f"the number of iterations depends on data: give --trips {node.key}=N"
-            return (Uncounted(node, f"{node.op}: {reason}"),)
+            return (UncountedNode(node, f"{node.op}: {reason}"),)
         return (
             _zero_count(node, f"{node.trips} x the body", exact=True),
             *_counts_within_holder(node, self.counts(node.bodies[0].nodes, stored), node.trips),
         )
 
     def _branches(self, node: Node, stored: Precisions) -> Counts:
-        """Return what of an If is counted, and in words why.
+        """Return the counted branches of an If, and the reason in words.
 
         The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
         nodes where these are, too; unless a constant condition or the caller chooses.
         """
         if len(node.bodies) < 2 and node.choice not in _WHY:
-            return (Uncounted(node, f"{node.op}: a branch is missing in the file"),)
+            return (UncountedNode(node, f"{node.op}: a branch is missing in the file"),)
         if len(node.bodies) > 1 and not node.choice:
             return self._either(node, stored)
         branches = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
@@ -304,7 +312,9 @@ class _Work:
         )
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
-        """The larger of two branches, of those that can run. Raises OperandError if none can."""
+        """Return the larger of two branches, of those that can run. Raises OperandError if none
+        can.
+        """
         counted: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
         obstacle: OperandError | None = None
         for body in node.bodies:
@@ -330,12 +340,12 @@ class _Work:
     def _size(self, counts: Counts) -> tuple[int, int, int]:
         inner = tuple(self.flat(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
-        return total.macs, total.flops, sum(isinstance(count, Uncounted) for count in inner)
+        return total.macs, total.flops, sum(isinstance(count, UncountedNode) for count in inner)
 
 
-def _zero_count(node: Node, formula: str, exact: bool) -> Counted:
-    """The node that holds a body: its work is that of the nodes inside."""
-    return Counted(
+def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
+    """Return the node that holds a body: its work is that of the nodes inside."""
+    return CountedNode(
         node=node,
         cost=ZERO,
         formula=formula,
@@ -345,10 +355,10 @@ def _zero_count(node: Node, formula: str, exact: bool) -> Counted:
 
 
 def _upper_bound_counts(counts: Counts) -> Counts:
-    """The counts of a branch that may not run."""
+    """Return the counts of a branch that may not run."""
     return tuple(
         msgspec.structs.replace(count, exactness="bound")
-        if isinstance(count, Counted) and count.exactness == "exact"
+        if isinstance(count, CountedNode) and count.exactness == "exact"
         else count
         for count in counts
     )
@@ -370,12 +380,12 @@ def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
     return _many(msgspec.structs.replace(count, node=node), f"{holder.key}/{node.key}", times)
 
 
-def _many(count: Counted | Uncounted, key: str, times: int) -> Counted | Uncounted:
+def _many(count: CountedNode | UncountedNode, key: str, times: int) -> CountedNode | UncountedNode:
     node = msgspec.structs.replace(count.node, key=key)
     if times.bit_length() > _MOST_RUNS:
-        return Uncounted(node, f"it runs more than 2^{_MOST_RUNS} times")
-    if isinstance(count, Uncounted):
-        return Uncounted(node, count.reason)
+        return UncountedNode(node, f"it runs more than 2^{_MOST_RUNS} times")
+    if isinstance(count, UncountedNode):
+        return UncountedNode(node, count.reason)
     formula = count.formula if times == 1 else f"{times} x ({count.formula})"
     return msgspec.structs.replace(
         count,
@@ -388,8 +398,8 @@ def _many(count: Counted | Uncounted, key: str, times: int) -> Counted | Uncount
     )
 
 
-def _sum_of_costs(counts: Iterable[Counted | Uncounted]) -> Cost:
-    return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
+def _sum_of_costs(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
 def _with_bytes(work: Cost, read: int, written: int) -> Cost:
@@ -400,7 +410,8 @@ def _with_bytes(work: Cost, read: int, written: int) -> Cost:
 
 
 def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]:
-    """The precision in which the results of a node are stored, by name, where another is `known`.
+    """Return the precision in which the results of a node are stored, by name, where another is
+    `known`.
 
     `known` are the precisions of dequantized values so far.
     """
@@ -424,7 +435,7 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
 
 
 def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
-    """The precision of a contraction, "" if the type of no operand is known.
+    """Return the precision of a contraction, "" if the type of no operand is known.
 
     Its operands are those that its rule names; what it packs into bytes has a precision beside.
     """
@@ -443,7 +454,7 @@ def _join_precisions(names: Iterable[str]) -> str:
 
 
 def precision_of_computation(operand: int, node: Node) -> str:
-    """The element type in which any other node computes: that of its rule's operand."""
+    """Return the element type in which any other node computes: that of its rule's operand."""
     first = node.inputs[operand] if operand < len(node.inputs) else None
     specs: tuple[TensorSpec | None, ...] = (first, *node.inputs, *node.outputs)
     return next((spec.dtype for spec in specs if spec is not None), "")

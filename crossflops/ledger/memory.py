@@ -1,4 +1,4 @@
-"""What nodes read and write, and what a model moves and holds: access cost, intensity, peak.
+"""Memory of nodes and of a model: access cost, intensity, peak.
 
 The byte model is the unfused one of the ledger: every node reads its inputs (the same tensor once)
 and writes its outputs, weights are read once by each node that uses them, and nothing stays in a
@@ -24,19 +24,19 @@ Size: TypeAlias = Callable[[TensorSpec], int]
 
 
 def tensor_bytes(spec: TensorSpec) -> int:
-    """Bytes of a tensor."""
+    """Return the bytes of a tensor."""
     return spec.nbytes
 
 
 def numel(spec: TensorSpec) -> int:
-    """Elements of a tensor."""
+    """Return the number of elements of a tensor."""
     return spec.numel
 
 
 def traffic(
     known: OperatorRule, node: Node, works: bool, size: Size = tensor_bytes
 ) -> tuple[int, int]:
-    """Return what is read and what is written. Raises ValueError where a shape is not known.
+    """Return the bytes read and written. Raises ValueError if a shape is unknown.
 
     A folded node reads its scales alone, and writes nothing.
     "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.
@@ -74,14 +74,14 @@ def _moved_as_told(moved: tuple[int, int], node: Node, size: Size) -> tuple[int,
 
 
 def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: Size) -> int:
-    """The tensors that are there, those of one name once."""
+    """Return the present tensors, those of one name once."""
     if len(specs) == 1 and specs[0] is not None:
         return size(specs[0])
     return sum({spec.name: size(spec) for spec in specs if spec is not None}.values())
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """The most bytes alive at once, at which node, and how many tensors have no known size."""
+    """The most bytes alive at once, the node of that moment, and the tensors of unknown size."""
 
     nbytes: int
     node: str
@@ -89,7 +89,7 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 def footprint(graph: Graph, ledger: Ledger) -> Memory:
-    """The memory figures of a counted graph. What uncounted nodes move is not known."""
+    """Return the memory figures of a counted graph. The traffic of uncounted nodes is unknown."""
     read, written = _traffic_elements(ledger)
     cost = ledger.total
     moved = cost.bytes_read + cost.bytes_written
@@ -116,7 +116,7 @@ def _parameter_bytes_by_type(graph: Graph) -> dict[str, int] | UnsetType:
 
 
 def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
-    """Return what nodes read and write, by the type in which memory holds it."""
+    """Return the bytes read and written by nodes, by the stored type."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
         for node in counted.node.operations_to_count:
@@ -154,7 +154,7 @@ def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
 
 
 def activation_peak(graph: Graph) -> Peak:
-    """The peak of activations, by liveness over the nodes in their order.
+    """Return the peak of activations, by liveness over the nodes in their order.
 
     While node i runs, alive are: the inputs of the graph, from first to last (the caller holds
     them); every result made by a node up to i that i or a later node reads, or that the graph
@@ -172,7 +172,7 @@ def activation_peak(graph: Graph) -> Peak:
 
 
 def _distinct_functions(graph: Graph) -> list[Graph]:
-    """Every function that is called, once, behind those that it calls. They may lie deep."""
+    """Return every called function once, after those that it calls. They may be deeply nested."""
     functions: list[Graph] = []
     visited: set[int] = set()
     todo = [(graph, False, False)]  # what to look at, whether it is a function, whether it is done
@@ -190,7 +190,9 @@ def _distinct_functions(graph: Graph) -> list[Graph]:
 
 
 def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, Peak]) -> Peak:
-    """`separate` are values without bytes here; `functions` the peaks of those called in it."""
+    """Return the peak of a graph; `separate` are values without bytes here, `functions` peaks of
+    callees.
+    """
     owner, constant = _owners(graph, separate)
     inside = [
         _peaks_of_bodies(node, constant, functions) if node.bodies else [] for node in graph.nodes
@@ -220,7 +222,9 @@ def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, 
 def _peaks_of_bodies(
     node: Node, separate: frozenset[str], functions: dict[int, Peak]
 ) -> list[Peak]:
-    """The peaks of the bodies of a node. A function's operands and results are those around it."""
+    """Return the peaks of a node's bodies. Operands and results of a function belong to its
+    caller.
+    """
     if node.choice != "function":
         return [_peak_of_graph(body, separate, functions) for body in node.bodies]
     (body,) = node.bodies
@@ -228,7 +232,7 @@ def _peaks_of_bodies(
 
 
 def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
-    """The tensor whose bytes each value has, where it is another one; and what is constant."""
+    """Return the tensor that owns each value's bytes, if it is another one; and the constants."""
     owner: dict[str, str] = {}
     constant = set(separate)
     for node in graph.nodes:
@@ -253,7 +257,7 @@ def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], fro
 def _activation_tensors(
     graph: Graph, owner: Mapping[str, str], constant: frozenset[str]
 ) -> Iterator[tuple[int, TensorSpec]]:
-    """The tensors that take bytes, each with the place where it comes alive.
+    """Yield the tensors that take bytes, each with the position where it comes alive.
 
     They are the inputs, and the results that are neither aliases nor constant.
     """
@@ -267,7 +271,9 @@ def _activation_tensors(
 
 
 def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
-    """The place of the last node that reads each tensor; what the graph returns has none."""
+    """Return the position of the last node that reads each tensor; outputs of the graph have
+    none.
+    """
     last: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
         for name in _names_that_node_reads(node):
@@ -278,7 +284,7 @@ def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
 
 
 def _names_that_node_reads(node: Node) -> Iterable[str]:
-    """The values that a node reads, in its bodies too."""
+    """Return the values that a node reads, in its bodies too."""
     names = [spec.name for spec in node.inputs if spec is not None]
     return [*names, *_reads_inside(node)] if node.bodies else names
 

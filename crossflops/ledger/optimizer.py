@@ -1,4 +1,4 @@
-"""What an optimizer's step costs, for each trained parameter tensor: operations and bytes.
+"""Cost of an optimizer's step, for each trained parameter tensor: operations and bytes.
 
 A subtraction is an add, `rsqrt` a special and a division. Numbers that follow from the step alone
 (bias corrections, a decayed rate) are made once by the host, and are left out. Bytes are those of
@@ -21,7 +21,7 @@ Update: TypeAlias = Callable[[Parameter, Options], Cost]
 
 
 class Optimizer(NamedTuple):
-    """The update of one tensor, its options with their defaults, and where it is from."""
+    """The update of one tensor, with the defaults of its options and its source."""
 
     name: str
     update: Update
@@ -34,7 +34,7 @@ CLIP = "clip_norm"  # an option of all of them
 
 
 def _register_optimizer(name: str, *, source: str, **options: float) -> Callable[[Update], Update]:
-    """Register an update; all that is not 0 is on."""
+    """Register an update; an option that is not 0 is on."""
 
     def declare(update: Update) -> Update:
         OPTIMIZERS[name] = Optimizer(name, update, {**options, CLIP: 0.0}, source)
@@ -44,18 +44,18 @@ def _register_optimizer(name: str, *, source: str, **options: float) -> Callable
 
 
 def optimizer_equation(name: str) -> str:
-    """The words of an optimizer's update: the first paragraph of its docstring."""
+    """Return the words of an optimizer's update: the first paragraph of its docstring."""
     return (getdoc(OPTIMIZERS[name].update) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def _parameter_traffic_cost(parameter: Parameter, read: int, written: int) -> Cost:
-    """Bytes of so many elements, as wide as those of the parameter."""
+    """Return the bytes of so many elements, as wide as those of the parameter."""
     width = parameter.nbytes // parameter.numel if parameter.numel else 0
     return Cost(bytes_read=read * width, bytes_written=written * width)
 
 
 def _norm_cost(count: int) -> Cost:
-    """sqrt(sum x^2) of `count` numbers: as many products, one add less, a root."""
+    """Return sqrt(sum x^2) of `count` numbers: as many products, one add less, a root."""
     return Cost(muls=count, adds=max(count - 1, 0), specials=1)
 
 
@@ -171,8 +171,8 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     mean = Cost(adds=rows - 1, divs=1, compares=1)
     outer = Cost(muls=count, divs=count)
     kept = batches * (rows + columns)
-    bytes_ = _parameter_traffic_cost(parameter, 5 * count + 2 * kept, 2 * count + kept)
-    return scale + element * count + (sums + mean) * batches + outer + bytes_
+    byte_work = _parameter_traffic_cost(parameter, 5 * count + 2 * kept, 2 * count + kept)
+    return scale + element * count + (sums + mean) * batches + outer + byte_work
 
 
 @_register_optimizer(
@@ -225,7 +225,7 @@ _WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
 def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
-    """An optimizer with all its options. Raises UnknownNameError and InputError."""
+    """Return an optimizer with all its options. Raises UnknownNameError and InputError."""
     name, *pairs = (part.strip() for part in text.split(","))
     chosen = OPTIMIZERS.get(name.casefold())
     if chosen is None:
@@ -260,7 +260,7 @@ def _parse_optimizer_option(pair: str, value: str) -> float:
 
 
 def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
-    """One step over the parameters that get a gradient in a training step, each storage once.
+    """Return one step over the parameters with a gradient, each storage once.
 
     Raises what `parse_optimizer` raises.
     """
@@ -280,7 +280,7 @@ def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
 
 
 def parameters_to_update(trace: Trace, exact: Steps) -> list[Parameter]:
-    """The parameters that get a gradient, tied ones once; others are skipped."""
+    """Return the parameters that get a gradient, tied ones once; others are skipped."""
     named = {
         f"{path}.{parameter.name}".removeprefix("."): parameter
         for module in trace.modules

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from crossflops.ir.ledger import Cost, Counted, Ledger
+from crossflops.ir.ledger import Cost, CountedNode, Ledger
 from crossflops.ir.trace import Call, Trace
 from crossflops.ir.training import (
     AGAIN,
@@ -27,7 +27,7 @@ from crossflops.ir.training import (
 
 
 def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger]:
-    """The trace and the ledger with the MACs of the step, which are all that accounts are about.
+    """Return the trace and the ledger with the MACs of the step, the only ones that accounts use.
 
     What a checkpoint runs again is a call of the same operator. Where the trace itself has calls
     that do the work of a call beside it, each has an equal part of it.
@@ -64,12 +64,14 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
 
 
 def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
-    """The key, and those of further parts of the call where several others do its work."""
+    """Return the key, and those of further parts of the call if several others do its work."""
     return [key, *(f"{key}, part {number}" for number in range(2, times.get(key, 0) + 1))]
 
 
-def _equal_count_parts(count: Counted, times: Mapping[str, int]) -> Iterator[Counted]:
-    """The count, in as many equal parts as calls do its work; the first one has the rest."""
+def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator[CountedNode]:
+    """Yield the count, in equal parts for the calls that do its work; the first one has the
+    rest.
+    """
     names = _call_part_keys(count.node.call, times)
     share, rest = divmod(count.cost.macs, len(names))
     for index, call in enumerate(names):
@@ -78,8 +80,8 @@ def _equal_count_parts(count: Counted, times: Mapping[str, int]) -> Iterator[Cou
         yield replace(count, node=node, cost=Cost(macs=share + (0 if index else rest)))
 
 
-def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
-    """Yield what is multiplied for each node beside its forward work."""
+def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode]:
+    """Yield the products of each node beyond its forward work."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
         rerun = step.checkpointed.macs
@@ -97,7 +99,8 @@ def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
 def _training_calls(
     above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
 ) -> Iterator[Call]:
-    """What the step does for a call beside it: gradients of any operator, the rest where it is.
+    """Yield the calls of the step that belong to a call: gradients, and recomputation if it has
+    any.
 
     Where the trace tells what runs again, a tool's rules are about its calls, and about no other.
     """

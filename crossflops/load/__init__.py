@@ -33,7 +33,8 @@ _PAGE = (b"<!doctype html", b"<html")
 
 
 def read_onnx_model(path: str) -> Any:
-    """The ModelProto of a file without its weights, checked, its nodes in topological order.
+    """Return the ModelProto of a file without its weights, checked, its nodes in topological
+    order.
 
     No tensor payload above 1 KiB is read, neither of the file nor of those with its external
     data, and they may be of any size. Raises TargetError.
@@ -52,13 +53,13 @@ def read_onnx_model(path: str) -> Any:
 
 
 def begin_to_read(path: str) -> None:
-    """Read a file in a process beside this one, where the system can fork, for `read`."""
+    """Start to read a file for `read` in another process, if the system can fork."""
     if hasattr(os, "fork"):
         start_file_reader(path, partial(_rest, path))
 
 
 def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
-    """Raises TargetError for a file in the place of a model: a pointer of Git LFS, a web page.
+    """Raise TargetError for a file that only points to a model: a pointer of Git LFS, a web page.
 
     `head` is how the file begins, where that is known.
     """
@@ -74,7 +75,7 @@ def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
 
 
 def decode_onnx_model(data: bytes) -> Any:
-    """As `read`, of a model in memory."""
+    """Return the model of bytes in memory, as `read` does of a file."""
     return _parse_and_validate(weightless(data))
 
 
@@ -105,7 +106,7 @@ def _rest(path: str) -> bytes:
 
 
 def _similar_files_hint(path: Path) -> str:
-    """The files beside it that are called like it."""
+    """Return a hint with the files in the same folder that have similar names."""
     try:
         additional = [str(file) for file in path.parent.glob("*.onnx") if file != path]
     except (OSError, ValueError):

@@ -24,8 +24,8 @@ _LENGTH = struct.Struct("<Q")
 _INFER = "infer"
 
 
-class OtherProcess:
-    """A fork of this process: it answers with what `first` gives, and then to requests.
+class OnnxHelperProcess:
+    """A fork of this process that answers with the result of `first`, and then to requests.
 
     It is gone when this process is, or when it is ended.
     """
@@ -46,11 +46,13 @@ class OtherProcess:
         self._open = True
 
     def answer(self, seconds: float | None = None) -> bytes | None:
-        """What it answers; b"" where it has ended, None where that is too late or too long."""
+        """Return the answer; b"" if the process has ended, None if the answer is too late or too
+        long.
+        """
         return _receive_message(self._answers, seconds)
 
     def request(self, *words: Any, data: bytes = b"") -> None:
-        """Ask for what `answer` gives then. `words` are what the standard library can marshal."""
+        """Send a request that `answer` returns the reply of. `words` must be valid for marshal."""
         with contextlib.suppress(BrokenPipeError):  # there will be no answer
             _send(self._requests, marshal.dumps(words))
             if data:
@@ -61,7 +63,9 @@ class OtherProcess:
         self.request(_INFER, strict, follow, data=data)
 
     def look_up(self, *words: Any) -> Any:
-        """As `protobuf.look_up`, in that process; in this one where that has ended."""
+        """Look up a schema as `protobuf.look_up` does, in that process, or here if that has
+        ended.
+        """
         if not self._open:
             return look_up(*words)
         self.request(*words)
@@ -69,14 +73,14 @@ class OtherProcess:
         return marshal.loads(answer) if answer else look_up(*words)
 
     def close(self) -> None:
-        """Let it end by itself: it is asked no more."""
+        """Stop sending requests, so that the process ends by itself."""
         if self._open:
             self._open = False
             os.close(self._requests)
             os.close(self._answers)
 
     def end(self, stop: bool) -> int:
-        """How it ended, once it has; at once if `stop`."""
+        """Return the exit status of the process once it has ended; kill it first if `stop`."""
         if not self._child:
             return 0
         if stop:
@@ -87,19 +91,23 @@ class OtherProcess:
         return os.waitpid(child, 0)[1]
 
 
-_reading: dict[str, OtherProcess] = {}  # who reads a file ahead, until somebody asks for it
-_ready: list[OtherProcess] = []  # who has read it, and can infer
-_asked: list[OtherProcess] = []  # whom the library is asked of
+_reading: dict[str, OnnxHelperProcess] = {}  # who reads a file ahead, until somebody asks for it
+_ready: list[OnnxHelperProcess] = []  # who has read it, and can infer
+_asked: list[OnnxHelperProcess] = []  # whom the library is asked of
 
 
 def start_file_reader(path: str, read: Callable[[], bytes]) -> None:
-    """Have a file read ahead. Where that fails, so does who reads it then, and says why."""
-    _reading[path] = OtherProcess(read)
+    """Read a file ahead in another process. On failure, the later reader fails and reports the
+    cause.
+    """
+    _reading[path] = OnnxHelperProcess(read)
     atexit.register(_reading[path].end, stop=True)
 
 
 def read_ahead(path: str) -> bytes | None:
-    """What was read of a file, once. What the library is asked goes to its reader from then on."""
+    """Return the content that was read ahead of a file, once; its reader then serves the
+    library.
+    """
     other = _reading.pop(path, None)
     data = other.answer() if other else None
     if other and data:
@@ -111,20 +119,20 @@ def read_ahead(path: str) -> bytes | None:
     return data or None
 
 
-def take_inference_process() -> OtherProcess | None:
-    """A process that can infer, once."""
+def take_inference_process() -> OnnxHelperProcess | None:
+    """Return a process that can infer shapes, once."""
     return _ready.pop() if _ready else None
 
 
 def release_file_readers() -> None:
-    """Let who read a file end, while the graph is counted."""
+    """Let the processes that read a file end, while the graph is counted."""
     _ready.clear()
     while _asked:
         _asked.pop().close()
 
 
 def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
-    """b"+" and the model with all shapes that the library infers, or b"-" and its error."""
+    """Return b"+" and the model with all shapes that the library infers, or b"-" and its error."""
     try:
         model: bytes = library().shape_inference.infer_shapes(data, False, strict, follow)
         return b"+" + model
@@ -133,13 +141,13 @@ def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
 
 
 def infer_shapes_within_limits(data: bytes, strict: bool, follow: bool) -> bytes:
-    """As `infer_model_shapes`, in a process that takes no more memory than this should."""
+    """Infer shapes as `infer_model_shapes` does, in a process with limited memory."""
     _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
     return infer_model_shapes(data, strict, follow)
 
 
 def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
-    """The child: answers, and is gone without running anything else of this program.
+    """Serve as the child: answer, and exit without running any other code of this program.
 
     It holds nothing open by whose end others know that the command has ended.
     """
@@ -165,7 +173,7 @@ def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
 
 
 def _limit_memory(more: int) -> None:
-    """Address space of this process: what it has, and so many bytes more. Linux only."""
+    """Limit the address space of this process to its present size plus so many bytes, on Linux."""
     with contextlib.suppress(OSError, ValueError, ImportError):
         import resource
 
@@ -184,7 +192,9 @@ def _send(pipe: int, message: bytes) -> None:
 
 
 def _receive_message(pipe: int, seconds: float | None = None) -> bytes | None:
-    """A message; b"" where it ends before, None where it takes too long or is too large."""
+    """Return a message; b"" at the end of the stream, None if it takes too long or is too
+    large.
+    """
     deadline = None if seconds is None else time.monotonic() + seconds
     parts: list[bytes] = []
     left, length = _LENGTH.size, None

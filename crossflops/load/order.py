@@ -9,12 +9,12 @@ _GRAPHS = 10  # AttributeProto.AttributeType
 
 
 def onnx_node_label(node: Any, number: int) -> str:
-    """How a node is called in messages, and its key: its name, or operator and place."""
+    """Return the label of a node in messages, and its key: its name, or operator and position."""
     return node.name or f"{node.op_type}_{number}"
 
 
 def node_read_names(node: Any) -> set[str]:
-    """The values that a node reads, those that its subgraphs take from around them included."""
+    """Return the values that a node reads, with those that its subgraphs take from outside."""
     names = {name for name in node.input if name}
     for body in node_subgraphs(node):
         made = {value.name for value in body.input} | {part.name for part in body.initializer}
@@ -28,12 +28,12 @@ def node_read_names(node: Any) -> set[str]:
 
 
 def node_subgraphs(node: Any) -> Sequence[Any]:
-    """The subgraphs of a node, in the order of its attributes."""
+    """Return the subgraphs of a node, in the order of its attributes."""
     return subgraphs(node.attribute[:])
 
 
 def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
-    """The subgraphs in attributes, in their order."""
+    """Return the subgraphs in attributes, in their order."""
     graphs: list[Any] = []
     for attribute in attributes:
         if attribute.HasField("g"):
@@ -44,7 +44,7 @@ def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
 
 
 def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
-    """The nodes in topological order, otherwise as they stand.
+    """Return the nodes in topological order, otherwise in their present order.
 
     Raises TargetError, which names the node, when one reads what nothing makes, or its own result.
     """
@@ -76,7 +76,7 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
 def _values_from_nodes(
     node: Any, number: int, maker: dict[str, int], known: set[str]
 ) -> list[str]:
-    """The values that the node reads from other nodes."""
+    """Return the values that the node reads from other nodes."""
     requested = sorted(node_read_names(node) - known)
     missing = next((name for name in requested if name not in maker), None)
     if missing is not None:

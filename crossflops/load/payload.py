@@ -33,7 +33,7 @@ _PACKED = {"int4": 2, "uint4": 2, "float4e2m1": 2, "int2": 4, "uint2": 4}  # ele
 
 
 def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int) -> str:
-    """Return what is wrong with a payload of so many bytes in that field, or "" when it fits.
+    """Return the problem with a payload of so many bytes in that field, or "" if it fits.
 
     The payload of a field of varints is not read, so for these the size has only bounds.
     """
@@ -57,7 +57,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
 
 @lru_cache(maxsize=4096)  # a model has few shapes
 def wrong_dims(dims: tuple[int, ...]) -> str:
-    """Return what is wrong with these dimensions, or ""."""
+    """Return the problem with these dimensions, or ""."""
     if len(dims) > _MOST_DIMENSIONS:
         return f"has {len(dims)} dimensions"
     if min(dims, default=0) < 0:
@@ -78,7 +78,7 @@ _CHUNK = 1 << 18  # elements that are written at once
 
 
 def is_uniform(array: Any) -> bool:
-    """Whether an array of NumPy is large and all of its elements are `NUMBER`."""
+    """Return whether an array of NumPy is large and all of its elements are `NUMBER`."""
     if array.dtype.kind != "f" or array.size <= _LARGE:
         return False
     if not any(array.strides):
@@ -87,7 +87,7 @@ def is_uniform(array: Any) -> bool:
 
 
 def drop_tensor_data(tensor: Any) -> Any:
-    """A TensorProto that has its name, type and shape, made one without data."""
+    """Return a TensorProto of the same name, type and shape, without data."""
     tensor.ClearField("raw_data")
     tensor.data_location = tensor.EXTERNAL
     del tensor.external_data[:]
@@ -97,7 +97,7 @@ def drop_tensor_data(tensor: Any) -> Any:
 
 
 def densify(graph: Any) -> None:
-    """Make the sparse initializers of a graph dense, in place, as runtimes do that load them.
+    """Make the sparse initializers of a graph dense, in place, as runtimes do on loading.
 
     ONNX's shape inference takes no operator's word for a sparse one.
     """
@@ -109,12 +109,12 @@ def densify(graph: Any) -> None:
 
 
 def is_dataless_tensor(tensor: Any) -> bool:
-    """Whether a TensorProto is one without data."""
+    """Return whether a TensorProto has no data."""
     return any(entry.key == "location" and entry.value == _PLACE for entry in tensor.external_data)
 
 
 def fill_model_weights(data: bytes) -> bytes:
-    """The bytes of a model with these weights written out, to be loaded as a file."""
+    """Return the bytes of a model with these weights written out, to be loaded as a file."""
     if _PLACE.encode() not in data:
         return data
     from crossflops.load.protobuf import parse_model_proto
@@ -128,7 +128,7 @@ def fill_model_weights(data: bytes) -> bytes:
 
 
 def fill_tensor_data(tensor: Any) -> None:
-    """Write the number out, in place."""
+    """Write the number into the tensor, in place."""
     weight = UniformWeight(tensor)
     del tensor.external_data[:]
     tensor.ClearField("data_location")
@@ -136,7 +136,7 @@ def fill_tensor_data(tensor: Any) -> None:
 
 
 class UniformWeight:
-    """What a tensor without data stands for, of `nbytes` bytes, which no memory holds."""
+    """The weight that a tensor without data stands for, of `nbytes` bytes that no memory holds."""
 
     def __init__(self, tensor: Any) -> None:
         import numpy as np
@@ -148,20 +148,24 @@ class UniformWeight:
         self.nbytes = len(self.element) * self.elements
 
     def tofile(self, file: BinaryIO) -> None:
-        """Write all of it."""
+        """Write all elements to the file."""
         most = self.element * _CHUNK
         for written in range(0, self.elements, _CHUNK):
             file.write(most[: len(self.element) * (self.elements - written)])
 
 
 def is_listed(tensor: Any) -> bool:
-    """Whether a TensorProto has its elements in the field of their type, not as raw bytes."""
+    """Return whether a TensorProto has its elements in the field of their type, not as raw
+    bytes.
+    """
     fields_of_types = ("int32_data", "float_data", "int64_data", "double_data", "uint64_data")
     return tensor.doc_string == LISTED or any(getattr(tensor, name) for name in fields_of_types)
 
 
 def all_graph_tensors(graph: Any) -> Iterator[Any]:
-    """All that are stored in a graph, in attributes of its nodes and in graphs inside of it."""
+    """Yield all tensors that are stored in a graph, in attributes of its nodes and in nested
+    graphs.
+    """
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

@@ -28,19 +28,19 @@ _IN_PYTHON = "google.protobuf.internal.python_message"
 
 @functools.cache
 def messages() -> Any:
-    """The module of the message classes (ModelProto, NodeProto ...)."""
+    """Return the module of the message classes (ModelProto, NodeProto ...)."""
     _import_when_used(_IN_PYTHON)
     return _submodule("onnx_ml_pb2", (".py",))
 
 
 @functools.cache
 def library() -> Any:
-    """The C++ library: operator schemas and shape inference."""
+    """Return the C++ library: operator schemas and shape inference."""
     return _submodule("onnx_cpp2py_export", tuple(EXTENSION_SUFFIXES))
 
 
 def decode_error() -> type[Exception]:
-    """Return what protobuf raises for bytes that are no message, or one that nests too deep."""
+    """Return the error that protobuf raises for bytes that are no message, or nest too deep."""
     # protobuf has no types, unless types-protobuf is installed
     from google.protobuf import message  # type: ignore[import-untyped,unused-ignore]
 
@@ -48,7 +48,7 @@ def decode_error() -> type[Exception]:
 
 
 def parse_model_proto(data: bytes) -> Any:
-    """A ModelProto. Raises TargetError when the bytes are none."""
+    """Return the ModelProto of these bytes. Raises TargetError if they are none."""
     try:
         return messages().ModelProto.FromString(data)
     except (decode_error(), RecursionError) as error:
@@ -61,8 +61,8 @@ SCHEMA, NEWEST = "schema", "newest"
 
 
 class Schema(NamedTuple):
-    """An operator: since which version it is like this, the fewest and the most inputs, the names
-    of its attributes, and whether it has a shape inference of its own, not through a function.
+    """An operator's schema: its first version, the fewest and the most inputs, the names of its
+    attributes, and whether it has a shape inference of its own, not through a function.
     """
 
     since: int
@@ -73,8 +73,8 @@ class Schema(NamedTuple):
 
 
 def look_up(what: str, *words: Any) -> Any:
-    """A `SCHEMA` (domain, name, version) as a tuple, None where it is not known; or the `NEWEST`
-    version of the operators of a domain, 0 where none is known. In this process.
+    """Return a `SCHEMA` (domain, name, version) as a tuple, None if it is unknown; or the `NEWEST`
+    version of the operators of a domain, 0 if none is known. In this process.
     """
     if what == NEWEST:
         return int(library().defs.schema_version_map().get(*words, (0, 0))[1])
@@ -91,37 +91,41 @@ _asked: list[Callable[..., Any]] = [look_up]  # the last one is
 
 
 def look_up_by(other: Callable[..., Any]) -> None:
-    """Ask another process from now on, as `look_up`: to make the schemas takes long."""
+    """Use another process for `look_up` from now on: building the schemas takes long."""
     _asked.append(other)
 
 
 @functools.cache
 def operator_schema(domain: str, name: str, version: int) -> Schema | None:
-    """The schema in force in that version of the operator set, None where it is not known."""
+    """Return the schema in force in that version of the operator set, None if it is unknown."""
     known = _asked[-1](SCHEMA, domain, name, version)
     return known and Schema(*known)
 
 
 def since(domain: str, name: str, version: int) -> int:
-    """The version of the schema in force in that version of the operator set, or that."""
+    """Return the version of the schema in force in that version of the operator set, or that
+    version.
+    """
     known = operator_schema(domain, name, version)
     return known.since if known else version
 
 
 def infers(domain: str, name: str, version: int) -> bool:
-    """Whether the operator has a shape inference of its own, and not one through a function."""
+    """Return whether the operator has a shape inference of its own, and not one through a
+    function.
+    """
     known = operator_schema(domain, name, version)
     return known is not None and known.infers
 
 
 @functools.cache
 def newest_operator_version(domain: str) -> int:
-    """The last version of the operators of a domain that is known here, 0 where none is."""
+    """Return the last known version of the operators of a domain, 0 if none is known."""
     return int(_asked[-1](NEWEST, domain))
 
 
 def _import_when_used(name: str) -> None:
-    """Let `from package import module` find a module that is executed when it is looked into."""
+    """Let `from package import module` find a module that is executed on its first use."""
     spec = None if name in sys.modules else importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
         return
@@ -134,7 +138,7 @@ def _import_when_used(name: str) -> None:
 
 
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
-    """A module of the onnx package, without running the package's own `__init__`.
+    """Return a module of the onnx package, without running the package's own `__init__`.
 
     It is registered under its own name, so that `import onnx` finds the same one later.
     """

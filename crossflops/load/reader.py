@@ -35,7 +35,8 @@ HINT = "the file is damaged or is not an ONNX model; export or copy it again"
 
 
 class Field(NamedTuple):
-    """One field: its number, its wire type, where its tag, its value and the next field begin.
+    """One field: its number, its wire type, the positions of its tag, its value and the next
+    field.
 
     `value` is the number of a varint, and the position of the first byte of anything else.
     """
@@ -48,12 +49,12 @@ class Field(NamedTuple):
 
 
 def file_format_error(what: str, offset: int) -> TargetError:
-    """The error of a file that does not follow the format."""
+    """Return the error of a file that does not follow the format."""
     return TargetError(f"{what} at byte {offset}", HINT)
 
 
 def varint(data: Data, at: int, end: int) -> tuple[int, int]:
-    """The number that begins at `at`, and where it ends.
+    """Return the number that begins at `at`, and its end.
 
     Raises TargetError when it is longer than ten bytes, above 64 bits, or cut off by `end`.
     """
@@ -81,7 +82,7 @@ def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
 def protobuf_field_rows(
     data: Data, begin: int, end: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """As `fields`, without names: a file has twenty for each node.
+    """Yield the fields as `fields` does, as plain tuples: a file has twenty for each node.
 
     Raises TargetError on a wire type that does not exist or is no longer in use, on field
     number 0 or above 2^29, and on a length that goes beyond the message.
@@ -119,7 +120,7 @@ def protobuf_field_rows(
 
 @lru_cache(maxsize=4096)  # nodes that are alike are as long
 def length_prefix(number: int, length: int) -> bytes:
-    """Tag and length of a field of bytes."""
+    """Return the tag and the length of a field of bytes."""
     return _encode_varint(number << 3 | BYTES) + _encode_varint(length)
 
 
@@ -177,7 +178,8 @@ _COPIED |= dict.fromkeys((_DROP, _METADATA), -1)
 
 
 def weightless(data: Data, copy: str = "") -> bytes:
-    """The bytes of the model without tensor payloads above 1 KiB, doc strings and stack traces.
+    """Return the bytes of the model without tensor payloads above 1 KiB, doc strings and stack
+    traces.
 
     What remains is a ModelProto of its own. Where the data have a `copy` beside it, a file of this
     name, payloads of raw bytes are external data in there, and others remain. Raises TargetError,
@@ -196,7 +198,7 @@ class _Copy:
         self._fields = 0
 
     def message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
-        """A copy of the message between `begin` and `end`."""
+        """Return a copy of the message between `begin` and `end`."""
         if depth > _DEEPEST:
             raise TargetError(
                 f"messages are nested deeper than {_DEEPEST} levels at byte {begin}",
@@ -253,7 +255,8 @@ class _Copy:
         return b"".join(parts)
 
     def _is_kept(self, begin: int, end: int) -> bool:
-        """Whether metadata whose key does not stand first are the exporter's notes about modules.
+        """Return whether metadata with the key in second position are the exporter's notes about
+        modules.
 
         They are a StringStringEntryProto.
         """
@@ -265,7 +268,7 @@ class _Copy:
         return False
 
     def _tensor(self, begin: int, end: int) -> bytes:
-        """TensorProto: everything but large payloads, whose size is held against the shape."""
+        """Return a TensorProto without large payloads, whose size is checked against the shape."""
         parts: list[bytes] = []
         dims: list[int] = []
         element_type, run, large = 0, begin, {0: 0}
@@ -325,7 +328,7 @@ def _too_large() -> TargetError:
 
 
 def _external(file: str, offset: int, length: int) -> bytes:
-    """The fields of a TensorProto whose payload lies in that file, at the place of this one.
+    """Return the fields of a TensorProto whose payload lies in that file, at the same offset.
 
     https://onnx.ai/onnx/repo-docs/ExternalData.html
     """
@@ -351,7 +354,7 @@ PLACE = (
 
 
 def bring_in(model: Any, folder: Path) -> None:
-    """Put small tensors that lie in files of this folder into the model, in place.
+    """Load small tensors from files of this folder into the model, in place.
 
     One whose file is missing, too short, no regular file or outside of the folder stays outside.
     Where it lies stays noted: who copies the model copies that file, too.
@@ -367,14 +370,14 @@ def bring_in(model: Any, folder: Path) -> None:
 
 
 def location(tensor: Any) -> str:
-    """The file that a TensorProto says its data lie in, "" for one that holds them."""
+    """Return the file of a TensorProto's external data, "" if it holds them itself."""
     if tensor.data_location != _EXTERNAL:
         return ""
     return next((entry.value for entry in tensor.external_data if entry.key == PLACE.decode()), "")
 
 
 def open_without_waiting(path: str, flags: int) -> int:
-    """Open without waiting for anyone to write: a named pipe is refused, not listened to."""
+    """Open a file without blocking: a named pipe is refused, not waited for."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -384,7 +387,7 @@ def _tensor_nbytes(tensor: Any) -> int:
 
 
 def _read_external_data(folder: Path, location: str, tensor: Any, nbytes: int) -> bytes:
-    """What lies there, as far as it does; opened anew, as each tensor may have its own file."""
+    """Return the external data, as far as it exists; each tensor may have its own file."""
     inside = PurePath(location)
     if inside.anchor or ".." in inside.parts:
         return b""

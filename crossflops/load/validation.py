@@ -1,4 +1,4 @@
-"""What must hold before a model is counted: names, order, sizes. Nothing is guessed."""
+"""Checks of a model before it is counted: names, order, sizes. Nothing is guessed."""
 
 import warnings
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _PAYLOADS = (("float_data", payload.FLOAT_DATA, 4), ("double_data", payload.DOUB
 
 
 def validate(model: Any) -> None:
-    """Check a parsed model, and put its nodes in order where they are not, in place.
+    """Check a parsed model, and sort its nodes if they are out of order, in place.
 
     Sparse initializers become dense ones, a Constant keeps the first of several values, and the
     operators of ONNX get the one name of their domain that is used here: "".
@@ -76,7 +76,7 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
 
 
 def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) -> set[str]:
-    """Check the nodes of a graph, and put them in order. The names of all values in it.
+    """Check the nodes of a graph, and sort them. Return the names of all values in it.
 
     `provided` are those that no node makes, `outer` those that it sees around itself.
     """
@@ -138,7 +138,7 @@ def _check_attribute_tensors(node: Any, number: int, attributes: Iterable[Any]) 
 
 
 def _single(node: Any, number: int) -> None:
-    """Leave a Constant its first value, as onnxruntime does.
+    """Keep only the first value of a Constant, as onnxruntime does.
 
     Source: onnxruntime/core/framework/tensorprotoutils.cc (ConstantNodeProtoToTensorProto).
     """
@@ -168,7 +168,7 @@ def _check_value_type(value: Any) -> None:
 
 
 def forget_negative(kind: Any) -> None:
-    """Leave open, in place, what a TypeProto says is negative.
+    """Clear negative dimensions of a TypeProto, in place.
 
     Exporters write -1 for a size that they do not know, and onnxruntime takes any negative size
     for one.
@@ -183,7 +183,7 @@ def forget_negative(kind: Any) -> None:
 
 
 def _wrong(tensor: Any) -> str:
-    """Return what is wrong with the shape or the payload of a tensor, or ""."""
+    """Return the problem with the shape or the payload of a tensor, or ""."""
     dims = tuple(tensor.dims[:])
     if wrong := payload.wrong_dims(dims):
         return wrong

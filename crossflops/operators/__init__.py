@@ -27,7 +27,7 @@ from crossflops.operators.rule import (
     TENSORFLOW,
     TORCH,
     OperatorRule,
-    Unruled,
+    UnruledOperator,
     assemble,
 )
 
@@ -153,7 +153,7 @@ def find_counted_operator(name: str) -> str:
     return ""
 
 
-def find_unruled_operator(op: Op) -> Unruled | None:
+def find_unruled_operator(op: Op) -> UnruledOperator | None:
     """What is known of an operator that has no rule in any version, if it is declared so."""
     domain = _domain(op)
     name = str(Op(domain, op.type, op.since))

@@ -117,7 +117,7 @@ class _Pattern(NamedTuple):
     attributes: tuple[tuple[str, str, int | None], ...]
 
 
-class _Bound(NamedTuple):
+class _BoundSize(NamedTuple):
     """The size that a symbol stands for, and what says so."""
 
     size: int
@@ -183,11 +183,11 @@ def _term(word: str) -> _Term | None:
 
 
 def _disagreement(pattern: _Pattern, node: Node) -> str:
-    bound: dict[str, _Bound] = {}
+    bound: dict[str, _BoundSize] = {}
     for symbol, attribute, default in pattern.attributes:
         size = node.attrs.get(attribute, default)
         if isinstance(size, int):
-            bound[symbol] = _Bound(size, f"{attribute} = {size}")
+            bound[symbol] = _BoundSize(size, f"{attribute} = {size}")
     for operand in pattern.operands:
         shape = dims_of(node, operand.place)
         if shape is not None and (wrong := _mismatch(node, operand, shape, bound)):
@@ -195,7 +195,7 @@ def _disagreement(pattern: _Pattern, node: Node) -> str:
     return ""
 
 
-def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bound]) -> str:
+def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _BoundSize]) -> str:
     if operand.single and shape in ((), (1,)):
         return ""
     first, last = operand.first, operand.last
@@ -218,7 +218,7 @@ def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
 
 
 def _unequal(
-    node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _Bound]
+    node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _BoundSize]
 ) -> str:
     """What is wrong with the size at one axis. A symbol that is still open becomes bound."""
     size = (dims_of(node, operand.place) or ())[axis]
@@ -234,7 +234,7 @@ def _unequal(
         else:
             free = symbol
     if free and factor and size % factor == 0:
-        bound[free] = _Bound(size // factor, operand_label(node, operand.place, operand.name))
+        bound[free] = _BoundSize(size // factor, operand_label(node, operand.place, operand.name))
         return ""
     if not free and size == factor:
         return ""
@@ -406,11 +406,11 @@ def axes_given(node: Node, index: int, name: str = "axes") -> Shape | None:
     return ints(node, name)
 
 
-def axes_constraint(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
-    """The axes in the input at `place`, or in the attribute, are axes of the operand."""
+def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") -> Constraint:
+    """The axes in the input at `input_index`, or in the attribute, are axes of the operand."""
 
     def constraint(node: Node) -> str:
-        shape, provided = dims_of(node, index), axes_given(node, place, name)
+        shape, provided = dims_of(node, index), axes_given(node, input_index, name)
         if shape is None or provided is None:
             return ""
         return next(

@@ -62,7 +62,7 @@ TRAINING_SCHEMAS = f"{_RUNTIME}orttraining/orttraining/core/graph/training_op_de
 
 
 class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How one operator is counted.
+    """The rule by which one operator is counted.
 
     `formula` gives the kinds of work and never sets bytes: those follow from `traffic`.
     "touch" reads every input byte and writes every output byte; "view" moves nothing, since its
@@ -111,16 +111,16 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     is_own: bool = False
 
     def exactness(self, node: Node) -> Exactness:
-        """How far the count of this node can be trusted."""
+        """Return how far the count of this node can be trusted."""
         return self.doubt(node) if self.doubt is not None else "exact"
 
     def check(self, node: Node) -> None:
-        """Raises OperandError where the node has operands that the operator cannot take."""
+        """Raise OperandError if the node has operands that the operator cannot take."""
         check_node_operands(node, self.requires)
 
 
 def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
-    """Raises OperandError where a constraint says that something is wrong with a node's operands.
+    """Raise OperandError if a constraint finds a problem with a node's operands.
 
     What is not known is no contradiction, and of an attribute that is not what it should be the
     formula says so. Where no constraint does, ONNX's inference may have found what is wrong.
@@ -159,7 +159,7 @@ class Facts(TypedDict, total=False):
     by_result: bool
 
 
-class Unruled(NamedTuple):
+class UnruledOperator(NamedTuple):
     """An operator without a formula: why it has none, and which operands it can take."""
 
     why: str
@@ -167,17 +167,30 @@ class Unruled(NamedTuple):
 
 
 class Operators:
-    """The operators of one file, most of them of one domain.
+    """The operators of one file, most of them of one domain: `operator = Operators(domain)`.
 
-    `backward` holds for those that say nothing of their backward pass themselves. `rules`
-    are those that have a formula, by name and first version, `unruled` the others by name.
+    `rules` are the declared operators with a formula, by name and first version, `unruled` those
+    without, by name.
+
+    Args:
+        domain: The ONNX domain, "" for ai.onnx.
+        backward: The backward pass of operators that declare none.
+
+    Example:
+        >>> operator = Operators("my.domain")
+        >>> @operator("Scale", "n(y), a product each", page="https://example.org/scale")
+        ... def scale(node):
+        ...     return Cost(muls=node.outputs[0].numel)
+        >>> operator.without_rule("Sort", "the number of comparisons depends on values")
+        >>> [str(op) for op in operator.rules], list(operator.unruled)
+        (['my.domain.Scale'], ['my.domain.Sort'])
     """
 
     def __init__(self, domain: str = "", backward: Backward | str = NOT_YET) -> None:
         self.domain = domain
         self.backward = backward
         self.rules: dict[Op, OperatorRule] = {}
-        self.unruled: dict[str, Unruled] = {}
+        self.unruled: dict[str, UnruledOperator] = {}
 
     def __call__(
         self,
@@ -190,12 +203,32 @@ class Operators:
         requires: Constraint | Iterable[Constraint] = (),
         **facts: Unpack[Facts],
     ) -> Callable[[F], F]:
-        """Declares one operator, or several that are alike, from schema version `since` on.
+        """Declare one operator, or several with one formula, from schema version `since` on.
 
-        The page is that of the domain: for ai.onnx the operator's on onnx.ai, at that version
-        where `since` is above 1; for com.microsoft its section of onnxruntime's
-        ContribOperators.md. See `OperatorRule` for the rest. Raises ValueError when an operator
-        version has a rule already.
+        Args:
+            types: The name of the operator, or several names.
+            equation: The formula in the letters of the specification.
+            since: The first version of the schema for which it holds.
+            domain: Another domain than that of the file.
+            page: The page of the specification; by default that of the domain: for ai.onnx the
+                operator's on onnx.ai, for com.microsoft its section of onnxruntime's
+                ContribOperators.md.
+            requires: Functions that say what is wrong with the operands of a node.
+            facts: Other fields of `OperatorRule`.
+
+        Returns:
+            The decorator of the formula, a function from a `Node` to a `Cost`.
+
+        Raises:
+            ValueError: An operator version has a rule already.
+
+        Example:
+            >>> operator = Operators("my.domain")
+            >>> @operator("Scale", "n(y)", page="https://example.org/scale")
+            ... def scale(node):
+            ...     return Cost(muls=node.outputs[0].numel)
+            >>> operator("Shift", "n(y)", page="https://example.org/shift")(scale) is scale
+            True
         """
         facts.setdefault("backward", self.backward)
 
@@ -222,9 +255,16 @@ class Operators:
         domain: str | None = None,
         requires: Constraint | Iterable[Constraint] = (),
     ) -> None:
-        """Declares operators that have no formula, in any version: each is uncounted, not zero."""
+        """Declare operators that have no formula, in any version: each is uncounted, not zero.
+
+        Args:
+            types: The name of the operator, or several names.
+            why: The reason, as a report says it.
+            domain: Another domain than that of the file.
+            requires: Functions that say what is wrong with the operands of a node.
+        """
         for op in self._ops_from_types(types, 1, domain):
-            self.unruled[str(op)] = Unruled(why, _constraint_tuple(requires))
+            self.unruled[str(op)] = UnruledOperator(why, _constraint_tuple(requires))
 
     def _ops_from_types(
         self, types: str | Iterable[str], since: int, domain: str | None
@@ -235,7 +275,7 @@ class Operators:
 
 
 def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
-    """All rules of these files. Raises ValueError when an operator version has two."""
+    """Return all rules of these files. Raises ValueError if an operator version has two."""
     rules: dict[Op, OperatorRule] = {}
     for family in families:
         for op, rule in family.rules.items():
@@ -254,23 +294,23 @@ def _constraint_tuple(requires: Constraint | Iterable[Constraint]) -> tuple[Cons
 
 
 def _operator_page(op: Op) -> str:
-    """Where the operators of a domain are described."""
+    """Return the page that describes an operator."""
     anchor = f"#{op.type.lower()}-{op.since}" if op.since > 1 and not op.domain else ""
     return _PAGES[op.domain].format(op.type) + anchor
 
 
 def estimate_exactness(_node: Node) -> Exactness:
-    """The operator does not fix the algorithm: an estimate, always."""
+    """Return "estimate": the operator does not fix the algorithm."""
     return "estimate"
 
 
 def upper_bound_exactness(_node: Node) -> Exactness:
-    """The work depends on values: an upper bound, always."""
+    """Return "bound": the work depends on values."""
     return "bound"
 
 
 def products_of(*digits: int) -> ConstantPart:
-    """The products of these operands, constant as they are, whatever is added to them."""
+    """Return a function that counts the products of these operands where they are constant."""
 
     def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
         return Cost(macs=work.macs if varying.isdisjoint(digits) else 0)
@@ -279,7 +319,7 @@ def products_of(*digits: int) -> ConstantPart:
 
 
 def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
-    """An upper bound where the input of that index is given: its values may save work."""
+    """Return a function that gives "bound" if a node has the input of that index."""
 
     def judge(node: Node) -> Exactness:
         provided = len(node.inputs) > index and node.inputs[index] is not None

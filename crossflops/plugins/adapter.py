@@ -1,4 +1,4 @@
-"""What an adapter is, and what every adapter needs."""
+"""The contract of an adapter, and helpers that every adapter needs."""
 
 import math
 import operator
@@ -18,20 +18,44 @@ from crossflops.rules.rule import Convention
 
 @runtime_checkable
 class Adapter(Protocol):
-    """Runs one tool for real, and brings back what it printed.
+    """The contract of a plugin: it runs one tool for real, and returns what the tool printed.
 
-    An entry point of the group `crossflops.adapters` bears the id of the tool and names a
-    callable without arguments, as a rule the class, that returns the adapter. Making it, and
-    asking it for `version` and `accepts`, imports neither the tool nor its framework.
-
-    `name` is the id of the tool, `distribution` the name under which the tool is installed.
-    `convention` predicts what the tool prints: the id of the tool whose convention does (as a
-    rule the same) or, of a tool that crossflops does not know, the `Convention` itself, which the
-    plugin brings along, or one for each edition of the tool, the newest first.
+    An entry point of the group `crossflops.adapters` has the id of the tool as its name, and names
+    a callable without arguments, usually the class, that returns the adapter. Making the adapter,
+    and calling `version` and `accepts`, imports neither the tool nor its framework.
 
     A tool whose convention sees nodes counts ONNX files: its model is the `pathlib.Path` of one,
-    without inputs. All sizes in it are definite, and external data lies beside it. The entries
-    of such a tool are amounts by the name of the node, TYPE_N for a nameless N-th one.
+    without inputs. All sizes in it are definite, and external data lies beside it. The entries of
+    such a tool are amounts by the name of the node, TYPE_N for a nameless N-th one.
+
+    Attributes:
+        name: The id of the tool.
+        convention: The id of the tool whose convention predicts this one, usually the same; or the
+            `Convention` of a tool that crossflops does not know, or one for each edition, the
+            newest first.
+        distribution: The name under which the tool is installed.
+
+    Example:
+        A tool of ONNX files that counts one for each node:
+
+        >>> from pathlib import Path
+        >>> import onnx
+        >>> from crossflops.ir.profile import Profile
+        >>> class NodeCounter:
+        ...     name = convention = "node-counter"
+        ...     distribution = "onnx"
+        ...     def version(self):
+        ...         return installed(self.distribution)
+        ...     def load(self):
+        ...         import onnx
+        ...     def accepts(self, model):
+        ...         return isinstance(model, Path)
+        ...     def profile(self, model, args, kwargs, setting):
+        ...         nodes = onnx.load(model, load_external_data=False).graph.node
+        ...         return Profile(tool=self.name, version=self.version(), total=len(nodes),
+        ...                        printed_as="nodes", entries=(), setting=setting)
+        >>> NodeCounter().profile(Path("model.onnx"), (), {}, Setting()).total
+        2
     """
 
     name: str
@@ -39,49 +63,73 @@ class Adapter(Protocol):
     distribution: str
 
     def version(self) -> str:
-        """The version of the installed distribution that really owns the tool's code.
+        """Return the version of the installed distribution that really owns the tool's code.
 
-        Raises MissingExtraError when the tool is not installed, or is another tool's namesake.
+        Returns:
+            The version, such as "0.1.1".
+
+        Raises:
+            MissingExtraError: The tool is not installed, or the package is another tool's
+                namesake.
         """
 
     def load(self) -> None:
         """Import the tool and its framework, so that `profile` has nothing left to import.
 
-        It is called before the model is built, as a rule in a process from which the tools of
-        one framework are forked: it starts no thread and changes nothing of the framework. A
-        tool that has to declares `own_process = True`. Any exception says that the tool cannot be
-        used here.
+        It is called before the model is built, usually in a process from which the tools of one
+        framework are forked: it starts no thread and changes nothing of the framework. A tool that
+        must do so declares `own_process = True`.
+
+        Raises:
+            Exception: The tool cannot be used here.
         """
 
     def accepts(self, model: object) -> bool:
-        """Whether the tool can be asked about this model at all."""
+        """Return whether the tool supports this kind of model at all.
+
+        Args:
+            model: The model object, or the `pathlib.Path` of an ONNX file.
+
+        Returns:
+            False for a model of another framework.
+        """
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """Run the tool on `model(*args, **kwargs)`, and give what it printed.
+        """Run the tool on `model(*args, **kwargs)`, and return its result.
 
-        Putting the setting in force is the adapter's task (`crossflops.plugins.adapter.under`
-        does it for PyTorch, and `ran` runs the training step that it may ask for). The model may
-        be changed: it was built for this call. `entries` hold inclusive amounts by module path,
-        at the tool's own grain; `setting` is the one in force while the tool ran, which is
-        `setting` unless the tool forces something else.
-        Integral floats become ints (`crossflops.plugins.adapter.exact`). Any exception is the
-        tool's own answer.
+        The adapter applies the setting: `crossflops.plugins.adapter.under` does it for PyTorch,
+        and `ran` runs the requested training step. A tool that prints the same for tensors with
+        shapes and no values (`setting.fake`) declares `on_fakes = True`, and the conformance kit
+        checks that. Any other tool is not run on a model without values.
 
-        A tool that prints the same of tensors that have shapes and no values (`setting.fake`)
-        declares `on_fakes = True`, and the conformance kit holds it to that. Any other is not
-        run where a model has no values.
+        Args:
+            model: The model. It may be changed: it was built for this call.
+            args: Its positional inputs.
+            kwargs: Its keyword inputs.
+            setting: The requested setting.
+
+        Returns:
+            The total and the inclusive amounts by module path, at the tool's own grain, as
+            integers (`crossflops.plugins.adapter.exact`); `setting` is the one in force while the
+            tool ran.
+
+        Raises:
+            Exception: The tool's own answer: it becomes a Failure.
         """
 
 
 def on_fakes(adapter: Adapter) -> bool:
-    """Whether a tool prints the same of tensors without values, as its adapter declares."""
+    """Return whether a tool prints the same for tensors without values, as its adapter
+    declares.
+    """
     return bool(getattr(adapter, "on_fakes", False))
 
 
 def installed(distribution: str, title: str = "", command: str = "") -> str:
-    """The version of an installed distribution: what `Adapter.version` returns of most tools.
+    """Return the version of an installed distribution, as most tools return from
+    `Adapter.version`.
 
     Raises MissingExtraError, in which `title` stands for the name, and `command` installs it where
     "pip install" and the name do not.
@@ -98,7 +146,7 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 
 
 def exact(value: Any) -> Amount:
-    """The integer that a tool means, or the float that it printed where it is no integer.
+    """Return the integer that a tool means, or the float that it printed if that is no integer.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.
@@ -122,13 +170,13 @@ def exact(value: Any) -> Amount:
 
 
 def is_module(model: object) -> bool:
-    """Whether `model` is a torch.nn.Module."""
+    """Return whether `model` is a torch.nn.Module."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def refused_buffers(model: Any, names: Collection[str]) -> Iterator[str]:
-    """Yield where a module has an attribute of one of these names that is no buffer of its own.
+    """Yield the places where a module has a non-buffer attribute with one of these names.
 
     A tool cannot register a buffer there. A module that torch.compile made shows the attributes of
     the module within.
@@ -167,7 +215,8 @@ __all__ = ["positional"]
 
 
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
-    """Run a PyTorch model and, where the setting has a training step, go back from the loss.
+    """Run a PyTorch model and, if the setting has a training step, its backward pass from the
+    loss.
 
     The model is changed: see `frontends.pytorch.observe.training_step.run`.
     """

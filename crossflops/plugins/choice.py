@@ -27,7 +27,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = True
 
     def only(self, tools: Collection[str]) -> "Choice":
-        """The choice without the tools that are not among these, and without failures."""
+        """Return the choice with these tools only, and without failures."""
         return Choice(
             here={tool: value for tool, value in self.here.items() if tool in tools},
             elsewhere={tool: value for tool, value in self.elsewhere.items() if tool in tools},
@@ -36,7 +36,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def without_failures(self, failures: Mapping[str, Failure]) -> "Choice":
-        """The choice after these tools turned out to be unable to run."""
+        """Return the choice after these tools turned out to be unable to run."""
         return Choice(
             here={tool: value for tool, value in self.here.items() if tool not in failures},
             elsewhere={
@@ -50,7 +50,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
-    """The tools of these ids, or all that are installed here or have an interpreter of their own.
+    """Return the tools of these ids, or all that are installed here or have their own interpreter.
 
     A tool with an interpreter need not be installed here. Raises UnknownNameError for an id
     that has neither a plugin here nor an interpreter.

@@ -36,7 +36,7 @@ _PIP = re.compile(r"(?<!-m )\bpip (?=(un)?install )")
 
 
 def find_distribution_version(distribution: str) -> str | None:
-    """The version of a distribution, or None when it is not installed."""
+    """Return the version of a distribution, or None when it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -46,7 +46,8 @@ def find_distribution_version(distribution: str) -> str | None:
 def to_install(
     tools: Iterable[str] | None = None, root: Path = ROOT, python: str | None = None
 ) -> str:
-    """The command that installs the plugins of these tools, or of all; "" if there are none.
+    """Return the command that installs the plugins of these tools, or of all; "" if there are
+    none.
 
     In a source folder that holds the plugins it installs those; elsewhere the extras of
     crossflops, which bear the ids of the tools. Into another interpreter (`python`) this very
@@ -67,21 +68,23 @@ def to_install(
 
 
 def extra(name: str, root: Path = ROOT) -> str:
-    """The command that installs an extra of crossflops."""
+    """Return the command that installs an extra of crossflops."""
     if (root / "pyproject.toml").is_file():
         return _pip(["-e", f"{root}[{name}]"])
     return _pip([f"crossflops[{name}]"])
 
 
 def itself(python: str, root: Path = ROOT) -> str:
-    """The command that installs this very crossflops into another interpreter."""
+    """Return the command that installs this very crossflops into another interpreter."""
     if (root / "pyproject.toml").is_file():
         return _pip(["-e", str(root)], python)
     return _pip([f"crossflops{_version_requirement(python)}"], python)
 
 
 def with_pip_interpreter(python: str, hint: str) -> str:
-    """A hint with its `pip install` and `pip uninstall` as lines that work on an interpreter."""
+    """Return a hint with `pip install` and `pip uninstall` as lines that work on an
+    interpreter.
+    """
     return _PIP.sub(lambda match: f"{shlex.quote(python)} -m {match[0]}", hint)
 
 
@@ -91,7 +94,7 @@ def _version_requirement(python: str | None) -> str:
 
 
 def _folders(root: Path) -> dict[str, Path]:
-    """The plugins of a source folder, by the tools that they declare."""
+    """Return the plugin folders of a source folder, by the tools that they declare."""
     by_tool: dict[str, Path] = {}
     for file in sorted(root.glob("plugins/*/pyproject.toml")):
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
@@ -115,7 +118,7 @@ _MEMBERS = ("name", "convention", "distribution", "version", "load", "accepts", 
 
 
 def plugin_entry_points() -> dict[str, EntryPoint]:
-    """Entry point by tool id, in alphabetical order. Nothing is imported.
+    """Return the entry points by tool id, in alphabetical order. Nothing is imported.
 
     Raises UnknownNameError when two plugins bear one name, naming both distributions.
     """
@@ -135,7 +138,7 @@ def plugin_entry_points() -> dict[str, EntryPoint]:
 
 
 def load_plugin_adapter(tool: str) -> Adapter | Failure:
-    """The adapter of a tool; a plugin that cannot be loaded is a Failure.
+    """Return the adapter of a tool, or a Failure if its plugin cannot be loaded.
 
     Raises UnknownNameError when no plugin bears that name.
     """
@@ -151,7 +154,8 @@ def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Fai
 def adapters_and_failures(
     tools: Sequence[str] | None,
 ) -> tuple[dict[str, Adapter], dict[str, Failure]]:
-    """The adapters of the tools (None: all that are installed), and the failures of the others.
+    """Return the adapters of the tools (None: all that are installed), and the failures of the
+    others.
 
     A plugin whose convention is not known is such a failure: nothing could be predicted. Raises
     UnknownNameError when no plugin bears a name.
@@ -175,12 +179,12 @@ def adapters_and_failures(
 
 
 def load_value(tool: str, value: str) -> Adapter | Failure:
-    """The adapter that the value of an entry point ("module:attribute") names."""
+    """Return the adapter that the value of an entry point ("module:attribute") names."""
     return load_point(tool, EntryPoint(name=tool, value=value, group=GROUP))
 
 
 def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
-    """The adapter of an entry point, or the Failure to load it."""
+    """Return the adapter of an entry point, or the Failure to load it."""
     try:
         adapter = point.load()()
     except Exception as problem:
@@ -198,7 +202,7 @@ def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
 
 
 def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
-    """The error for a tool that no plugin offers, with the command that installs it."""
+    """Return the error for a tool that no plugin offers, with the command that installs it."""
     plugins = _plugins()
     known = ", ".join(points) or "none"
     requested = plugins.get(tool) or _PLUGIN_OF.get(tool)
@@ -220,7 +224,9 @@ def _entry_point_distribution(point: EntryPoint) -> str:
 
 
 def _plugins() -> dict[str, str]:
-    """Distribution by tool id, from crossflops' own extras, which bear the ids of tools."""
+    """Return the distributions by tool id, from crossflops' own extras, which have the ids of
+    tools.
+    """
     try:
         requirements = requires("crossflops") or []
     except PackageNotFoundError:  # run from a source tree
@@ -237,7 +243,7 @@ def _plugins() -> dict[str, str]:
 
 
 def owner(package: str, candidates: Sequence[str]) -> Distribution:
-    """The distribution among `candidates` whose files `import package` runs.
+    """Return the distribution among `candidates` whose files `import package` runs.
 
     Two distributions may install the same package, and the later one overwrites the earlier
     without a word from pip: both are then listed as installed. So the files on disk are held

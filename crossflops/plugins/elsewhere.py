@@ -43,7 +43,7 @@ _KEYS = ("formulas",)
 
 
 def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:
-    """A table of the nearest file upwards of `folder` (the current one), and that file.
+    """Return a table of the nearest file from `folder` (the current one) upwards, and that file.
 
     The table is empty where nothing is set. Raises InputError on a file that cannot be understood.
     """
@@ -70,7 +70,7 @@ def find_config_value(key: str, folder: Path) -> tuple[Path, Any]:
 
 
 def text_of(file: Path) -> str:
-    """Return the text of a configuration, without the mark that some editors begin a file with.
+    """Return the text of a configuration, without a byte order mark.
 
     Raises OSError, and UnicodeDecodeError for what is not in UTF-8.
     """
@@ -78,12 +78,12 @@ def text_of(file: Path) -> str:
 
 
 def config_table_heading(table: str, file: Path) -> str:
-    """The heading of the table in that file."""
+    """Return the heading of the table in that file."""
     return f"[{table}]" if file.name == NAME else f"[tool.crossflops.{table}]"
 
 
 def _config_file_content(file: Path) -> Any:
-    """Return what a file sets for crossflops; None where it is about other things."""
+    """Return the settings of a file for crossflops; None if it is about other things."""
     try:
         content = tomllib.loads(text_of(file))
     except OSError as error:
@@ -125,7 +125,7 @@ _EXAMPLE = 'write, for example, thop = "/venvs/thop/bin/python"'
 def interpreters_by_tool(
     provided: Mapping[str, str | Path] | None = None, folder: Path | None = None
 ) -> dict[str, str]:
-    """Interpreter by tool: what the table upwards of `folder` says, and what is given over it.
+    """Return the interpreter by tool: from the table above `folder`, overridden by `interpreters`.
 
     `folder` is the current one unless said. Raises InputError on a file that cannot be
     understood.
@@ -138,7 +138,7 @@ def interpreters_by_tool(
 
 
 def parse_interpreters(texts: Iterable[str]) -> dict[str, str]:
-    """Interpreter by tool, from texts TOOL=INTERPRETER. Raises InputError."""
+    """Return the interpreter by tool, from texts TOOL=INTERPRETER. Raises InputError."""
     by_tool: dict[str, str] = {}
     for text in texts:
         tool, equals, python = text.partition("=")
@@ -165,7 +165,7 @@ def _interpreters_from_config(folder: Path) -> dict[str, str]:
 
 
 def _interpreter_path(python: str, folder: Path) -> str:
-    """The interpreter: of a venv where a folder is named, on PATH where a bare name is.
+    """Return the interpreter: of a venv for a folder, on PATH for a bare name.
 
     Links are not followed: a venv is told by the path of the link. What is not there stays as
     it was written.
@@ -192,7 +192,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="of
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools that were asked for, and the ids of all that have a plugin.
+    """The requested tools, and the ids of all that have a plugin.
 
     `version` is that of crossflops, None where it is run from a folder; `home` is that folder.
     """
@@ -204,7 +204,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inventory(tools: Sequence[str]) -> Inventory:
-    """Return what is here of these tools. A tool without a plugin has no answer."""
+    """Return the installed versions of these tools. A tool without a plugin has none."""
     try:
         plugins = tuple(discovery.plugin_entry_points())
     except CrossflopsError as problem:  # two plugins of one name
@@ -269,7 +269,7 @@ if sys.version_info[:2] >= (3, 11):
 
 
 def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
-    """What each tool is in the environment of its interpreter, or why it cannot be run there.
+    """Return each tool as its interpreter's environment has it, or why it cannot be run there.
 
     Every interpreter is asked once, and all of them at the same time.
     """
@@ -303,7 +303,7 @@ class _Question:
             self._obstacle = f"cannot start {python}: {problem.strerror}"
 
     def answers(self) -> dict[str, Offer | Failure]:
-        """Return what is there of every tool."""
+        """Return the answer for every tool."""
         if self._obstacle:
             return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
         try:
@@ -367,7 +367,9 @@ class _Question:
         )
 
     def _lacking(self, message: str) -> dict[str, Offer | Failure]:
-        """crossflops itself is not there: with it comes the plugin."""
+        """Return the failure of an environment without crossflops, which the plugin would
+        bring.
+        """
         return {
             tool: self._failure(
                 tool, message, to_install([tool], python=self._python) or itself(self._python)

@@ -30,7 +30,7 @@ _SIGNS_OF_MEMORY = (
 
 
 def tool_failure(tool: str, stage: Stage, problem: BaseException | str, hint: str = "") -> Failure:
-    """A failure in one line of what and one line of what to do.
+    """Return a failure: one line of what is wrong and one line of what to do.
 
     An exception that says that memory ran out belongs to the stage "memory" wherever it was
     raised. An error of crossflops keeps its own hint.
@@ -48,16 +48,16 @@ def tool_failure(tool: str, stage: Stage, problem: BaseException | str, hint: st
 
 
 def exception_text(problem: BaseException) -> str:
-    """The class of an exception and what it says."""
+    """Return the class of an exception and its message."""
     return f"{type(problem).__name__}: {problem}".removesuffix(": ")
 
 
 def speaks_of_memory(text: str) -> bool:
-    """Whether a message or an output says that memory ran out."""
+    """Return whether a message or an output reports a lack of memory."""
     return any(sign in text for sign in _SIGNS_OF_MEMORY)
 
 
 def shorten_line(text: str, length: int) -> str:
-    """One line of at most `length` characters."""
+    """Return one line of at most `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"

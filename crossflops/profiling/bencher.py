@@ -7,16 +7,16 @@ from crossflops.bench.bencher import answer_of, build_ordered_model
 from crossflops.bench.timing import Answer, Ran, TrainingOrder
 from crossflops.profiling.run import Recipe, device_name, time_steps
 from crossflops.profiling.watch import device_of
-from crossflops.workers.conversation import Wait, hear
+from crossflops.workers.conversation import Wait, serve_order
 
 
 def main() -> None:
-    """Answer the one order."""
-    hear(TrainingOrder, answer_training_order)
+    """Answer the order on stdin."""
+    serve_order(TrainingOrder, answer_training_order)
 
 
 def answer_training_order(order: TrainingOrder, wait: Wait) -> Answer:
-    """The steps, or why there are none."""
+    """Return the steps, or the reason why there are none."""
     return answer_of(lambda: run_steps(order), order.batch)
 
 

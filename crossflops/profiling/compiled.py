@@ -18,5 +18,5 @@ def has_compiled() -> bool:
 
 
 def explain_unseen() -> tuple[str, str]:
-    """Return why the step has no call of the model, and what helps."""
+    """Return why the step has no call of the model, and the remedy."""
     return (_INLINED, _COMPILE_MODEL) if has_compiled() else (_UNSEEN, _GIVE_MODULE)

@@ -1,4 +1,4 @@
-"""What is heard of a training loop from outside: steps of optimizers, and the modules it calls."""
+"""Observation of a training loop from outside: steps of optimizers, and the called modules."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ Called: TypeAlias = "dict[nn.Module, None]"  # in the order of their first calls
 
 
 def after_steps(hook: Callable[..., None]) -> Undo:
-    """Calls the hook with every optimizer that has stepped, behind all hooks that are there."""
+    """Call the hook with every optimizer that has stepped, after all present hooks."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     undo: Undo = register_optimizer_step_post_hook(hook).remove
@@ -21,7 +21,7 @@ def after_steps(hook: Callable[..., None]) -> Undo:
 
 
 def keep_called(called: Called) -> Undo:
-    """Keeps every module that is called."""
+    """Keep every module that is called."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     def before(module: "nn.Module", _: Any) -> None:
@@ -32,7 +32,7 @@ def keep_called(called: Called) -> Undo:
 
 
 def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
-    """Of the modules that were called, the outermost with most of the optimizer's parameters.
+    """Return the outermost called module with most of the optimizer's parameters.
 
     A module around them that has more, whose parts the loop calls, goes over it. Raises
     LookupError where none that was called has any.
@@ -54,7 +54,7 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
 
 
 def _live_modules() -> "Iterator[nn.Module]":
-    """Every module that there is in this process."""
+    """Return every module of this process."""
     from torch import nn
 
     return (value for value in gc.get_objects() if issubclass(type(value), nn.Module))

@@ -35,7 +35,7 @@ class BackwardPass(msgspec.Struct, frozen=True):
 
 
 class CallPasses(msgspec.Struct, frozen=True):
-    """The backward passes through a call, how often each ran, and what else did, in words."""
+    """The backward passes through a call, how often each ran, and remarks on others."""
 
     passes: tuple[tuple[BackwardPass, int], ...] = ()
     beside: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class _PassNodes:
 
 
 class ModelCall:
-    """A call of the model, of a part of it, or of a module beside it, which nothing is around.
+    """An outermost call of the model, of a part of it, or of a module beside it.
 
     `path` is the place of the part, "" for the model and None for a module beside it. `autocast`
     is the type in which products ran. `trained` says of each parameter whether it asked for a
@@ -104,7 +104,7 @@ class ModelCall:
     # While the step runs.
 
     def on_return(self, output: Any) -> None:
-        """Keep which results of the call have a gradient."""
+        """Record which results of the call have a gradient."""
         stored = () if isinstance(output, Iterator) else tensor_leaves(output)
         self._ends = [
             (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else None
@@ -113,7 +113,7 @@ class ModelCall:
         self.outputs = len(self._ends)
 
     def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
-        """A node of this call begins in the backward pass of this number."""
+        """Record the begin of a node of this call in the backward pass of this number."""
         gradients = tuple(came)
         if self.is_transformed or any(map(_is_batch, gradients)):
             self._is_batched = not self.is_transformed
@@ -122,26 +122,26 @@ class ModelCall:
         seen.came[node] = tuple(gradient is not None for gradient in gradients)
 
     def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
-        """A node of this call has handed these gradients on."""
+        """Record the gradients that a node of this call passed on."""
         if number in self._seen:
             self._seen[number].went[node] = tuple(gradient is not None for gradient in went)
 
     def begin_second_order(self, number: int) -> None:
-        """A node runs that a backward pass through this call made."""
+        """Record a node that a backward pass through this call created."""
         self._second_order.add(number)
 
     def ran_in(self, number: int) -> bool:
-        """Whether that backward pass ran through this call."""
+        """Return whether that backward pass ran through this call."""
         return number in self._seen
 
     def leaves_of(self, number: int) -> "list[Tensor]":
-        """The tensors in which that backward pass added up gradients."""
+        """Return the tensors in which that backward pass accumulated gradients."""
         seen = self._seen.get(number)
         edges = _gradient_edges(seen) if seen is not None else ()
         return [leaf for leaf in map(_leaf, edges) if leaf is not None]
 
     def cut(self, finished: Iterable[str], is_seen: bool) -> None:
-        """The call was run again, until an exception ended it behind these modules in it.
+        """Record that the call was run again until an exception ended it after these modules.
 
         Nothing is known of them where the inside is not seen; a layer ended before its own work.
         """
@@ -151,7 +151,7 @@ class ModelCall:
     # When it is over.
 
     def finish(self) -> None:
-        """Keep what ran through the call, and nothing of autograd's graph."""
+        """Keep the record of the call's passes, and nothing of autograd's graph."""
         self.passes = self._passes()
         self._sources, self._ends = [], []
         self._seen.clear()
@@ -172,7 +172,7 @@ class ModelCall:
         return CallPasses(tuple(passes.items()), tuple(additional))
 
     def _pass(self, seen: _PassNodes) -> BackwardPass | None:
-        """The pass from the results of the call; None where it came from none of them."""
+        """Return the pass from the results of the call; None if it came from none of them."""
         graded = [index for index, end in enumerate(self._ends) if end is not None]
         reached = {index for index in graded if _has_arrived(self._ends[index], seen)}
         if not reached:
@@ -192,7 +192,7 @@ class ModelCall:
     def _find_unexplained(
         self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
     ) -> Iterator[str]:
-        """Yield the reasons of nodes that ran and are not behind the results of the call."""
+        """Yield the reasons of nodes that ran and do not follow from the results of the call."""
         if backward is not None and backward.weights == frozenset() and not backward.inputs:
             yield TO_INNER
         if is_second_order:
@@ -209,14 +209,14 @@ class ModelCall:
 
 
 def is_transformed() -> bool:
-    """Whether a transform of torch.func, such as `vmap`, is around what runs now."""
+    """Return whether a transform of torch.func, such as `vmap`, is active."""
     import torch
 
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _is_batch(gradient: Any) -> bool:
-    """Whether this stands for a batch of gradients, of `is_grads_batched` or of a transform."""
+    """Return whether this is a batch of gradients, of `is_grads_batched` or of a transform."""
     from torch._C import _functorch
 
     return gradient is not None and bool(
@@ -225,7 +225,7 @@ def _is_batch(gradient: Any) -> bool:
 
 
 def _has_tangent(tensor: "Tensor") -> bool:
-    """Whether a derivative goes forward with this tensor."""
+    """Return whether this tensor has a forward-mode derivative."""
     from torch.autograd import forward_ad
 
     if forward_ad._current_level < 0:
@@ -234,7 +234,9 @@ def _has_tangent(tensor: "Tensor") -> bool:
 
 
 def tensor_leaves(values: Any) -> "list[Tensor]":
-    """The tensors in arguments or results, in the order of the inputs and outputs of a graph."""
+    """Return the tensors in arguments or results, in the order of the inputs and outputs of a
+    graph.
+    """
     from torch import Tensor
     from torch.utils._pytree import tree_leaves
 
@@ -242,7 +244,7 @@ def tensor_leaves(values: Any) -> "list[Tensor]":
 
 
 def _gradient_source(tensor: "Tensor") -> Any:
-    """Where a tensor that asks for a gradient comes from; None for one that does not."""
+    """Return the autograd source of a tensor that requires a gradient; None for any other."""
     if not tensor.requires_grad:
         return None
     return (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else id(tensor)
@@ -253,14 +255,14 @@ def _is_compiled(node: Any) -> bool:
 
 
 def _has_arrived(end: Edge | None, seen: _PassNodes) -> bool:
-    """Whether a result got a gradient. What is compiled takes zeros for those that got none."""
+    """Return whether a result got a gradient. Compiled functions take zeros for missing ones."""
     if end is None or end[0] not in seen.came:
         return False
     return _is_compiled(end[0]) or seen.came[end[0]][end[1]]
 
 
 def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
-    """Where gradients were handed to."""
+    """Yield the edges along which gradients were passed."""
     for node, went in seen.went.items():
         for edge, has_gradient in zip(node.next_functions, went, strict=False):
             if has_gradient and edge[0] is not None:
@@ -268,7 +270,7 @@ def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
 
 
 def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
-    """Whether a gradient was handed to where an input comes from."""
+    """Return whether a gradient was passed to the source of an input."""
     for edge in _gradient_edges(seen):
         leaf = _leaf(edge)
         if source == (edge if leaf is None else id(leaf)):
@@ -277,7 +279,7 @@ def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
 
 
 def _leaf(edge: Edge) -> Any:
-    """The tensor in which a gradient is added up; None of another node."""
+    """Return the tensor in which a gradient is accumulated; None for another node."""
     node = edge[0]
     return node.variable if type(node).__name__ == "AccumulateGrad" else None
 
@@ -286,14 +288,14 @@ def _leaf(edge: Edge) -> Any:
 
 
 class CallKind(NamedTuple):
-    """Calls alike: one of them, and how many there were."""
+    """Equal calls: one of them, and their number."""
 
     call: ModelCall
     times: int
 
 
 def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
-    """The calls by what decides about their count, in the order of their first."""
+    """Return the kinds of calls by what decides about their count, in the order of their first."""
     kinds: dict[Any, list[Any]] = {}
     for call in calls:
         mode = call.training, call.trained, call.is_again, call.finished
@@ -316,7 +318,7 @@ def _tensors_in(value: Any) -> bool:
 
 
 def inputs_of(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs of the call without their past, as they can be used outside of inference mode."""
+    """Return the inputs of the call without history, usable outside of inference mode."""
     from torch import Tensor, inference_mode
     from torch.utils._pytree import tree_map_only
 

@@ -1,4 +1,4 @@
-"""What the processes of a distributed training tell each other of a step.
+"""The exchange of a step between the processes of a distributed training.
 
 They use the store of the process group, not a collective: a process that profiles nothing, or has
 died, holds nobody up.
@@ -27,7 +27,7 @@ _NUMBERS = count()
 
 
 def sharing(model: "nn.Module") -> int:
-    """How many processes compute one batch together: those of tensor parallelism, else 1.
+    """Return how many processes compute one batch together: those of tensor parallelism, else 1.
 
     A parameter is cut along the axes of its mesh; along those of FSDP every process has a batch.
     """
@@ -46,7 +46,9 @@ def sharing(model: "nn.Module") -> int:
 
 
 def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
-    """Of each parameter that FSDP cuts, how many processes it is cut for, or copied to."""
+    """Return, for each parameter that FSDP cuts, the number of processes it is cut for, or copied
+    to.
+    """
     fsdp = sys.modules.get("torch.distributed.fsdp")
     batches = {}
     for module in model.modules():
@@ -64,7 +66,9 @@ def _param_groups(state: Any) -> list[Any]:
 
 
 def _default_process_group() -> tuple[Any, int, int]:
-    """The store of the default process group, the rank in it and its size; none without one."""
+    """Return the store of the default process group, its rank and its size; none without a
+    group.
+    """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, 0, 1
@@ -73,7 +77,7 @@ def _default_process_group() -> tuple[Any, int, int]:
 
 
 class Round:
-    """One step that this process profiles, as the others may, too: they are told so at once."""
+    """One step that this process profiles, and perhaps the others too."""
 
     def __init__(self) -> None:
         self._number = next(_NUMBERS)
@@ -86,28 +90,29 @@ class Round:
             Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """The step is over."""
+        """End the round after the step."""
         self._over.set()
 
-    def tell(self, step: bytes) -> None:
-        """Hand the step to the first process; nothing where there is no profile of it."""
+    def send_step(self, step: bytes) -> None:
+        """Send the step to the first process, if that profiles it."""
         self._say("step", step)
 
     def collect_steps(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
-        """The steps of the other processes by rank, and the ranks that gave none."""
+        """Return the steps of the other processes by rank, and the ranks that gave none."""
         steps = {rank: self._ask(rank) for rank in self._others}
         missing = tuple(rank for rank, step in steps.items() if not step)
         return {rank: step for rank, step in steps.items() if step}, missing
 
     def fail(self, error: BaseException) -> None:
-        """The step raised here: tell the others, and note on the error whose fault it is.
+        """Report the exception of the step to the others, and note on it which process failed
+        first.
 
         That is who ended without a word, else who was the first to raise.
         """
         self.close()
         if not self._others:
             return
-        self.tell(b"")
+        self.send_step(b"")
         line = str(error).partition("\n")[0]
         own = f"rank {self.rank} raised {type(error).__name__}: {line}"
         try:
@@ -120,14 +125,14 @@ class Round:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
     def _first(self, own: str) -> str:
-        """Return what the first to know says, which all are told."""
+        """Return the first value that any process stores, which all of them get."""
         _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
         fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or own)
         return bytes(fault).decode()
 
     def _listen(self) -> None:
-        """Until the step is over: who hears of a fault by its own error may come too late for it.
+        """Watch for a fault of another process until the step ends.
 
         A process whose neighbours have ended is the next, and the store is one of them.
         """
@@ -142,7 +147,7 @@ class Round:
         return f"rank {rank} ended without a message (process {pid} on {host})"
 
     def _has_ended(self, rank: int) -> bool:
-        """Whether a process that profiles is gone before it said anything of the step.
+        """Return whether a process that profiles has ended before it reported its step.
 
         Of processes on other machines nothing is known.
         """
@@ -180,14 +185,14 @@ class Round:
 
 
 def _until(is_so: Callable[[], bool], seconds: float) -> None:
-    """Wait until it is so, or the time is over."""
+    """Wait until the condition holds, or the time is over."""
     end = time.monotonic() + seconds
     while not is_so() and time.monotonic() < end:
         time.sleep(0.02)
 
 
 def _is_gone(pid: str) -> bool:
-    """Whether a process of this machine has ended, also where nobody has collected it yet.
+    """Return whether a process of this machine has ended, also if it is a zombie. Linux only.
 
     Only Linux tells.
     """

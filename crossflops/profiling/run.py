@@ -22,7 +22,7 @@ WATCHED = 3  # steps with hooks, of which the one with the median time is shown
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is trained: its loss of what it returns, the optimizer, the examples of a step.
+    """How a model is trained: the loss of its result, the optimizer, the examples of a step.
 
     `loss` is None for the sum of all float outputs; `optimizer` the name of a class of torch.optim
     (with its default options, a rate of 0.001), a function of the parameters, or "none".
@@ -37,7 +37,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured: see `crossflops.report.profile`."""
+    """The measured steps: see `crossflops.report.profile`."""
 
     iterations: Measurement
     phases: StepPhases
@@ -52,7 +52,7 @@ class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
 def train(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
-    """Train the model, which is changed by it. Raises NormalizeError when a step raises."""
+    """Train the model in place. Raises NormalizeError if a step raises."""
     with _limiting_threads(recipe.threads):
         return _measure_training(model, args, kwargs, recipe)
 
@@ -110,7 +110,7 @@ def _measure_training(
 
 
 def device_name(device: Any) -> str:
-    """The name of a GPU, else the type of the device."""
+    """Return the name of a GPU, else the type of the device."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device.type)
@@ -119,14 +119,14 @@ def device_name(device: Any) -> str:
 def _build_training_step(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> "_Step":
-    """The step that is run again and again. Raises InputError for an optimizer there is not."""
+    """Return the function of one step. Raises InputError for an unknown optimizer."""
     model.train(recipe.training)
     optimizer = _build_optimizer(model, recipe.optimizer)
     return _Step(model, args, kwargs, recipe, optimizer, clock_of(device_of(model).type))
 
 
 def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]:
-    """The times of whole steps, and the phases of the one with the median time.
+    """Return the times of whole steps, and the phases of the one with the median time.
 
     Medians of each phase by itself would not add up, and be of no number of passes.
     """
@@ -185,7 +185,7 @@ class _PassMarks(NamedTuple):
 
 
 class _StepMarks(NamedTuple):
-    """The begin of a step, its passes, and begin and end of the optimizer, maybe around them."""
+    """The begin of a step, its passes, and begin and end of the optimizer, perhaps around them."""
 
     start: Mark
     passes: list[_PassMarks]
@@ -195,13 +195,13 @@ class _StepMarks(NamedTuple):
 
 
 def _needs_closure(optimizer: Any) -> bool:
-    """Whether its step runs the model itself, as often as it likes."""
+    """Return whether the optimizer's step runs the model itself, as often as it likes."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
 
 class _Step:
-    """One training step after the other; the marks of their phases are kept."""
+    """Repeated training steps; the marks of their phases are kept."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class _Step:
         self.has_gradients = True
 
     def run_whole_step(self) -> None:
-        """A step: forward pass and loss, backward pass, the optimizer's step."""
+        """Run a step: forward pass and loss, backward pass, the optimizer's step."""
         passes: list[_PassMarks] = []
 
         def run() -> Any:
@@ -244,7 +244,7 @@ class _Step:
         self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
     def _pass(self) -> tuple[Any, _PassMarks]:
-        """Forward and back, with the loss."""
+        """Run the forward pass, the loss and the backward pass."""
         begin = self._clock.mark()
         with self.attending.running():
             loss = _output_loss(self._call(), self._recipe.loss)
@@ -255,7 +255,7 @@ class _Step:
         return loss, _PassMarks(begin, forward, self._clock.mark())
 
     def forward(self) -> None:
-        """A forward pass that keeps nothing."""
+        """Run a forward pass that keeps nothing."""
         import torch
 
         with torch.no_grad():
@@ -263,21 +263,25 @@ class _Step:
         self._clock.finish()
 
     def clear(self) -> None:
-        """No gradient is left."""
+        """Clear all gradients."""
         self._model.zero_grad(set_to_none=True)
 
     def seconds(self) -> float:
-        """This process's own time: `once` waits for the device."""
+        """Return the time of this process; `once` waits for the device first."""
         import time
 
         return time.perf_counter()
 
     def last(self, marks: _StepMarks) -> float:
-        """The seconds from the begin of the step, which clears the gradients, to its end."""
+        """Return the seconds from the begin of the step, which clears the gradients, to its
+        end.
+        """
         return self._clock.seconds_between(marks.start, marks.end)
 
     def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
-        """The seconds forward, back, and of the optimizer without the passes that it runs."""
+        """Return the seconds forward, backward, and of the optimizer without the passes that it
+        runs.
+        """
         between = self._clock.seconds_between
         forward = sum(between(stored.begin, stored.loss) for stored in marks.passes)
         backward = sum(between(stored.loss, stored.end) for stored in marks.passes)
@@ -288,7 +292,7 @@ class _Step:
 
 
 def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
-    """The loss, or the sum of all float outputs that have gradients; None where there is none."""
+    """Return the loss, or the sum of all float outputs that have gradients; None without any."""
     from crossflops.profiling.watch import tensors_of_value
 
     if asked is not None:
@@ -332,7 +336,7 @@ def _on_cuda(run: Callable[[], None], device: Any) -> int:
 
 
 def _on_host(run: Callable[[], None]) -> int | None:
-    """The peak of what PyTorch's allocator handed out and got back, as its profiler saw it."""
+    """Return the peak of the memory of PyTorch's CPU allocator, as its profiler saw it."""
     from torch import profiler
 
     with (

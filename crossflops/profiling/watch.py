@@ -36,12 +36,12 @@ Mark: TypeAlias = Any  # a point in time, of the clock that made it
 
 
 class Clock(Protocol):
-    """Marks points in time, and says how far they are apart once the device is done."""
+    """Marks of points in time, and their distances once the device is done."""
 
     waits: bool  # whether a mark is made when the work is done, so that hooks take time from it
 
     def mark(self) -> Mark:
-        """Now, in the order of the device's work."""
+        """Return a mark of the present, in the order of the device's work."""
         ...
 
     def finish(self) -> None:
@@ -49,12 +49,12 @@ class Clock(Protocol):
         ...
 
     def seconds_between(self, start: Mark, end: Mark) -> float:
-        """Seconds."""
+        """Return the seconds between two marks."""
         ...
 
 
 class HostClock:
-    """This process's own clock. A device that works apart is waited for at every mark."""
+    """This process's own clock. A separate device is waited for at every mark."""
 
     waits = True
 
@@ -65,17 +65,17 @@ class HostClock:
         self._wait = getattr(separate, "synchronize", None)
 
     def mark(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Return the seconds of a monotonic clock."""
         self.finish()
         return time.perf_counter()
 
     def finish(self) -> None:
-        """Wait for the device, where it is another than this processor."""
+        """Wait for the device, if it is not this processor."""
         if self._wait is not None:
             self._wait()
 
     def seconds_between(self, start: float, end: float) -> float:
-        """Seconds."""
+        """Return the seconds between two marks."""
         return end - start
 
 
@@ -85,7 +85,7 @@ class EventClock:
     waits = False
 
     def mark(self) -> Any:
-        """An event, recorded behind the work that was given to the stream."""
+        """Return an event, recorded after the work that was given to the stream."""
         import torch
 
         event = torch.cuda.Event(enable_timing=True)
@@ -99,12 +99,12 @@ class EventClock:
         torch.cuda.synchronize()
 
     def seconds_between(self, start: Any, end: Any) -> float:
-        """Seconds, of events that have happened."""
+        """Return the seconds between two events that have happened."""
         return float(start.elapsed_time(end)) / 1e3
 
 
 def clock_of(device: str) -> Clock:
-    """The clock for a type of device, such as "cuda"."""
+    """Return the clock for a type of device, such as "cuda"."""
     return EventClock() if device == "cuda" else HostClock(device)
 
 
@@ -113,14 +113,14 @@ Phase: TypeAlias = Literal["forward", "again", "backward"]
 
 
 class Moment(NamedTuple):
-    """A point in time, and what hooks had taken in this thread until then."""
+    """A point in time, and the time of hooks in this thread until then."""
 
     mark: Mark
     spent: float
 
 
 class Span:
-    """A module, or a node of the backward pass that belongs to it, at work once."""
+    """One run of a module, or of its node in the backward pass."""
 
     __slots__ = ("call", "end", "inner", "outer", "path", "phase", "spent", "start", "whole")
 
@@ -134,7 +134,7 @@ class Span:
         self.whole = True
 
     def ancestor_spans(self) -> Iterator["Span"]:
-        """The spans around this one, from the inside."""
+        """Yield the spans around this one, innermost first."""
         span = self.outer
         while span is not None:
             yield span
@@ -142,7 +142,7 @@ class Span:
 
 
 class Spans:
-    """The spans of a step, in every thread a stack of its own.
+    """The spans of a step, with a stack of its own for every thread.
 
     What a hook itself takes is no work of a module: `spent` adds it up in each thread, and a span
     leaves out what was spent while it was open, where the clock is this process's own.
@@ -162,21 +162,21 @@ class Spans:
         return stack
 
     def now(self) -> Moment:
-        """This moment."""
+        """Return the present moment."""
         stack = self.open  # which begins the count of a thread
         return Moment(self.clock.mark(), self._threads.spent if stack is not None else 0.0)
 
     def duration_without_hooks(self, start: Moment, end: Moment) -> float:
-        """Seconds between two moments of one thread, hooks left out."""
+        """Return the seconds between two moments of one thread, without hooks."""
         took = self.clock.seconds_between(start.mark, end.mark)
         return max(took - (end.spent - start.spent), 0.0) if self.clock.waits else took
 
     def spend(self, since: float) -> None:
-        """What a hook took from that time of `time.perf_counter` until now."""
+        """Add the time of a hook, from that value of `time.perf_counter` until now."""
         self._threads.spent += time.perf_counter() - since
 
     def begin(self, path: str, phase: Phase, since: float) -> Span:
-        """A span within those that are open, in a hook that began at `since`."""
+        """Begin a span within the open ones, in a hook that began at `since`; return it."""
         stack = self.open
         span = Span(path, phase, stack[-1] if stack else None)
         if span.outer is not None:
@@ -188,20 +188,22 @@ class Spans:
         span.start = self.clock.mark()
         return span
 
-    def end(self, span: Span, whole: bool = True) -> float:
-        """End a span, and those in it that an exception left open. Returns when it did."""
+    def end(self, span: Span, is_complete: bool = True) -> float:
+        """End a span, and those in it that an exception left open. Return the moment of the
+        end.
+        """
         mark, now = self.clock.mark(), time.perf_counter()
         stack = self.open
         while span in stack:
             last = stack.pop()
             last.end, last.spent = mark, last.spent + self._threads.spent
-            last.whole = whole and last is span
+            last.whole = is_complete and last is span
             if last is span:
                 break
         return now
 
     def seconds(self, span: Span) -> float:
-        """How long a span took, hooks left out. One that never ended took no time."""
+        """Return the seconds of a span, without hooks; 0 if it never ended."""
         if span.end is None:
             return 0.0
         took = self.clock.seconds_between(span.start, span.end)
@@ -212,7 +214,7 @@ class Spans:
 
 
 class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What one module took in one step, in seconds, with all that is in it.
+    """The seconds of one module in one step, with all modules in it.
 
     `graded` are those of its calls that a backward pass ran through. `backward` are the nodes of
     the backward pass that its forward pass made; of them `own` are those that no module within it
@@ -231,7 +233,7 @@ class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """One step: its phases in seconds, and its modules by path. None is what did not happen.
+    """One step: its phases in seconds, and its modules by path. None stands for a missing phase.
 
     `whole` lasts from the start of the watch to its end. `optimizer` are the steps of all
     optimizers, without the closures that they call. `beside` are the modules beside the model, in
@@ -264,7 +266,7 @@ _BESIDE = "\0"  # begins the path of a module beside the model, and its number f
 
 
 def without_wrappers(model: "nn.Module") -> "nn.Module":
-    """The model itself, without what compiles it or copies it to several devices."""
+    """Return the model itself, without wrappers that compile it or copy it to several devices."""
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
@@ -275,7 +277,7 @@ def without_wrappers(model: "nn.Module") -> "nn.Module":
 
 
 def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
-    """Return what torch.compile made of the model, which a hook would compile anew; else it."""
+    """Return the wrapper of torch.compile, which a hook would compile anew; else the model."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None or without_wrappers(model) is not model:
         return model
@@ -285,7 +287,7 @@ def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
 
 
 def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
-    """The model, and what is in it down to the model itself."""
+    """Yield the model, and its wrapped modules down to the model itself."""
     inner = without_wrappers(model)
     while model is not inner:
         yield model
@@ -294,14 +296,14 @@ def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
 
 
 def device_of(model: "nn.Module") -> Any:
-    """The device of its first weight."""
+    """Return the device of the model's first weight."""
     import torch
 
     return next((weight.device for weight in model.parameters()), torch.device("cpu"))
 
 
 class Watch:
-    """Sees one step of a model: `start`, the step, `stop`. It can be used once.
+    """The observation of one step of a model: `start`, the step, `stop`. It can be used once.
 
     What the model raises goes to `on_error` first, when the model is as it was.
     """
@@ -338,7 +340,7 @@ class Watch:
     # The step.
 
     def start(self) -> None:
-        """Put the hooks there. Whatever fails, none is left."""
+        """Install the hooks. On failure, none is left."""
         import torch
 
         self.active = True
@@ -357,7 +359,7 @@ class Watch:
         self._begun = self._spans.now()
 
     def leave(self) -> None:
-        """Take everything away that was put on the model. It may be called again."""
+        """Remove everything that was put on the model. It may be called again."""
         self.active = False
         while self._undo:
             self._undo.pop()()
@@ -366,14 +368,14 @@ class Watch:
         self._hooks.clear()
 
     def _fail(self, error: BaseException) -> None:
-        """The step raised: its times say nothing."""
+        """Record that the step raised: its times are worthless."""
         self.failed = True
         self.leave()
         if self._on_error is not None:
             self._on_error(error)
 
     def stop(self) -> StepTimes:
-        """The end of the step, and what was seen of it."""
+        """Return the end of the step, and the observations."""
         import torch
 
         ended = self._spans.now()
@@ -406,7 +408,9 @@ class Watch:
         )
 
     def _less(self, phase: str, others: float) -> float | None:
-        """The seconds of a phase without what others have of it; None where it did not happen."""
+        """Return the seconds of a phase without those of others within it; None if it did not
+        happen.
+        """
         spans = self._phases.get(phase)
         return max(self._total(spans) - others, 0.0) if spans else None
 
@@ -455,7 +459,7 @@ class Watch:
             if compiler.is_compiling() or not entered:
                 return
             span, error = entered.pop()
-            since = self._spans.end(span, whole=sys.exc_info()[1] is error)
+            since = self._spans.end(span, is_complete=sys.exc_info()[1] is error)
             self._claim(path, output)
             self._spans.spend(since)
 
@@ -467,7 +471,7 @@ class Watch:
             self._undo.append(handle.remove)
 
     def _wrap_root_forward(self, root: "nn.Module") -> None:
-        """The model's own forward pass, by a function around it.
+        """Wrap the model's own forward pass in a function.
 
         A hook cannot take hooks away when the model raises: PyTorch goes through them just then.
         """
@@ -489,7 +493,7 @@ class Watch:
             try:
                 output = inside(*args, **kwargs)
             except BaseException as error:
-                self._spans.end(span, whole=False)
+                self._spans.end(span, is_complete=False)
                 if not self._backward_depth:
                     self._fail(error)
                 elif call is not None:
@@ -515,7 +519,7 @@ class Watch:
         self._undo.append(undo)
 
     def _watch_copies(self) -> None:
-        """A module that is copied or saved within the step has nothing of what is put on it.
+        """Hide the hooks from copies and files that a step makes of a module.
 
         Of a copy the function around the model would run the model, and no file takes a function.
         """
@@ -537,7 +541,9 @@ class Watch:
         self._patch(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
 
     def _patch(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
-        """Replace an attribute until the watch ends; what a script puts there meanwhile stays."""
+        """Replace an attribute until the watch ends; a value that a script sets meanwhile
+        stays.
+        """
         replaced = patching_attribute(owner, name, value, declared, leave_foreign=True)
         replaced.__enter__()
         self._undo.append(replaced.undo)
@@ -562,7 +568,9 @@ class Watch:
         return call
 
     def _was_called(self, module: "nn.Module") -> bool:
-        """Whether a call of it had nothing around it: a checkpoint of the script runs it again."""
+        """Return whether the module was called outermost: a checkpoint of the script runs it
+        again.
+        """
         return any(call.module is module for call in self.calls)
 
     def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
@@ -573,7 +581,7 @@ class Watch:
             call.on_return(output)
 
     def _watch_calls(self) -> None:
-        """Calls of parts of the model that nothing is around, and of modules beside it.
+        """Observe outermost calls of parts of the model, and of modules beside it.
 
         A function around that of all modules, since a hook on all of them is compiled anew.
         """
@@ -605,13 +613,13 @@ class Watch:
         self._patch(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
 
     def _places(self) -> dict[int, str]:
-        """The paths of the modules of the model, by their ids; "" also for what wraps it."""
+        """Return the paths of the modules of the model, by their ids; "" also for its wrappers."""
         inner = without_wrappers(self._model)
         indices = {id(module): path for path, module in inner.named_modules()}
         return indices | {id(module): "" for module in wrappers(self._model)}
 
     def _number_beside(self, module: "nn.Module", indices: dict[int, str]) -> int | None:
-        """The number of a module beside the model.
+        """Return the number of a module beside the model.
 
         None for one that holds modules of the model, whose other parts are beside it, and for one
         without state, such as a loss, which is the script's own work.
@@ -627,7 +635,7 @@ class Watch:
     def _part(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """A call of a part of the model, which its own hooks time."""
+        """Return a call of a part of the model, which its own hooks time."""
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.spend(since)
@@ -640,7 +648,7 @@ class Watch:
     def _time_call(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """A call without hooks, timed as a whole."""
+        """Return a call without hooks, timed as a whole."""
         since = time.perf_counter()
         index = None if path.startswith(_BESIDE) else path
         call = self._begin_call(without_wrappers(module), index, args, kwargs)
@@ -663,7 +671,7 @@ class Watch:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Return what the module returns. A call that raises, its error caught, is no call."""
+        """Return the result of the module. A call that raises, its error caught, is no call."""
         before = len(self._spans.all)
         try:
             return inside(module, *args, **kwargs)
@@ -677,7 +685,7 @@ class Watch:
             self._threads.call = None
 
     def _cut(self, call: ModelCall, before: int) -> None:
-        """A backward pass ran a call again, and ended it, as a checkpoint around it does."""
+        """Record that a backward pass ran a call again, and ended it, as its checkpoint does."""
         begun = [span for span in self._spans.all[before:] if span.phase == "again"]
         ended = {span.path for span in begun if span.end is not None and span.whole}
         index = f"{call.path}." if call.path else ""
@@ -703,7 +711,7 @@ class Watch:
     # The backward pass.
 
     def _claim(self, path: str, *values: Any) -> None:
-        """Autograd's nodes behind these tensors that no module has yet belong to this one."""
+        """Assign autograd's nodes behind these tensors that have no module yet to this one."""
         todo = [
             tensor.grad_fn for tensor in tensors_of_value(values) if tensor.grad_fn is not None
         ]
@@ -738,7 +746,7 @@ class Watch:
             self._undo.append(handle.remove)
 
     def _claim_second_order(self, made: Iterable["Tensor"], calls: Iterable[ModelCall]) -> None:
-        """The nodes that a backward pass made when it went through these calls."""
+        """Assign the nodes that a backward pass created when it went through these calls."""
         todo = [tensor.grad_fn for tensor in made if tensor.grad_fn is not None]
         through = tuple(calls)
 
@@ -755,7 +763,8 @@ class Watch:
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _watch_backward(self) -> None:
-        """`loss.backward()` and `torch.autograd.grad` call one function of torch.autograd.
+        """Observe `loss.backward()` and `torch.autograd.grad`, which call one function of
+        torch.autograd.
 
         What a compiler or a transform of torch.func runs to trace a model is no pass of the step.
         """
@@ -791,7 +800,9 @@ class Watch:
         )
 
     def _find_products(self, roots: Iterable[Any]) -> None:
-        """Keep the products behind the loss that no call has: the script's own, and older ones."""
+        """Record the products behind the loss that no call has: the script's own, and older
+        ones.
+        """
         since = time.perf_counter()
         todo = [getattr(root, "grad_fn", None) for root in roots]
         met = set()
@@ -806,7 +817,7 @@ class Watch:
         self._spans.spend(since)
 
     def _follow_graph(self, gradients: Any) -> None:
-        """Claim the graph of gradients that the pass made, which it returns or adds up."""
+        """Claim the graph of gradients that the pass made, which it returns or accumulates."""
         since = time.perf_counter()
         calls = [call for call in self.calls if call.ran_in(self._pass)]
         leaves = [leaf for call in calls for leaf in call.leaves_of(self._pass)]
@@ -820,7 +831,7 @@ class Watch:
     # The optimizer.
 
     def _watch_optimizers(self) -> None:
-        from torch.optim import optimizer as optimizers
+        from torch.optim import optimizer as torch_optimizer
 
         begun: list[Moment] = []
 
@@ -851,8 +862,8 @@ class Watch:
                 self._optimizers[type(optimizer).__name__] += 1
 
         for register, hook in (
-            (optimizers.register_optimizer_step_pre_hook, before),
-            (optimizers.register_optimizer_step_post_hook, after),
+            (torch_optimizer.register_optimizer_step_pre_hook, before),
+            (torch_optimizer.register_optimizer_step_post_hook, after),
         ):
             self._undo.append(register(hook).remove)
 
@@ -882,21 +893,23 @@ class Watch:
 
 
 def _is_outermost(span: Span) -> bool:
-    """Return whether it is a forward pass of the model, or of a part outside of it."""
+    """Return whether it is an outermost forward pass, of the model or of a part called by
+    itself.
+    """
     if span.phase != "forward" or span.path.startswith(_BESIDE):
         return False
     return all(outer.path.startswith(_BESIDE) for outer in span.ancestor_spans())
 
 
 def _outer(path: str) -> Iterable[str]:
-    """The paths of the modules around a path, the model's own among them."""
+    """Yield the paths of the enclosing modules of a path, the model's own among them."""
     while path:
         path = path.rpartition(".")[0]
         yield path
 
 
 def tensors_of_value(values: Any) -> list["Tensor"]:
-    """The tensors in a value: of lists, tables, dataclasses and outputs of transformers."""
+    """Return the tensors in a value: of lists, tables, dataclasses and outputs of transformers."""
     import torch
 
     if isinstance(values, torch.Tensor):
@@ -914,7 +927,7 @@ def tensors_of_value(values: Any) -> list["Tensor"]:
 
 
 class RunPlace(NamedTuple):
-    """Where a model runs: "cpu" or the name of an accelerator."""
+    """The place where a model runs: "cpu" or the name of an accelerator."""
 
     device: str
     runtime: str
@@ -922,7 +935,7 @@ class RunPlace(NamedTuple):
 
 
 def model_run_place(model: "nn.Module") -> RunPlace:
-    """The place of a model's weights."""
+    """Return the place of a model's weights."""
     import torch
 
     device = device_of(model)
@@ -931,7 +944,7 @@ def model_run_place(model: "nn.Module") -> RunPlace:
 
 
 def device_of_keras() -> str:
-    """The name of the first accelerator that its backend uses, else "cpu"."""
+    """Return the name of the first accelerator that the Keras backend uses, else "cpu"."""
     from keras import backend
 
     if backend.backend() == "tensorflow":
@@ -952,7 +965,7 @@ def device_of_keras() -> str:
 
 @contextmanager
 def preserving_random_state() -> Iterator[None]:
-    """What runs in the block draws random numbers that nobody misses, without autocast."""
+    """Restore the RNG state after the block, and disable autocast inside."""
     import torch
 
     state, host = random.getstate(), torch.get_rng_state()

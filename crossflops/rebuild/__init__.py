@@ -11,7 +11,7 @@ from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError
 from crossflops.frontends import Source, load_with_retry
-from crossflops.frontends.inputs import Given
+from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import load_bound_model, model_inputs
 from crossflops.ir.graph import Graph, TensorSpec
@@ -50,7 +50,7 @@ def _rebuilt(model: Any, name: str) -> Source:
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
         message = f"no torch module can be rebuilt from {name}: {type(error).__name__}: {error}"
         raise NormalizeError(message, READ_IT) from error
-    return model_source(module, Given(specs=_positional_input_specs(model.graph)))
+    return model_source(module, ProvidedInputs(specs=_positional_input_specs(model.graph)))
 
 
 # What a model of another framework, or a file, is rebuilt as for the tools of a framework.

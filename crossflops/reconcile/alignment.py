@@ -23,7 +23,9 @@ BEFORE, NOBODY = "before the first layer", "in no layer"
 
 
 def align(first: AlignableModel, second: AlignableModel) -> Alignment:
-    """Every layer of both models, with causes that add up to the differences by construction."""
+    """Return every layer of both models, with causes that add up to the differences by
+    construction.
+    """
     groups = (
         Group((FIRST,), (FIRST,)),
         *pair_contractions(first.contractions, second.contractions),
@@ -67,7 +69,7 @@ def _alignment_inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
 def _group_shifts(
     group: Group, first: AlignableModel, second: AlignableModel, inputs: Inputs
 ) -> Iterator[Shift]:
-    """Yield what differs in the contractions of a group."""
+    """Yield the differences in the contractions of a group."""
     if group.first == (FIRST,):
         return
     own = [first.contractions[index] for index in group.first]
@@ -95,7 +97,7 @@ def _group_shifts(
 
 
 def _is_same_operator_kind(first: Contraction, second: Contraction) -> bool:
-    """Whether both are written down as the same kind of operator: a convolution, a product."""
+    """Return whether both are written as the same kind of operator: a convolution, a product."""
     families = ({"MatMul", "Gemm"}, {"Conv"})
     names = {first.op.rpartition(".")[2], second.op.rpartition(".")[2]}
     return len(names) == 1 or any(names <= family for family in families)
@@ -112,7 +114,7 @@ def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
 def _layer_place_and_work(
     indices: tuple[int, ...], side: AlignableModel, additional: Sequence[Operation]
 ) -> tuple[Place | None, Work]:
-    """A layer of one model, and what it comes to with the operations that belong to it."""
+    """Return a layer of one model, and its work with the operations that belong to it."""
     if indices == (FIRST,):
         what = Place(nodes=tuple(operation.node for operation in additional), path="", what=BEFORE)
         return (what if additional else None), _sum_of_work(additional)
@@ -128,7 +130,7 @@ def _layer_place_and_work(
 
 
 def _contraction_text(ones: list[Contraction]) -> str:
-    """A contraction in words: "Conv 3x3 64 -> 128 /2, 28x28"."""
+    """Return a contraction in words: "Conv 3x3 64 -> 128 /2, 28x28"."""
     operation, more = ones[0], f" and {len(ones) - 1} more" if len(ones) > 1 else ""
     if operation.kind != WEIGHTED:
         return f"{operation.op}{more}"
@@ -147,7 +149,7 @@ def _contraction_text(ones: list[Contraction]) -> str:
 
 
 def _merge_shifts_by_cause(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
-    """The shifts of each cause in one; none where nothing is added and nothing is said."""
+    """Return the shifts of each cause in one; none for zero shifts without a remark."""
     by_cause: dict[str, list[Shift]] = {}
     for shift in shifts:
         by_cause.setdefault(shift.cause, []).append(shift)
@@ -169,7 +171,7 @@ def _merge_shifts_by_cause(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
 def _pair_of_unused_parameters(
     first: AlignableModel, second: AlignableModel
 ) -> Iterator[LayerPair]:
-    """Parameters that belong to a model, and to no node of its graph."""
+    """Yield parameters that belong to a model, and to no node of its graph."""
     if first.rest or second.rest:
         nobody = Place(nodes=(), path="", what=NOBODY)
         more = second.rest - first.rest
@@ -183,7 +185,7 @@ def _pair_of_unused_parameters(
 
 
 def _alignment_cause_rows(rows: Iterable[LayerPair]) -> tuple[CauseRow, ...]:
-    """The largest in MACs first, then in FLOPs, then in parameters."""
+    """Return the causes: the largest in MACs first, then in FLOPs, then in parameters."""
     by_cause: dict[str, list[Shift]] = {}
     for row in rows:
         for shift in row.shifts:

@@ -11,7 +11,7 @@ import msgspec
 
 from crossflops.frontends.onnx.parameters import input_weight_count, weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ir.ledger import ZERO, Counted, Ledger
+from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.ir.trace import Trace
 from crossflops.operators.float_forms import float_form
 
@@ -82,19 +82,19 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def params(self) -> int:
-        """Parameters that are first used here."""
+        """The parameters that are first used here."""
         return self.weights + self.bias_params
 
     @property
     def weight_elements(self) -> int:
-        """Elements of the weights, shared or not; 0 where there are none."""
+        """The elements of the weights, shared or not; 0 without any."""
         return self.taps * self.inner * self.outer if self.kind == WEIGHTED else 0
 
 
 def contractions(
     node: Node, macs: int, times: int, batch: int, constant: frozenset[str]
 ) -> list[Contraction]:
-    """Return what a node with MACs is made of; a fused attention is its two products.
+    """Return the contractions of a node with MACs; a fused attention is its two products.
 
     `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
     that depend on no input.
@@ -120,7 +120,7 @@ def contractions(
 def _contraction_by_example(
     node: Node, facts: dict[str, object], times: int, batch: int
 ) -> Contraction:
-    """The contraction with its places split into those of one example and the examples."""
+    """Return the contraction with its places split into those of one example and the examples."""
     contraction = msgspec.convert(
         {**facts, "node": node.key, "path": node.path, "op": str(node.op), "macs": 0}, Contraction
     )
@@ -206,7 +206,7 @@ def _product_facts(node: Node, macs: int, constant: frozenset[str]) -> dict[str,
 
 
 def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
-    """Elements of the largest operand that depends on no input."""
+    """Return the elements of the largest operand that depends on no input."""
 
     def is_constant_operand(spec: TensorSpec | None) -> bool:
         return spec is not None and (
@@ -224,7 +224,7 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
 
 
 def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
-    """The projection, where the node has one, and the products before and behind the softmax.
+    """Return the projection, if the node has one, and the products before and after the softmax.
 
     Both have as many MACs where the heads of queries and values are of one length; otherwise
     the node stays whole.
@@ -251,7 +251,7 @@ def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object
 
 
 def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None:
-    """Rows of queries over all heads, and the length of a head."""
+    """Return the rows of queries over all heads, and the length of a head."""
     if len(queries) == 4:
         return prod(queries[:3]), queries[3]
     heads = node.attrs.get("q_num_heads") or node.attrs.get("num_heads")
@@ -267,7 +267,7 @@ def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None
 
 
 def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
-    """Elements of parameters by the key of the node that is the first to use them.
+    """Return the elements of parameters by the key of the node that is the first to use them.
 
     Of a file every stored weight is a parameter. A model whose modules say what theirs are has
     other stored tensors too, such as the statistics of a batch normalization: there a tensor
@@ -287,7 +287,7 @@ def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
 def _parameters_within_budget(
     graph: Graph, held_by: dict[str, dict[str, int]], budget: Counter[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """The tensors of every node that are parameters, by their sizes."""
+    """Yield the tensors of every node that are parameters, by their sizes."""
     paths = {node.key: node.path for node in graph.nodes}
     counts: Counter[str] = Counter()
     strays: list[tuple[str, int]] = []
@@ -352,13 +352,13 @@ class AlignableModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> AlignableModel:
-    """Read a counted model. What the contractions and operations hold adds up to its totals."""
+    """Read a counted model. Its contractions and operations add up to its totals."""
     reader = _Reader(graph, holdings(graph, trace))
     for count in ledger.counts:
-        if isinstance(count, Counted):
+        if isinstance(count, CountedNode):
             reader.read(count)
         else:  # it may hold parameters all the same
-            reader.read(Counted(node=count.node, cost=ZERO, formula="", precision=""))
+            reader.read(CountedNode(node=count.node, cost=ZERO, formula="", precision=""))
     contractions, additional = reader.contractions_and_operations()
     stored = sum(count.params for count in contractions) + sum(
         count.params for count in additional
@@ -382,7 +382,7 @@ def _example_batch_size(graph: Graph) -> int:
 
 
 class _Reader:
-    """Goes through the counts once, and remembers which contraction each value came from."""
+    """A single walk through the counts that remembers the contraction behind each value."""
 
     def __init__(self, graph: Graph, stored: dict[str, int]) -> None:
         self._held = stored
@@ -397,8 +397,8 @@ class _Reader:
         # Values made of constants -> the place in _beside of what made them, and its inputs.
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def read(self, count: Counted) -> None:
-        """Take in the next node."""
+    def read(self, count: CountedNode) -> None:
+        """Read the next node."""
         node = count.node
         owner = max(
             (self._owners.get(spec.name, FIRST) for spec in node.inputs if spec), default=FIRST
@@ -413,7 +413,7 @@ class _Reader:
             self._pass_on(node)
         self._own(node, owner)
 
-    def _contraction(self, count: Counted) -> None:
+    def _contraction(self, count: CountedNode) -> None:
         node, stored = count.node, self._held.pop(count.node.key, 0)
         parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
         beyond = count.cost.flops - 2 * count.cost.macs
@@ -434,7 +434,7 @@ class _Reader:
         if is_plain and not parts[-1].bias:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
-    def _operation(self, count: Counted, owner: int, flops: int, params: int) -> None:
+    def _operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
         node = count.node
         if count.node.constant:
             maker = len(self._beside), tuple(spec.name for spec in node.inputs if spec)
@@ -456,7 +456,7 @@ class _Reader:
         )
 
     def _own(self, node: Node, owner: int) -> None:
-        """The results belong to the owner, and so does what was computed for it beforehand."""
+        """Give the results to the owner, with the values computed for it beforehand."""
         if not node.constant:
             self._owners |= {spec.name: owner for spec in node.outputs if spec}
             todo = [spec.name for spec in node.inputs if spec]
@@ -477,14 +477,16 @@ class _Reader:
         if node.op.type in _MOVERS or is_scale:
             self._bare |= {spec.name: index for spec in node.outputs[:1] if spec}
 
-    def _is_bias(self, count: Counted) -> bool:
-        """Whether it adds a stored number for each output channel to a contraction's result."""
+    def _is_bias(self, count: CountedNode) -> bool:
+        """Return whether the node adds a stored number for each output channel to a contraction's
+        result.
+        """
         return (
             float_form(str(count.node.op)) == "Add" and self._bias_addition(count.node) is not None
         )
 
     def _bias_addition(self, node: Node) -> tuple[int, int] | None:
-        """The place of the contraction, and the elements that are added to its result."""
+        """Return the index of the contraction, and the elements that are added to its result."""
         second = 3 if node.op.type == "QLinearAdd" else 1
         for own, other in ((0, second), (second, 0)):
             spec, added = node.inputs[own], node.inputs[other]
@@ -497,7 +499,7 @@ class _Reader:
                 return index, contraction.outer
         return None
 
-    def _add_bias(self, count: Counted) -> int:
+    def _add_bias(self, count: CountedNode) -> int:
         known = self._bias_addition(count.node)
         assert known is not None
         index, size = known
@@ -514,6 +516,8 @@ class _Reader:
         return index
 
     def contractions_and_operations(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
-        """Return what was read. Parameters of nodes that are in no ledger are left out."""
+        """Return the contractions and operations. Parameters of nodes that are in no ledger are
+        left out.
+        """
         kept = (operation for operation in self._beside if operation.flops or operation.params)
         return tuple(self._found), tuple(kept)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from crossflops.ir.architecture import LanguageArchitecture, TokenSequence
 from crossflops.ir.reconciliation import Explanation
 from crossflops.report.llm import FormulaAccount, FormulaReport
-from crossflops.rules.rule import Convention, OfCost, Rule, formula_equation
+from crossflops.rules.rule import Convention, CostWeights, Rule, formula_equation
 
 
 def reconcile_formulas(
@@ -56,7 +56,7 @@ def _formula_account(
 
 def _rule_amount(rule: Rule, work: TokenSequence) -> int:
     assert rule.amount is not None
-    assert not isinstance(rule.amount, OfCost)
+    assert not isinstance(rule.amount, CostWeights)
     return rule.factor * int(rule.amount(work))
 
 

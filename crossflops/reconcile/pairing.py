@@ -22,7 +22,7 @@ Scores = NDArray[np.int32]
 def alignment_pairs(
     first: int, second: int, scores: Callable[[int], Scores]
 ) -> list[tuple[int, int]]:
-    """Pairs of places, ascending on both sides, whose scores have the largest sum.
+    """Return pairs of indices, ascending on both sides, whose scores have the largest sum.
 
     `scores(i)` are those of place i of the first sequence with every place of the second; what
     is not above zero is no pair. A place may stay alone, which costs nothing. Time is in
@@ -48,7 +48,7 @@ def alignment_pairs(
 def _backtrack_pairs(
     paired: list[NDArray[np.uint8]], from_above: list[NDArray[np.uint8]], second: int
 ) -> list[tuple[int, int]]:
-    """The way back, which takes a pair wherever one is on a best way."""
+    """Return the way back, which takes a pair wherever one is on a best way."""
     pairs_back: list[tuple[int, int]] = []
     i, j = len(paired) - 1, second - 1
     while i >= 0 and j >= 0:
@@ -102,7 +102,7 @@ def _path_number(paths: dict[str, int], path: str) -> int:
 def contraction_scores(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> Callable[[int], Scores]:
-    """Scores of a place of the first with all of the second.
+    """Return the scores of an item of the first with all of the second.
 
     Equal weights weigh most, then the module's path, then equal windows and near channels.
     """
@@ -134,7 +134,8 @@ def contraction_scores(
 def operation_scores(
     first: Sequence[Operation], second: Sequence[Operation], partner: dict[int, int]
 ) -> Callable[[int], Scores]:
-    """Scores of an operation of the first with all of the second; `partner` pairs their owners.
+    """Return the scores of an operation of the first with all of the second; `partner` pairs
+    owners.
 
     Only the same operators are alike: most with the same owner, then of one size.
     """
@@ -154,7 +155,7 @@ def operation_scores(
 
 
 def _ratio_similarity(many: NDArray[np.float64], value: float) -> NDArray[np.float64]:
-    """The smaller of two numbers over the larger, 1 where both are equal."""
+    """Return the smaller of two numbers over the larger, 1 if both are equal."""
     larger = np.maximum(many, value)
     return np.where(larger > 0, np.minimum(many, value) / np.maximum(larger, 1), 1.0)
 
@@ -164,7 +165,7 @@ _FARTHEST = 256  # of them from where the last such run ended
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Places on both sides that stand for each other; one side is empty where none does."""
+    """Matched indices of both sides; one side is empty without a match."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]
@@ -173,7 +174,7 @@ class Group(msgspec.Struct, frozen=True):
 def pair_contractions(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> tuple[Group, ...]:
-    """Every contraction of both models in one group, in the order of the first.
+    """Return every contraction of both models in one group, in the order of the first.
 
     The best order-preserving alignment comes first. What it leaves is paired across it where the
     weights are alike (parallel branches are written down in any order); then several that are
@@ -190,16 +191,18 @@ def pair_contractions(
             if other in group.second:
                 del partner[index]
     own = set(partner).union(*(group.first for group in merged))
-    theirs = set(partner.values()).union(*(group.second for group in merged))
+    second_indices = set(partner.values()).union(*(group.second for group in merged))
     groups = [Group((i,), (j,)) for i, j in partner.items()]
     groups += merged
     groups += [Group((i,), ()) for i in range(len(first)) if i not in own]
-    groups += [Group((), (j,)) for j in range(len(second)) if j not in theirs]
+    groups += [Group((), (j,)) for j in range(len(second)) if j not in second_indices]
     return _sort_groups(groups)
 
 
 def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """In the order of the first; what only the second has stands behind what it has before it."""
+    """Sort the groups by the first model; those of the second alone follow their predecessor
+    there.
+    """
     known = list(groups)
     both = sorted(
         (group.second[0], group.first[0]) for group in known if group.first and group.second
@@ -232,7 +235,7 @@ def _signature_with_places(contraction: Contraction) -> tuple[str | int, ...]:
 def _uncross_pairs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> dict[int, int]:
-    """The pairs, those given up whose ends both have an equal elsewhere: branches that cross.
+    """Return the pairs without crossing ones whose ends both have an equal elsewhere.
 
     Where one end alone has an equal, the pair stays, and the equal is left to others.
     """
@@ -260,7 +263,9 @@ def _pairs_of_equal_weights(
     partner: dict[int, int],
     exact: bool = False,
 ) -> dict[int, int]:
-    """Pairs of equal weights, if `exact` on as many places, among what is left: the nearest."""
+    """Return pairs of equal weights among the unpaired, the nearest first; `exact`: on as many
+    places.
+    """
     key = _signature_with_places if exact else _contraction_signature
     taken = sorted(partner.values())
     left: dict[tuple[str | int, ...], list[tuple[int, int]]] = {}
@@ -287,7 +292,7 @@ def _pairs_of_equal_weights(
 def _groups_of_runs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> Iterator[Group]:
-    """Runs that are, together, one contraction of the other side that has no equal there.
+    """Yield runs that are, together, one contraction of the other side without an equal there.
 
     Not where two of them have a partner each: these are as many layers of other widths.
     """
@@ -318,7 +323,7 @@ def _groups_of_runs(
 
 
 def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
-    """The places by the number of anchors before them."""
+    """Return the indices by the number of anchors before them."""
     by_gap: dict[int, list[int]] = {}
     for index in indices:
         by_gap.setdefault(bisect_left(anchors, index), []).append(index)
@@ -328,7 +333,7 @@ def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
 def _runs_per_contraction(
     ones: Sequence[Contraction], first: list[int], others: Sequence[Contraction], second: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """A contraction, and a run on the other side with as many MACs and as many weights."""
+    """Yield a contraction, and a run on the other side with as many MACs and as many weights."""
     start = 0
     for i in first:
         for begin in range(start, min(len(second), start + _FARTHEST)):
@@ -342,7 +347,7 @@ def _runs_per_contraction(
 def _shortest_equal_run(
     contraction: Contraction, others: Sequence[Contraction], other: list[int]
 ) -> tuple[int, ...]:
-    """The shortest run from the first of these that comes to one contraction, if one does.
+    """Return the shortest run from the first of these that comes to one contraction, if one does.
 
     It does as many MACs for each example with as many weights, of which those that are used
     again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
@@ -368,7 +373,7 @@ def _shortest_equal_run(
 
 
 def _is_part(part: Contraction, contraction: Contraction) -> bool:
-    """Whether it gives some of the outputs of the other, or some of its rows."""
+    """Return whether it computes some of the outputs of the other, or some of its rows."""
     if part.kind == WEIGHTED:
         return (part.taps, part.inner, part.places) == (
             contraction.taps,
@@ -382,8 +387,8 @@ MISSING, WRITTEN, FOLDED = "model.layer-missing", "model.representation", "model
 _NORM = "BatchNormalization"
 
 
-class Beside(msgspec.Struct, frozen=True):
-    """The shifts of every group by its operations, and which of these belong to it on each side.
+class OperationShifts(msgspec.Struct, frozen=True):
+    """The shifts of every group by its operations, and the operations of it on each side.
 
     An operation of the second model belongs where the one is that it stands for.
     """
@@ -398,8 +403,8 @@ def pair_operations(
     second: AlignableModel,
     groups: Sequence[Group],
     shifts: Sequence[list[Shift]],
-) -> Beside:
-    """Pair the operations, and say why those differ that do not stand for each other equally."""
+) -> OperationShifts:
+    """Pair the remaining operations of both models and assign a cause to each unequal pair."""
     owners = _homes(groups, 0, first), _homes(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
@@ -424,14 +429,14 @@ def pair_operations(
                 shifts[index],
             )
     both = _operations_by_home(own, owners[0], set()), _operations_by_home(other, owners[1], set())
-    return Beside(
+    return OperationShifts(
         tuple(map(tuple, by_group)),
         *(tuple(tuple(side.get(index, ())) for index in range(len(groups))) for side in both),
     )
 
 
 def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
-    """The number of the group of every operation's owner."""
+    """Return the group number of every operation's owner."""
     of_owner = {
         index: number
         for number, group in enumerate(groups)
@@ -451,7 +456,7 @@ def _operations_by_home(
 
 
 def _resize_cause(shifts: Sequence[Shift]) -> str:
-    """Why a layer has another size, "" where it has not; the batch comes last."""
+    """Return why a layer has another size, "" if it has the same; the batch comes last."""
     causes = sorted(
         (shift.cause for shift in shifts if shift.macs), key=lambda cause: cause == BATCH
     )
@@ -461,7 +466,7 @@ def _resize_cause(shifts: Sequence[Shift]) -> str:
 def _operation_pair_shifts(
     first: Operation, second: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
 ) -> list[Shift]:
-    """Two of one operator: of another size for the reason for which their layer is."""
+    """Return the shifts of a pair of one operator, under the cause of their layer's size."""
     flops, params = second.flops - first.flops, second.params - first.params
     if not flops and not params:
         return []
@@ -473,7 +478,7 @@ def _operation_pair_shifts(
 def _cause_without_partner(
     group: Group, ones: list[Operation], others: list[Operation], shifts: list[Shift]
 ) -> str:
-    """Why operations of a layer have no partner."""
+    """Return why operations of a layer have no partner."""
     if not group.first or not group.second:
         return MISSING
     norms = [item for item in (*ones, *others) if item.op == _NORM]
@@ -488,7 +493,9 @@ def _cause_without_partner(
 def _shifts_without_partner(
     cause: str, ones: list[Operation], others: list[Operation], shifts: Sequence[Shift]
 ) -> Iterator[Shift]:
-    """Operations without a partner: first at the other size, then in the other form."""
+    """Yield the shifts of operations without a partner: first to the other size, then to the other
+    form.
+    """
     flops = sum(operation.flops for operation in others) - sum(
         operation.flops for operation in ones
     )
@@ -519,7 +526,7 @@ def _operation_difference_text(ones: list[Operation], others: list[Operation]) -
 
 
 def with_bias_in_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
-    """The shifts of a layer; a bias in place of a normalization belongs to that."""
+    """Return the shifts of a layer; a bias that replaces a normalization is part of the latter."""
     folded = any(shift.cause == FOLDED for shift in more)
     return [
         msgspec.structs.replace(shift, cause=FOLDED) if folded and shift.cause == BIAS else shift

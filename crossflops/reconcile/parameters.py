@@ -28,7 +28,7 @@ class _Tensor(msgspec.Struct, frozen=True):
 def reconcile_parameters(
     rules: Parameters, trace: Trace, reported: Amount | None = None
 ) -> ParamsReconciliation:
-    """Explain a tool's number of parameters. Without one it is what the rules predict."""
+    """Explain a tool's number of parameters. Without one it is the prediction of the rules."""
     tensors = _tensors_by_storage(trace)
     times = _storage_multiplicities(rules, trace)
     grouped: dict[str, list[_Tensor]] = {}
@@ -61,7 +61,7 @@ def reconcile_parameters(
 
 
 def _tensors_by_storage(trace: Trace) -> dict[int, _Tensor]:
-    """Every stored parameter by storage, under its first name."""
+    """Return every stored parameter by storage, under its first name."""
     by_storage: dict[int, _Tensor] = {}
     for row in trace.modules:
         for parameter in row.params:
@@ -71,7 +71,7 @@ def _tensors_by_storage(trace: Trace) -> dict[int, _Tensor]:
 
 
 def _storage_multiplicities(rules: Parameters, trace: Trace) -> dict[int, int]:
-    """How often a storage is counted; what is not there is not."""
+    """Return how often each storage is counted; missing ones are not."""
     if rules.modules:
         return _multiplicities_by_rule(rules, trace)
     if rules.leaves:
@@ -86,7 +86,7 @@ def _storage_multiplicities(rules: Parameters, trace: Trace) -> dict[int, int]:
 
 
 def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
-    """All that is beneath modules with a rule, once along each chain of parents."""
+    """Return all parameters beneath modules with a rule, once along each chain of parents."""
     called = _ids_of_called_modules(trace)
     times_of: dict[int, int] = {}
     for module in _outermost_ruled_modules(rules, trace.modules):
@@ -98,7 +98,7 @@ def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
 
 
 def _multiplicities_by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
-    """What every module without children holds itself: shared storages once for each module."""
+    """Return the parameters of modules without children: shared storages once for each module."""
     called = _ids_of_called_modules(trace)
     times_of: dict[int, int] = {}
     for row in trace.modules:
@@ -109,7 +109,7 @@ def _multiplicities_by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
 
 
 def _outermost_ruled_modules(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
-    """The outermost modules with a rule, one chain after the other, the root apart."""
+    """Yield the outermost modules with a rule, one chain after the other, the root apart."""
     todo = [0]
     while todo:
         for child in dict.fromkeys(child for _, child in modules[todo.pop()].children):
@@ -126,7 +126,7 @@ def _ids_of_called_modules(trace: Trace) -> frozenset[int]:
 
 
 def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
-    """Why a parameter is not counted."""
+    """Return why a parameter is not counted."""
     holder = tensor.holder
     if not holder.names:
         return "params.unregistered"
@@ -140,7 +140,7 @@ def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
 
 
 def _is_layer(module: Module) -> bool:
-    """Whether the module is a layer of torch.nn, or derived from one."""
+    """Return whether the module is a layer of torch.nn, or derived from one."""
     return any(
         base.startswith(_TORCH_NN) and not base.startswith(_HOLDERS) for base in module.bases
     )
@@ -155,7 +155,7 @@ _PACKED = "params.packed"
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file stores.
+    """The stored tensors of a file.
 
     `initializers` are those of its graph, `nodes` the nodes that stand in it, `weights` the
     elements of stored tensors that are weights, by name. `params` are the parameters of the model
@@ -171,7 +171,7 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
 def reconcile_stored(
     rules: Parameters, native_value: int, stock: Stock, reported: Amount | None = None
 ) -> ParamsReconciliation:
-    """Explain a tool's number, initializer by initializer. Without one it is what is predicted."""
+    """Explain a tool's number, initializer by initializer. Without one it is the prediction."""
     users = _users(stock.nodes)
     by_name = {
         spec.name: _elements_by_convention(rules, spec)
@@ -214,12 +214,12 @@ def _parameter_explanation(
 
 
 def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
-    """The product of the extents; of no axes what the tool takes that to be."""
+    """Return the product of the extents; without axes, the tool's value for a scalar."""
     return prod(spec.shape) if spec.shape else rules.scalar
 
 
 def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
-    """The operators that take a tensor, and at which places."""
+    """Return the operators that take a tensor, and their input positions."""
     by_initializer: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
         for index, spec in enumerate(node.inputs):
@@ -229,7 +229,7 @@ def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
 
 
 def _cause(users: Sequence[tuple[str, int]]) -> str:
-    """Why a tensor is stored that is no parameter."""
+    """Return why a tensor is stored that is no parameter."""
     if not users:
         return _UNUSED
     normed = all(operator == "BatchNormalization" and index > 2 for operator, index in users)

@@ -18,14 +18,14 @@ _FACTOR = Fraction(3, 2)  # sizes that differ by this or more differ by strides,
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """The first shapes that both models are given."""
+    """The first input shapes of both models."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]
 
     @property
     def ratio(self) -> Fraction:
-        """How much longer an axis of the second is, where all that differ agree on it; else 1.
+        """How much longer an axis of the second is, if all differing axes agree on it; else 1.
 
         Axes of equal sizes are taken away first, so that the order of the axes does not matter.
         The batch is not among them.
@@ -42,7 +42,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
-    """The causes on the way from one to the other, in a fixed order; they add up.
+    """Yield the causes on the way from one to the other, in a fixed order; they add up.
 
     Batch, sizes, window, groups, channels, bias: each is changed to what the second has, and the
     difference that this makes is booked. A cause may come twice, and may have no amount.
@@ -73,7 +73,7 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
 
 
 def _whole_operator_shifts(first: Contraction, second: Contraction) -> Iterator[Shift]:
-    """From one operator to the other where its MACs are no product of facts, as of an LSTM."""
+    """Yield the shifts between operators whose MACs are no product of facts, such as an LSTM."""
     more = second.macs - first.macs
     batched = first.macs * (second.batch - first.batch) // first.batch
     if batched:
@@ -97,7 +97,7 @@ def _contraction_macs(contraction: Contraction) -> int:
 
 
 def _flops(contraction: Contraction) -> int:
-    """With an addition of the bias for each output, as where `adds` says so."""
+    """Return 2 x MACs, with an addition of the bias for each output if `adds` says so."""
     biased = contraction.batch * contraction.places * contraction.outer if contraction.bias else 0
     return 2 * _contraction_macs(contraction) + biased
 
@@ -136,14 +136,14 @@ def _intermediate_contractions(
 
 
 def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
-    """How many more places there are."""
+    """Return the ratio of the numbers of places."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
 
 def _channels(
     now: Contraction, then: Contraction, longer: Fraction
 ) -> Iterator[tuple[str, Contraction, str]]:
-    """The window, the groups, and the channels on both sides."""
+    """Yield the window, the groups, and the channels on both sides."""
     if now.taps != then.taps:
         note = f"kernel {_kernel_size_text(now)} -> {_kernel_size_text(then)}"
         now = replace(now, taps=then.taps)
@@ -182,7 +182,7 @@ def _kernel_size_text(contraction: Contraction) -> str:
 def _place_changes(
     now: Contraction, then: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
-    """Numbers of places from one to the other, and what is behind each change."""
+    """Yield numbers of places from one to the other, and the cause of each change."""
     first, second = now.window, then.window
     if first and second and len(first.kernel) == len(second.kernel):
         same = _product_of_sizes(first.after), _product_of_sizes(second.after)
@@ -200,7 +200,7 @@ def _place_changes(
 def _window_changes(
     first: Window, second: Window, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
-    """As `_place_changes`, by the sizes before and behind a window.
+    """Yield changes as `_place_changes` does, by the sizes before and after a window.
 
     The size before it is scaled with the input of the model, then set to the other's: a factor
     comes of a stride that stands elsewhere, some pixels of padding.
@@ -251,7 +251,9 @@ def _window_changes(
 
 
 def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Places of the result: (size + pads - d (k - 1) - 1) / stride + 1 by axis, rounded down."""
+    """Return the places of the result: (size + pads - d (k - 1) - 1) / stride + 1 by axis, rounded
+    down.
+    """
     axes = zip(before, window.pads, window.dilations, window.kernel, strides, strict=True)
     return _product_of_sizes(
         tuple(max((i + p - d * (k - 1) - 1) // s + 1, 0) for i, p, d, k, s in axes)

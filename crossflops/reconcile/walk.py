@@ -29,7 +29,7 @@ from crossflops.ir.reconciliation import (
 )
 from crossflops.ir.trace import OBSERVED, Call, Times, Trace
 from crossflops.ir.training import gradients_of, rerun_of, scores_of
-from crossflops.rules.prediction import Booking, Prediction
+from crossflops.rules.prediction import Prediction, RuleMatch
 from crossflops.rules.rule import Convention
 
 DIVIDED = "scope.batch-divided"
@@ -59,7 +59,7 @@ def rows_by_path(
     steps: Iterable[PathStep],
     printed: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
-    """Every module with all beneath it, in the order of the module table.
+    """Return every module with all beneath it, in the order of the module table.
 
     `printed` is what the tool shows for a module, by its path.
 
@@ -72,7 +72,7 @@ def rows_by_path(
 
 
 def step_amounts_by_cause(steps: Iterable[PathStep]) -> dict[str, dict[str, Amount]]:
-    """Amount by cause of all beneath each module."""
+    """Return the amount by cause of all beneath each module."""
     causes: dict[str, dict[str, Amount]] = {}
     for step in sorted(steps, key=lambda step: step.stage):
         for path in (step.path,) if step.alone else path_and_ancestors(step.path):
@@ -88,7 +88,7 @@ def rows_of_modules(
     causes: Mapping[str, Mapping[str, Amount]],
     reported: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
-    """A row for each module in which something is counted; the mappings are by its path."""
+    """Return a row for each module in which something is counted; the mappings are by its path."""
     native: dict[str, int] = {}
     for count in ledger.counted:
         for path in path_and_ancestors(home(count.node, trace)):
@@ -110,9 +110,9 @@ def rows_of_modules(
 def _prediction_by_path(
     prediction: Prediction, trace: Trace, causes: dict[str, dict[str, Amount]]
 ) -> dict[str, Amount]:
-    """What the tool makes of all beneath each module; what it divides there joins the causes."""
-    inside: dict[str, list[Booking]] = {}
-    for booking, standing in standings(prediction, trace):
+    """Return the tool's prediction for all beneath each module; its divisions join the causes."""
+    inside: dict[str, list[RuleMatch]] = {}
+    for booking, standing in module_contributions(prediction, trace):
         for path, times in standing.items():
             same = times == booking.times
             counted = booking if same else msgspec.structs.replace(booking, times=times)
@@ -130,8 +130,10 @@ def _prediction_by_path(
     return predicted
 
 
-def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[Booking, dict[str, int]]]:
-    """Every booking, and how often it stands in the number of each module, by its path.
+def module_contributions(
+    prediction: Prediction, trace: Trace
+) -> Iterator[tuple[RuleMatch, dict[str, int]]]:
+    """Yield every booking, and how often it counts in the number of each module, by its path.
 
     A tool that adds up the tree of modules shows a module under all of its parents; any other has
     its own rule for that, and is taken to show it under the first of its names.
@@ -150,7 +152,7 @@ def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[Booking, d
 def _multiplicities_by_path(
     times_of: Mapping[int, Mapping[int, int]], trace: Trace
 ) -> dict[str, dict[str, int]]:
-    """The same table by paths; what is registered nowhere has none."""
+    """Return the same table by paths; unregistered modules have none."""
     named = {row.id: row.path for row in trace.modules if row.names}
     return {
         path: {
@@ -163,13 +165,13 @@ def _multiplicities_by_path(
 
 
 def home(node: Node, trace: Trace) -> str:
-    """The module in which the node ran: that of its call, where the trace knows it."""
+    """Return the module in which the node ran: that of its call, if the trace knows it."""
     call = trace.calls_by_key.get(node.call)
     return trace.modules[call.module].path if call else node.path
 
 
 def path_and_ancestors(path: str) -> tuple[str, ...]:
-    """The module and all around it, the root "" last."""
+    """Return the module and its ancestors, the root "" last."""
     paths = [path]
     while path:
         path = path.rpartition(".")[0]
@@ -193,7 +195,7 @@ WRITTEN = "docs/converters.md"
 
 
 class Stage(IntEnum):
-    """The steps, in their order."""
+    """The stages of the steps, in their order."""
 
     GRAPH = 1
     VISIBILITY = 2
@@ -205,8 +207,8 @@ class Stage(IntEnum):
     PRECISION = 8
 
 
-class Ground(msgspec.Struct, frozen=True):
-    """The work that is there to be counted, by operator call or, for a tool of files, by node.
+class NativeWork(msgspec.Struct, frozen=True):
+    """The native work, by operator call or, for a tool of files, by node.
 
     `macs` are what the tool finds there, `written` what a converter put in besides and the tool
     may find, `paths` the module of each node; empty where the trace knows it.
@@ -224,7 +226,7 @@ def reconcile(
     profile: Profile | None = None,
     base: Ledger | None = None,
 ) -> Reconciliation:
-    """Explain the predicted total from the native count, and set it beside what was printed.
+    """Explain the predicted total from the native count, and compare it with the printed one.
 
     Without a profile the tool is taken to print what its convention predicts. `base` is the
     native count that was asked for: another than `ledger` where the tool forces another mode, or
@@ -237,7 +239,7 @@ def reconcile(
         ground, moved = ground_of_nodes(prediction.ledger), []
     else:
         first = list(_mode_change_steps(trace, ledger, native))
-        ground = Ground(
+        ground = NativeWork(
             {key: cost.macs for key, cost in ledger.costs_by_call.items()},
             ledger.converter_by_call,
         )
@@ -274,7 +276,7 @@ def reconcile(
 def residual_reconciliation(
     convention: Convention, ledger: Ledger, profile: Profile, obstacle: str
 ) -> Reconciliation:
-    """A tool that answered where nothing was predicted, and why: all of it is residual."""
+    """Return the reconciliation of a tool without a prediction: all of it is residual."""
     return Reconciliation(
         tool=convention.tool,
         edition=convention.edition,
@@ -290,7 +292,7 @@ def residual_reconciliation(
 
 
 def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[PathStep]:
-    """Yield what the mode that the tool forces does to the native count, module by module."""
+    """Yield the changes of the native count by the mode that the tool forces, by module."""
     for sign, counted in ((1, ledger), (-1, native)) if native is not ledger else ():
         for count in counted.counted:
             amount = sign * count.cost.macs
@@ -299,7 +301,7 @@ def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator
 
 
 def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
-    """Yield what the tool's file has more than ours, by module, and what a converter wrote."""
+    """Yield the excess of the tool's file over ours, by module, and a converter's additions."""
     more: dict[str, int] = {}
     for sign, ledger in ((1, file), (-1, native)):
         for count in ledger.counted:
@@ -315,7 +317,7 @@ def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
 def _mode_change_explanations(
     first: Iterable[PathStep], convention: Convention
 ) -> tuple[Explanation, ...]:
-    """A forced mode is one step of the total, of no call."""
+    """Return the explanation of a forced mode: one step of the total, of no call."""
     amount = sum(int(step.amount) for step in first if step.cause == FORCED)
     if not amount:
         return ()
@@ -327,16 +329,16 @@ def _steps_besides_mode(first: Iterable[PathStep]) -> list[PathStep]:
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
-def ground_of_nodes(file: Ledger) -> Ground:
-    """The work in a file, whose nodes a converter may have written."""
-    return Ground(
+def ground_of_nodes(file: Ledger) -> NativeWork:
+    """Return the work in a file, some of whose nodes a converter may have written."""
+    return NativeWork(
         {count.node.key: count.cost.macs + count.converter_macs for count in file.counted},
         paths={count.node.key: count.node.path for count in file.counts},
     )
 
 
-def _tool_amounts_by_path(profile: Profile | None, ground: Ground) -> dict[str, Amount]:
-    """Return what the tool printed by module; of entries by node, what is beneath each module."""
+def _tool_amounts_by_path(profile: Profile | None, ground: NativeWork) -> dict[str, Amount]:
+    """Return the printed numbers by module; for entries by node, the sum beneath each module."""
     printed: dict[str, Amount] = {}
     for entry in profile.entries if profile else ():
         if not ground.paths:
@@ -350,7 +352,7 @@ def _tool_amounts_by_path(profile: Profile | None, ground: Ground) -> dict[str, 
 def _relocation_steps(
     prediction: Prediction, trace: Trace, macs: Mapping[str, int]
 ) -> Iterator[PathStep]:
-    """Work that the tool books under another module than ours: it changes no total."""
+    """Yield work that the tool books under another module than ours: it changes no total."""
     for key, index in prediction.covered.items():
         native = trace.modules[trace.calls_by_key[key].module].path
         reported = prediction.bookings[index].path
@@ -361,11 +363,11 @@ def _relocation_steps(
 
 
 def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathStep]:
-    """How else a module with several parents stands in the numbers of those around it.
+    """Yield differences of modules with several parents in the numbers of these.
 
     The steps of a booking have all of it under the first name of its module.
     """
-    for booking, standing in standings(prediction, trace):
+    for booking, standing in module_contributions(prediction, trace):
         first = dict.fromkeys(path_and_ancestors(booking.path), booking.times)
         if standing == first:
             continue
@@ -380,9 +382,9 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
 
 
 def _instead(
-    prediction: Prediction, before: Booking, after: Booking, dead: bool
+    prediction: Prediction, before: RuleMatch, after: RuleMatch, dead: bool
 ) -> Iterator[PathStep]:
-    """From what the tool makes of a booking so many times to so many others."""
+    """Yield steps that correct a match counted `before.times` times to `after.times`."""
     convention, rule = prediction.convention, after.rule
     if rule.kind == "core":
         macs = int(after.amount) * (after.times - before.times)
@@ -397,8 +399,8 @@ def _instead(
 # From the work that is there to what the tool makes of it.
 
 
-def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
-    """Every step, in the order of the bookings."""
+def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
+    """Yield every step, in the order of the bookings."""
     native = [0] * len(prediction.bookings)
     written = [0] * len(prediction.bookings)
     live = [False] * len(prediction.bookings)
@@ -430,8 +432,8 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Itera
     yield from _rounding_steps(prediction)
 
 
-def _with_own_cause(booking: Booking, trace: Trace) -> Booking:
-    """Return the booking, under a cause of its own where that is how the call came about.
+def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
+    """Return the booking, under a cause of its own if the origin of the call is one.
 
     A custom operator's body made it (in a real run that is a call which does work of such an
     operator), or a mode of the model's did, which adds a part or counts a product once more.
@@ -446,7 +448,7 @@ def _with_own_cause(booking: Booking, trace: Trace) -> Booking:
 
 
 def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
-    """The steps, of which none is of a decomposition where one side has work of its own.
+    """Return the steps, none of them a decomposition where one side has work of its own.
 
     Work that stands in another place of the other side cancels out with it.
     """
@@ -455,8 +457,8 @@ def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
     return [replace(s, cause=ALONE) if s.cause == DECOMPOSED else s for s in walked]
 
 
-def _one_sided_booking(booking: Booking, native: int) -> Booking:
-    """Return the booking, as of work of one side where nothing shows that it is the same work.
+def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
+    """Return the booking, as work of one side if nothing shows that it is the same work.
 
     An operator with work on both sides may be decomposed otherwise; its gradients are the same
     products, or they are not. `native` is the work of all native gradients of the operator, which
@@ -474,12 +476,12 @@ def _one_sided_booking(booking: Booking, native: int) -> Booking:
 
 
 def _is_backward(call: Call) -> bool:
-    """Whether a call does work of the backward pass."""
+    """Return whether a call does work of the backward pass."""
     return any(key.endswith(_STEP) for key in (call.key, *call.of))
 
 
 def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
-    """Yield what the tool's own arithmetic loses or wins on the whole."""
+    """Yield what the tool's own arithmetic loses or gains on the whole."""
     convention = prediction.convention
     amount = prediction.sum(prediction.bookings) - sum(prediction.booking_quotients())
     if amount:
@@ -487,9 +489,9 @@ def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
 
 
 def _contraction_steps(
-    prediction: Prediction, booking: Booking, macs: tuple[int, int], dead: bool
+    prediction: Prediction, booking: RuleMatch, macs: tuple[int, int], dead: bool
 ) -> Iterator[PathStep]:
-    """`macs` are ours, and those of the converter, which the tool may count, too."""
+    """Yield the steps of contractions; `macs` are ours, and those of the converter."""
     rule, call, path = booking.rule, booking.call, booking.path
     native, written = macs
 
@@ -514,7 +516,7 @@ def _contraction_steps(
     yield PathStep(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 
 
-def _component_step(prediction: Prediction, booking: Booking, dead: bool) -> PathStep:
+def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> PathStep:
     rule, amount = booking.rule, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
@@ -524,8 +526,10 @@ def _component_step(prediction: Prediction, booking: Booking, dead: bool) -> Pat
     return PathStep(stage, cause, amount, booking.call, rule.reference, booking.path)
 
 
-def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
-    """Work that no core rule is about; what is not known of a node is left as it is natively."""
+def _invisible(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
+    """Yield work outside of all core rules; unknown work of a node stays as in the native
+    count.
+    """
     convention = prediction.convention
     done = {key for call in (*trace.calls, *trace.observed) for key in call.of}
     for key, amount in ground.macs.items():
@@ -548,7 +552,7 @@ def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator
 
 
 def _is_dead(call: Call, trace: Trace) -> bool:
-    """Whether nothing that the call did is used."""
+    """Return whether no result of the call is used."""
     if call.level in OBSERVED or call.level in ("operator", "node"):
         return not call.live
     if trace.operator_around(call):
@@ -566,7 +570,9 @@ def _operator_descendants(call: Call, trace: Trace) -> Iterator[Call]:
 
 
 def explanations(walked: Iterable[PathStep]) -> tuple[Explanation, ...]:
-    """One for each cause, in the order of the stages at which they are booked first."""
+    """Return one explanation for each cause, in the order of the stages at which they are booked
+    first.
+    """
     grouped: dict[str, list[PathStep]] = {}
     for step in sorted(walked, key=lambda step: (step.stage, step.cause)):
         grouped.setdefault(step.cause, []).append(step)
@@ -592,7 +598,7 @@ _BY = {"torch": "onnx2torch", "tensorflow": "crossflops.rebuild.tensorflow"}
 def reconciliation_from_file(
     account: Reconciliation, file: Ledger, rebuilt: Ledger, framework: str
 ) -> Reconciliation:
-    """The reconciliation of a tool that ran on the rebuilt module, begun at the file's count.
+    """Return the reconciliation of a tool that ran on the rebuilt module, from the file's count.
 
     `account` begins at the module's. The nodes of the file that are named are those of operators
     whose work is another in the module, and the reference says by how much, operator by operator.
@@ -620,7 +626,9 @@ def reconciliation_from_file(
 def parameters_from_file(
     account: ParamsReconciliation, params: int, framework: str
 ) -> ParamsReconciliation:
-    """The same for the parameters: begun at those of the model, the module's as a first step."""
+    """Return the same for the parameters: from those of the model, the module's as a first
+    step.
+    """
     amount = account.ours - params
     if not amount:
         return account
@@ -631,7 +639,7 @@ def parameters_from_file(
 
 
 def _mac_changes_by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
-    """The MACs that the module has more of, by operator, where it is not as many."""
+    """Return the MACs that the module has more of, by operator, if the numbers differ."""
     macs: dict[str, int] = {}
     for sign, ledger in ((-1, file), (1, rebuilt)):
         for count in ledger.counted:
@@ -641,7 +649,7 @@ def _mac_changes_by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
 
 
 def _row_from_file_count(row: PathRow, amount: int) -> PathRow:
-    """The whole model begins at the file's count; its modules are those of the rebuilt one."""
+    """Return the row of the whole model, which begins at the file's count."""
     if row.path:
         return row
     causes = row.causes if row.causes is UNSET else {REBUILT: amount, **row.causes}
@@ -660,7 +668,7 @@ def thrice(
     differences: Mapping[str, Mapping[str, int]],
     profile: Profile,
 ) -> Reconciliation:
-    """The way from the exact MACs of a step to three times what the tool counts forward.
+    """Return the way from the exact MACs of a step to three times the tool's forward count.
 
     `trace` and `ledger` are those of the native forward pass, `differences` the MACs by cause and
     node that lead from three times that pass to the step.
@@ -694,7 +702,7 @@ def thrice(
 def _cause_macs_by_path(
     trace: Trace, ledger: Ledger, differences: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
-    """MACs by cause of all beneath each module."""
+    """Return the MACs by cause of all beneath each module."""
     owners = {
         count.node.key: path_and_ancestors(home(count.node, trace)) for count in ledger.counted
     }
@@ -710,7 +718,9 @@ def _cause_macs_by_path(
 def _rows_of_threefold_pass(
     forward: Reconciliation, trace: Trace, rule: Mapping[str, Mapping[str, int]], profile: Profile
 ) -> Iterator[PathRow]:
-    """Each module with all beneath it: what it has of the differences, and thrice the tool's."""
+    """Yield each module with all beneath it: its differences, and three times the tool's
+    number.
+    """
     known = {row.path: row for row in forward.by_path}
     printed = {entry.path: entry.amount for entry in profile.entries}
     for module in trace.modules:

@@ -1,4 +1,4 @@
-"""What is written in files: a function for each format, from a noun to a text.
+"""Formats of files: a function for each, from a result to a text.
 
 `@file_format(".md")` over a function is all that a format needs: `-o FILE.md` then has it write.
 """
@@ -26,15 +26,15 @@ from crossflops.render.latex import latex
 from crossflops.render.layout import Noun, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
 from crossflops.render.pages.against import COLUMNS, layer_lines
-from crossflops.render.pages.bench import Benched
+from crossflops.render.pages.bench import BenchView
 from crossflops.render.pages.budgets import budget_failure_text, rule_of
 from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.papers import paper_table_heads, paper_table_rows
-from crossflops.render.pages.places import Compared
-from crossflops.render.pages.profile import Profiled
+from crossflops.render.pages.places import ComparisonView
+from crossflops.render.pages.profile import ProfileView
 from crossflops.render.pages.summary import Unit
-from crossflops.render.pages.view import Viewed
-from crossflops.render.terminal import inert, plain_page_text
+from crossflops.render.pages.view import ReportTable
+from crossflops.render.terminal import escape_control_chars, plain_page_text
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Check, Checks
 from crossflops.report.comparison import Against
@@ -44,16 +44,16 @@ from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.recorded import UNCOUNTED
 from crossflops.report.report import Report
-from crossflops.report.view import view as table_of
+from crossflops.report.view import view as view_table
 from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import formula_equation
 
 
 class Renderer(Protocol):
-    """Writes a noun in one format. `unit` orders the operators of a report, where it has any."""
+    """A function that writes a result in one format. `unit` orders a report's operators."""
 
     def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
-        """The text, ending with a newline."""
+        """Return the text, ending with a newline."""
         ...
 
 
@@ -62,7 +62,7 @@ _Renderer = TypeVar("_Renderer", bound=Renderer)
 
 
 def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
-    """Declares what writes the files whose names end so."""
+    """Register a function that writes the files with this suffix."""
 
     def declare(renderer: _Renderer) -> _Renderer:
         FORMATS[suffix] = renderer
@@ -72,7 +72,8 @@ def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
 
 
 def suffix(file: Path) -> str:
-    """The end of a name that says the format: `.md`, or `.json.gz`, which has two parts.
+    """Return the suffix of a name that decides its format: `.md`, or `.json.gz`, which has two
+    parts.
 
     >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
     ('.json.gz', '.md', '')
@@ -82,7 +83,7 @@ def suffix(file: Path) -> str:
 
 
 def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
-    """Return what a file of that name holds. Raises KeyError where its suffix names no format."""
+    """Return the content of a file of that name. Raises KeyError if its suffix names no format."""
     end = suffix(file)
     data = FORMATS[end](content, unit=unit).encode()
     return gzip_bytes(data) if end.endswith(COMPRESSED) else data
@@ -93,22 +94,22 @@ def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
 
 @file_format(".json")
 def json(content: Noun, unit: Unit = "macs") -> str:
-    """The noun as indented JSON, counts as exact integers. Ends with a newline.
+    """Return the result as indented JSON, counts as exact integers. Ends with a newline.
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
-    if isinstance(content, Compared | Benched):
-        content = content.report if isinstance(content, Compared) else content.bench
-    if isinstance(content, Profiled):
+    if isinstance(content, ComparisonView | BenchView):
+        content = content.report if isinstance(content, ComparisonView) else content.bench
+    if isinstance(content, ProfileView):
         content = content.profile
-    if isinstance(content, Report | Viewed | Bench | EfficiencyReport | TrainingProfile):
+    if isinstance(content, Report | ReportTable | Bench | EfficiencyReport | TrainingProfile):
         return content.to_json()
     plain = msgspec.json.encode(content, enc_hook=_encode_rule_value)
     return msgspec.json.format(plain, indent=2).decode() + "\n"
 
 
 def _encode_rule_value(value: object) -> str:
-    """Conditions and formulas of a rule as their words."""
+    """Return conditions and formulas of a rule as their words."""
     if isinstance(value, Condition):
         return str(value)
     if callable(value):
@@ -123,7 +124,7 @@ _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 
 @file_format(".md")
 def markdown(content: Noun, unit: Unit = "macs") -> str:
-    """The page as Markdown, columns and tables of detail among it. Ends with a newline."""
+    """Return the page as Markdown, with columns and tables of detail. Ends with a newline."""
     blocks = [
         block for block in page_without_figures(content, unit).blocks if _is_nonempty_block(block)
     ]
@@ -150,7 +151,7 @@ def _block(block: Block) -> str:
             return f"```python\n{text.strip()}\n```"
         case Command(text, mark):
             lead = f"{_escape_markdown(mark)}\n\n" if mark.strip() else ""
-            return f"{lead}```\n{inert(text)}\n```"
+            return f"{lead}```\n{escape_control_chars(text)}\n```"
         case Table():
             return _pipes(block)
         case Figure(instead=words):
@@ -165,13 +166,13 @@ def _pipes(table: Table) -> str:
 
 
 def _markdown_cell(cell: str) -> str:
-    """A cell with its indentation, which tells how deep a row lies, in spaces that stay."""
+    """Return a cell with its indentation, the depth of a row, in spaces that stay."""
     return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _escape_markdown(cell)
 
 
 def _escape_markdown(text: str) -> str:
-    """The text with what Markdown would read escaped; an address stays as it is, to be a link."""
-    plain = inert(" ".join(text.split()))
+    """Return the text with Markdown's syntax escaped; an address stays, to be a link."""
+    plain = escape_control_chars(" ".join(text.split()))
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
 
 
@@ -180,7 +181,7 @@ file_format(".txt")(plain_page_text)
 
 @file_format(".tex")
 def tex(content: Noun, unit: Unit = "macs") -> str:
-    """The tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
+    """Return the tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
     return latex(page_without_figures(content, unit))
 
 
@@ -189,7 +190,9 @@ def tex(content: Noun, unit: Unit = "macs") -> str:
 
 @file_format(".html")
 def page_file(content: Noun, unit: Unit = "macs") -> str:
-    """One file for a browser, offline: the page with its pictures, and tables to look into."""
+    """Return one file for a browser, offline: the page with its pictures, and expandable
+    tables.
+    """
     from crossflops.render.html import document  # figures, which no other format needs
 
     return document(content, unit)
@@ -204,8 +207,8 @@ _COMPARISON = (
 
 @file_format(".csv")
 def csv(content: Noun, unit: Unit = "macs") -> str:
-    """The table of a view; of a report its operators, of a comparison its tools, of two models
-    their layers.
+    """Return the table of a view; of a report its operators, of a comparison its tools, of two
+    models their layers.
 
     With a convention that looks at calls, a report gives its modules.
 
@@ -213,9 +216,9 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
     noun that is no one table.
     """
     match content:
-        case Viewed(view=view):
+        case ReportTable(view=view):
             return _csv_text(view.columns, view.rows)
-        case Compared(report=report):
+        case ComparisonView(report=report):
             return csv(report, unit)
         case Report(against=Against(alignment=aligned)):
             return _csv_text(COLUMNS, layer_lines(aligned))
@@ -223,11 +226,11 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
             return _csv_text(_COMPARISON, (_tool(content, answer) for answer in profiles))
         case Report():
             nodes = all(fold.sees == "node" for fold in content.folds)
-            table = table_of(content, "op" if nodes else "module", unit=unit)
+            table = view_table(content, "op" if nodes else "module", unit=unit)
             return _csv_text(table.columns, table.rows)
-        case Benched(bench=bench) | (Bench() as bench):
+        case BenchView(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _bench_measurements(bench))
-        case Profiled(profile=profile) | (TrainingProfile() as profile):
+        case ProfileView(profile=profile) | (TrainingProfile() as profile):
             return _structs(profile.modules)
         case EfficiencyReport():
             bounds = [node for roof in rooflines(content) for node in roof.nodes]
@@ -274,7 +277,7 @@ def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:
-    """Values of one class, a column for each field that some row has.
+    """Return values of one class, a column for each field that some row has.
 
     What is a list stands in one cell, what has parts as JSON.
     """
@@ -308,13 +311,13 @@ file_format(".json.gz")(json)
 
 
 def code_quality(content: Checks, folder: str = "") -> str:
-    """Return the rules that do not hold as GitLab's code quality reads them, at their lines.
+    """Return failed rules in the format of GitLab's code quality, at their lines.
 
     `folder` is that of the check, as seen from the root of the repository.
     """
     rows = [
         {
-            "description": inert(budget_failure_text(check)),
+            "description": escape_control_chars(budget_failure_text(check)),
             "check_name": "crossflops",
             "fingerprint": _fingerprint(check),
             "severity": "critical" if check.error else "major",
@@ -330,13 +333,14 @@ def code_quality(content: Checks, folder: str = "") -> str:
 
 
 def _fingerprint(check: Check) -> str:
-    """Return what tells a rule from others, and is the same in the next pipeline."""
+    """Return a fingerprint of a rule that is unique, and stable between pipelines."""
     text = "\0".join((check.file, check.target, check.part, check.rule))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def junit(content: Checks) -> str:
-    """The rules as XML that ends with a newline: a `testcase` each, with a `failure` if it fails.
+    """Return the rules as XML that ends with a newline: a `testcase` each, with a `failure` if it
+    fails.
 
     A target without a rule is a test case that was skipped.
     """
@@ -344,9 +348,12 @@ def junit(content: Checks) -> str:
     for target, checks in groupby(content.checks, key=lambda check: check.target):
         _suite(root, target, list(checks))
     for target in content.unbudgeted:
-        suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests="1",
+        name = escape_control_chars(target)
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1",
                                        failures="0", skipped="1")  # fmt: skip
-        case = ElementTree.SubElement(suite, "testcase", classname=inert(target), name="budget")
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=escape_control_chars(target), name="budget"
+        )
         ElementTree.SubElement(case, "skipped", message="no budget is set")
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -356,19 +363,23 @@ def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> N
     rows = list(checks)
     errors = sum(bool(check.error) for check in rows)
     failed = sum(not check.holds for check in rows) - errors
-    suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests=str(len(rows)),
+    name = escape_control_chars(target)
+    suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(rows)),
                                    failures=str(failed), errors=str(errors))  # fmt: skip
     for check in rows:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=inert(target), name=inert(rule_of(check))
+            suite,
+            "testcase",
+            classname=escape_control_chars(target),
+            name=escape_control_chars(rule_of(check)),
         )
         if not check.holds:
             verdict = "error" if check.error else "failure"
             unseen = check.uncounted or check.grew_in == UNCOUNTED
             kind = "error" if check.error else "uncounted" if unseen else "limit"
             ElementTree.SubElement(
-                case, verdict, type=kind, message=inert(budget_failure_text(check))
+                case, verdict, type=kind, message=escape_control_chars(budget_failure_text(check))
             )
         if check.moved_from:
-            moved = f"moved from {inert(check.moved_from)}"
+            moved = f"moved from {escape_control_chars(check.moved_from)}"
             ElementTree.SubElement(case, "system-out").text = moved

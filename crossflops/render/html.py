@@ -24,13 +24,13 @@ from crossflops.render.figures.comparison import waterfall
 from crossflops.render.figures.roofline import roofline
 from crossflops.render.layout import Noun, page_with_figures, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
-from crossflops.render.pages.bench import Benched
-from crossflops.render.pages.places import Compared
+from crossflops.render.pages.bench import BenchView
+from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.summary import Unit
-from crossflops.render.pages.view import Viewed
-from crossflops.render.terminal import inert
+from crossflops.render.pages.view import ReportTable
+from crossflops.render.terminal import escape_control_chars
 from crossflops.report.comparison import Against
-from crossflops.report.consensus import consensus
+from crossflops.report.consensus import build_consensus
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.quantity import exact_amount, short_amount
 from crossflops.report.report import ModuleRow, NodeRow, Report
@@ -40,13 +40,13 @@ _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
 def html(content: Noun, unit: Unit = "macs") -> str:
-    """The page as one `<div>`, columns and tables of detail not among it."""
+    """Return the page as one `<div>`, without columns and tables of detail."""
     return template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
 
 @cache
 def template(name: str) -> Template:
-    """A template, by the name of its file; what it is given is escaped."""
+    """Return a template, by the name of its file; its values are escaped."""
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
@@ -55,7 +55,7 @@ def template(name: str) -> Template:
 
 
 def breakable(text: str) -> Markup:
-    """The text, escaped, with places for line breaks in its paths: before a part that is a word.
+    """Return the text, escaped, with line breaks allowed in its paths, before whole words.
 
     >>> breakable("nn/_ops.py: a&b")
     Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
@@ -64,7 +64,7 @@ def breakable(text: str) -> Markup:
 
 
 def resource(name: str) -> str:
-    """The text of a file in `templates`."""
+    """Return the text of a file in `templates`."""
     return files("crossflops.render").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -79,8 +79,8 @@ _STEP = (
 
 
 class Head(NamedTuple):
-    """The head of a column, which holds numbers (`right`), such that add up (`metric`), or lines
-    of words (`flows`).
+    """The head of a column of numbers (`right`), of numbers that add up (`metric`), or of wrapped
+    text (`flows`).
     """
 
     text: str
@@ -95,7 +95,7 @@ class Head(NamedTuple):
 
 
 class ShownRow(NamedTuple):
-    """A row; in a tree `level` says how deep it lies, from 1 on."""
+    """A row; in a tree `level` is its depth, from 1 on."""
 
     cells: tuple[str, ...]
     tone: str = ""
@@ -116,9 +116,10 @@ class Grid(NamedTuple):
 
 
 def table_grid(block: Table, label: str) -> Grid:
-    """A table of a page with all its columns, those of detail and without a head among them."""
+    """Return a table of a page with all its columns, detail and headless ones too."""
     rows = tuple(
-        ShownRow(tuple(inert(cell) for cell in row.cells), row.tone or "") for row in block.rows
+        ShownRow(tuple(escape_control_chars(cell) for cell in row.cells), row.tone or "")
+        for row in block.rows
     )
     heads = tuple(Head(column.head, column.right, flows=column.flows) for column in block.columns)
     plain = not any(head.text for head in heads)
@@ -134,13 +135,13 @@ def table_grid(block: Table, label: str) -> Grid:
 
 
 def seconds_of(content: EfficiencyReport) -> dict[str, float]:
-    """The shortest time of every node, by the first roofline; nothing without one."""
+    """Return the shortest time of every node, by the first roofline; nothing without one."""
     roofs = rooflines(content)
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
 
 
 def _html_count_heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
-    """Of the counts, which are the same for modules and nodes."""
+    """Return the heads of the counts, the same for modules and nodes."""
     heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "memory traffic")]
     heads += [Head(name, True, True) for name, _ in _STEP] if report.training else []
     heads += [Head("shortest time (µs)", True, True)] if seconds else []
@@ -186,7 +187,9 @@ def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
 
 
 def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """A row for each module, parents first; of a file without modules one for each operator."""
+    """Return a row for each module, parents first; of a file without modules one for each
+    operator.
+    """
     counts = [(node, _node_call_counts(node, report, seconds)) for node in report.nodes]
     heads = _html_count_heads(report, seconds)
     paths = _parent_module_paths(report)
@@ -221,14 +224,22 @@ def _module_grid_row(
         above = paths[above]
         level += 1
     parent = path in set(paths.values()) if path else True
-    class_, params = (row.class_, exact_amount(row.params)) if row else ("", "")
+    css_class, params = (row.class_, exact_amount(row.params)) if row else ("", "")
     return ShownRow(
-        (inert(path) or "(the model)", inert(class_), *counts, params), "", level, parent
+        (
+            escape_control_chars(path) or "(the model)",
+            escape_control_chars(css_class),
+            *counts,
+            params,
+        ),
+        "",
+        level,
+        parent,
     )
 
 
 def _parent_module_paths(report: Report) -> dict[str, str]:
-    """Every path with that of the nearest module around it, parents before what is in them."""
+    """Return every path with that of its nearest ancestor, parents before their children."""
     known = {row.path for row in report.modules if row.path or len(report.modules) > 1}
     if not known:
         return {}
@@ -261,7 +272,7 @@ def _operator_grid_rows(
     sums = {op: _sum_call_counts(summand, width) for op, summand in by_op.items()}
     order = sorted(sums, key=lambda op: (-sums[op].flops, op))
     full = _sum_call_counts((summand for _, summand in counts), width).cells(timed)
-    rows = [ShownRow((inert(op), *sums[op].cells(timed)), "", 2) for op in order]
+    rows = [ShownRow((escape_control_chars(op), *sums[op].cells(timed)), "", 2) for op in order]
     return (ShownRow(("(the model)", *full), "", 1, True), *rows) if rows else ()
 
 
@@ -269,7 +280,7 @@ def _operator_grid_rows(
 
 
 def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """A row for each counted node, in the order of the graph."""
+    """Return a row for each counted node, in the order of the graph."""
     heads = (
         Head("node"),
         Head("operator"),
@@ -281,9 +292,9 @@ def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
     rows = tuple(
         ShownRow(
             (
-                inert(node.node),
-                inert(node.op),
-                inert(node.path),
+                escape_control_chars(node.node),
+                escape_control_chars(node.op),
+                escape_control_chars(node.path),
                 *_node_call_counts(node, report, seconds).cells(bool(seconds)),
                 node.precision,
                 node.exactness,
@@ -305,7 +316,7 @@ _SECTIONS_WITH_A_LIST = 4  # from so many on, the sections are listed at the top
 
 
 class Section(NamedTuple):
-    """A heading, and what stands under it as HTML."""
+    """A heading, and the HTML under it."""
 
     id: str
     heading: str
@@ -313,7 +324,9 @@ class Section(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The heading for a list: of "thop = native + 7" the tool, of "what: more" what."""
+        """The heading in a list: the tool of "thop = native + 7", the subject of "subject:
+        more".
+        """
         return self.heading.partition(" = ")[0].partition(": ")[0]
 
 
@@ -326,7 +339,7 @@ class Card(NamedTuple):
 
 
 def document(content: Noun, unit: Unit = "macs") -> str:
-    """The noun as a file that a browser shows by itself, offline. Ends with a newline."""
+    """Return the result as a standalone file for a browser. Ends with a newline."""
     page = page_with_figures(content, unit)
     report = _content_report(content)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
@@ -349,17 +362,17 @@ def document(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _content_report(content: Noun) -> Report | None:
-    """The report that a noun is about, where it is about one."""
+    """Return the report that a result is about, if there is one."""
     match content:
         case Report():
             return content
-        case Compared() | Viewed() | EfficiencyReport():
+        case ComparisonView() | ReportTable() | EfficiencyReport():
             return content.report
     return None
 
 
 def _cards(report: Report) -> tuple[Card, ...]:
-    """The totals; those of two models side by side."""
+    """Return the totals; those of two models side by side."""
     models = [_scope_figures(report.scope)]
     if isinstance(report.against, Against):
         models.append(_scope_figures(report.against.totals))
@@ -380,7 +393,7 @@ def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
 
 
 def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
-    """The blocks under their headings; a figure with a title is a section by itself."""
+    """Return the blocks under their headings; a figure with a title is a section by itself."""
     sections: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
     for block in page.blocks:
         if block is opening:
@@ -399,7 +412,7 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
 
 
 def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
-    """A block as HTML; nothing for a table without rows."""
+    """Return a block as HTML; nothing for a table without rows."""
     match block:
         case Figure():
             return _figure_markup(block, seconds, heading)
@@ -409,7 +422,7 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
             return [_render("text", text=_clean(block.text), mark=block.mark, tone=block.tone)]
         case Code() | Command():
             mark = block.mark if isinstance(block, Command) else ""
-            return [_render("code", text=inert(block.text), mark=mark)]
+            return [_render("code", text=escape_control_chars(block.text), mark=mark)]
         case Title():
             return [_render("text", text=" · ".join(map(_clean, block.parts)), mark="", tone="")]
     return []
@@ -418,7 +431,7 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
 def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
     match figure.drawing:
         case "cite":
-            return [_render("cite", sentence=_clean(consensus(figure.noun).sentence))]
+            return [_render("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
         case "modules":
             grid = module_grid(figure.noun, seconds)
             return [_render("tree", grid=grid)] if grid.rows else []
@@ -443,9 +456,9 @@ def _render(macro: str, **fields: Any) -> Markup:
 
 
 def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
-    """Return what was asked, of which model, and with which versions."""
-    holder = content.bench if isinstance(content, Benched) else content
-    holder = holder.report if isinstance(holder, Compared | Viewed) else holder
+    """Return the request, the model, and the versions."""
+    holder = content.bench if isinstance(content, BenchView) else content
+    holder = holder.report if isinstance(holder, ComparisonView | ReportTable) else holder
     made = getattr(holder, "made_with", UNSET)
     rows = [(name, version) for name, version in made.items()] if isinstance(made, dict) else []
     report = _content_report(content)
@@ -459,4 +472,4 @@ def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
 
 
 def _clean(text: str) -> str:
-    return inert(" ".join(text.split()))
+    return escape_control_chars(" ".join(text.split()))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from crossflops.render.page import Code, Column, Command, Heading, Page, Table, Text, Title
-from crossflops.render.terminal import inert
+from crossflops.render.terminal import escape_control_chars
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -28,7 +28,7 @@ _QUOTED = re.compile(r'"([^"]*)"')
 
 
 def latex(page: Page) -> str:
-    """The page as LaTeX to put in with \\input: it needs \\usepackage{booktabs}."""
+    """Return the page as LaTeX for \\input: it needs \\usepackage{booktabs}."""
     lines = [r"% needs \usepackage{booktabs}"]
     for block in page.blocks:
         match block:
@@ -72,14 +72,14 @@ def _latex_row(cells: Iterable[str]) -> str:
 
 
 def _latex_head_lines(columns: Iterable[Column]) -> list[tuple[str, ...]]:
-    """The lines above the rule: a head of numbers takes one for each word, to be no wider."""
+    """Return the lines above the rule: a head of numbers takes one for each word, to be narrow."""
     stacks = [[*map(escape_latex, c.head.split() if c.right else [c.head])] for c in columns]
     height = max(map(len, stacks))
     return list(zip(*([""] * (height - len(stack)) + stack for stack in stacks), strict=True))
 
 
 def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
-    """Figures, filled up with blank digits so that their points align; other cells as they are."""
+    """Return figures with blank digits so that their points align; other cells as they are."""
     if not all(map(_FIGURE.fullmatch, column)):
         return list(column)
     fractions = ["".join(cell.partition(".")[1:]) for cell in column]
@@ -96,10 +96,12 @@ def _latex_cell(cell: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """The text as LaTeX sets it, letter by letter, with its quotes.
+    """Return the text as LaTeX sets it, letter by letter, with its quotes.
 
     >>> escape_latex("a_b & 50 %")
     'a\\\\_b \\\\& 50 \\\\%'
     """
-    letters = (_SPECIAL.get(letter, letter) for letter in inert(" ".join(text.split())))
+    letters = (
+        _SPECIAL.get(letter, letter) for letter in escape_control_chars(" ".join(text.split()))
+    )
     return _QUOTED.sub(r"``\1''", "".join(letters))

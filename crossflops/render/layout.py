@@ -15,12 +15,12 @@ Noun: TypeAlias = "nouns.Noun"
 
 
 def page_without_figures(content: Noun, unit: Unit = "macs") -> Page:
-    """The page of a noun in words, with counts ordered by `unit` where it has any."""
+    """Return the page of a result in words, with counts ordered by `unit` if it has any."""
     return page_with_figures(content, unit).without_figures()
 
 
 def page_with_figures(content: Noun, unit: Unit = "macs") -> Page:
-    """The same page with its pictures."""
+    """Return the same page with its pictures."""
     if isinstance(content, Report) and content.profiles is content.llm is UNSET:
         return summary_page(content, unit)
     from crossflops.render.pages.nouns import content_page

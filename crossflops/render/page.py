@@ -1,4 +1,4 @@
-"""What a renderer writes down: blocks of text and tables, without a word on how they look."""
+"""Elements of a page: blocks of text and tables, independent of their look."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -9,19 +9,21 @@ Tone: TypeAlias = Literal["", "good", "bad", "warn", "dim"]
 
 
 class Title(msgspec.Struct, frozen=True):
-    """Parts of one line. Where the line is too narrow, it breaks between parts."""
+    """Parts of one line. A narrow line breaks between parts."""
 
     parts: tuple[str, ...]
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """What the blocks under it are about."""
+    """The subject of the blocks under it."""
 
     text: str
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A paragraph. `mark` stands before it, and its other lines stand under its first word."""
+    """A paragraph. `mark` stands before it, and its other lines are aligned with its first
+    word.
+    """
 
     text: str
     mark: str = ""
@@ -56,12 +58,12 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_columns(*heads: str) -> tuple[Column, ...]:
-    """Columns of words under these heads, which neither break nor make way."""
+    """Return columns of text under these heads, which neither break nor make way."""
     return tuple(Column(head=head) for head in heads)
 
 
 def right(*heads: str) -> tuple[Column, ...]:
-    """Columns of numbers under these heads, which do not make way."""
+    """Return columns of numbers under these heads, which do not make way."""
     return tuple(Column(head=head, right=True) for head in heads)
 
 
@@ -73,7 +75,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_cells(cls, *cells: str, tone: Tone = "") -> "Row":
-        """A row of these cells."""
+        """Build a row of these cells."""
         return cls(cells, tone)
 
 
@@ -91,7 +93,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     stub: int = 0
 
     def only(self, indices: Sequence[int]) -> "Table":
-        """The table with these of its columns."""
+        """Return the table with these of its columns."""
         return msgspec.structs.replace(
             self,
             columns=tuple(self.columns[location] for location in indices),
@@ -99,11 +101,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def without_column(self, column: Column) -> "Table":
-        """The table without one of its columns."""
+        """Return the table without one of its columns."""
         return self.only([p for p, kept in enumerate(self.columns) if kept is not column])
 
     def brief(self) -> "Table":
-        """The table without its columns of detail."""
+        """Return the table without its columns of detail."""
         table = self
         for column in self.columns:
             if column.detail:
@@ -112,7 +114,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """What `drawing` makes of a noun, in formats that have pictures; others show `instead`.
+    """A `drawing` of a result, in formats that have pictures; others show `instead`.
 
     With a `title` it is a part of the page by itself, and without one it belongs to the heading
     above it.
@@ -133,7 +135,7 @@ class Page(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
 
     def without_figures(self) -> "Page":
-        """The page without pictures: what stands in their stead."""
+        """Return the page without pictures, with their replacement texts."""
         return Page(
             tuple(
                 part

@@ -39,7 +39,7 @@ _GROUPS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 
 
 def terminal_width() -> int:
-    """Of the terminal; 80 when stdout is none, unless COLUMNS says otherwise. Not fewer than 20.
+    """Return the width of the terminal, at least 20; 80 if stdout is none, unless COLUMNS is set.
 
     As shutil.get_terminal_size, which takes longer to import than a page to write.
     """
@@ -54,7 +54,9 @@ def terminal_width() -> int:
 
 
 def cell_len(text: str) -> int:
-    """How many columns a text takes: one for each Latin letter, for others as rich knows them."""
+    """Return the columns that a text takes: one for each Latin letter, for others as rich has
+    them.
+    """
     text = text.replace(_JOINT, " ")
     if text.isprintable() and max(text, default="") < "\u0300":
         return len(text)
@@ -63,10 +65,10 @@ def cell_len(text: str) -> int:
     return cells.cell_len(text)
 
 
-def inert(text: str) -> str:
-    """The text with every letter that a terminal would obey spelled out.
+def escape_control_chars(text: str) -> str:
+    """Return the text with every control character of a terminal spelled out.
 
-    >>> inert("conv" + chr(27) + "[2J")
+    >>> escape_control_chars("conv" + chr(27) + "[2J")
     'conv\\\\x1b[2J'
     """
     if text.isprintable():  # as nearly all are: the expression takes long to compile
@@ -75,18 +77,20 @@ def inert(text: str) -> str:
 
 
 def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
-    """The text, inert, with the middle of long words left out, and that of a long text.
+    """Return the text without control characters, with the middle of long words and texts cut.
 
     >>> legible("a" * 60 + " " + "b" * 1000, word=9)
     'aaa...aaa bbb...bbb'
     """
-    plain = inert(text[: 2 * longest] + text[-2 * longest :] if len(text) > 4 * longest else text)
+    plain = escape_control_chars(
+        text[: 2 * longest] + text[-2 * longest :] if len(text) > 4 * longest else text
+    )
     words = re.sub(rf"\S{{{word + 1},}}", lambda match: _clip_text_middle(match[0], word), plain)
     return _clip_text_middle(words, longest)
 
 
 def inert_json(text: str) -> str:
-    """JSON with every letter that a terminal would obey as JSON spells it; the same values."""
+    """Return JSON with control characters as JSON escapes; the same values."""
     import json
 
     return re.sub(
@@ -111,7 +115,7 @@ _NARROW_WORD = 4  # columns of words are broken up down to this width before num
 
 
 def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
-    """The page as text, no line longer than `width` but those to copy. Ends with a newline.
+    """Return the page as text, no line longer than `width` but lines to copy. Ends with a newline.
 
     No name reaches the terminal with a control character in it, nor at any length. Columns that a
     table has no room for are named under it, unless the table before has lost the same.
@@ -148,7 +152,7 @@ def _should_separate_blocks(before: Block | None, block: Block) -> bool:
 
 
 def _legible(block: Block) -> Block:
-    """The block with every name in it as a terminal can show it, and every number in one word."""
+    """Return the block with every name made printable, and every number as one word."""
     match block:
         case Title(parts):
             return Title(tuple(map(_join_digit_groups, map(legible, parts))))
@@ -159,11 +163,11 @@ def _legible(block: Block) -> Block:
                 _join_digit_groups(legible(standing_here(text), WORD)), legible(mark), tone
             )
         case Code(text):
-            return Code("\n".join(map(inert, text.splitlines())))
+            return Code("\n".join(map(escape_control_chars, text.splitlines())))
         case Figure():  # `Page.written` puts what stands in its stead
             return block
         case Command(text, mark):
-            return Command(inert(standing_here(text)), legible(mark))
+            return Command(escape_control_chars(standing_here(text)), legible(mark))
         case Table():
             return replace(
                 block,
@@ -179,12 +183,12 @@ def _legible(block: Block) -> Block:
 
 
 def _join_digit_groups(text: str) -> str:
-    """The text with a number in groups of digits as one word."""
+    """Return the text with a number in groups of digits as one word."""
     return _GROUPS.sub(_JOINT, text)
 
 
 def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
-    """The heads of the columns that have no room."""
+    """Return the heads of the columns that do not fit."""
     room = width - _indent(table)
     brief = table.brief()
     kept = [
@@ -197,7 +201,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
-    """Return what says which columns have no room, and how to see them."""
+    """Return the note on columns that do not fit, and how to see them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
@@ -205,16 +209,16 @@ def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Te
 
 
 def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
-    """The lines of a block. Only colours, and lines that break, need rich."""
-    straight = None if colour else _straight(block, width)
+    """Return the lines of a block. Only colours, and lines that break, need rich."""
+    straight = None if colour else _layout_without_rich(block, width)
     return _rich_block_lines(block, width, colour) if straight is None else straight
 
 
 # A block whose lines all fit: no colour, and nothing breaks. The import of rich takes longer.
 
 
-def _straight(block: Block, width: int) -> list[str] | None:
-    """The lines of a block as rich would arrange them, None where one is too long."""
+def _layout_without_rich(block: Block, width: int) -> list[str] | None:
+    """Return the lines of a block as rich would arrange them, None if one is too long."""
     match block:
         case Title():
             lines = _wrap_title_parts(block.parts, width).split("\n")
@@ -232,7 +236,7 @@ def _straight(block: Block, width: int) -> list[str] | None:
 
 
 def _straight_table(block: Table, width: int) -> list[str] | None:
-    """The lines of a table, or of the tables that it is broken into."""
+    """Return the lines of a table, or of the tables that it is broken into."""
     room = width - _indent(block)
     lines: list[str] = []
     for location, part in enumerate(_split_table_columns(block.brief(), room)):
@@ -254,7 +258,7 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
 
 
 def _widths(table: Table, gap: int, room: int) -> list[int] | None:
-    """The width of each column. Of one that flows it is what the others leave, where that is less.
+    """Return the width of each column; a flowing column gets at most the rest of the others.
 
     None where that does not do.
     """
@@ -271,7 +275,7 @@ def _widths(table: Table, gap: int, room: int) -> list[int] | None:
 
 
 def _wrap_cell(cell: str, width: int) -> list[str]:
-    """The cell in lines of whole words, none where a word is too long."""
+    """Return the cell in lines of whole words, none if a word is too long."""
     if cell_len(cell) <= width:
         return [cell]
     lines = [""]
@@ -285,7 +289,7 @@ def _wrap_cell(cell: str, width: int) -> list[str]:
 
 
 def _pad_cell(cell: str, width: int, right: bool) -> str:
-    """The cell in a column of so many columns of the terminal."""
+    """Return the cell padded to so many columns of the terminal."""
     text = cell.rstrip() if right else cell
     room = " " * (width - cell_len(text))
     return room + text if right else text + room
@@ -343,7 +347,7 @@ def _indent(table: Table) -> int:
 
 
 def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
-    """The parts with dots between, in lines that fit; the second line on is indented."""
+    """Return the parts with dots between, in lines that fit; later lines are indented."""
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines[-1].strip() else f"{lines[-1]}{part}"
@@ -389,12 +393,12 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
 
 
 def _split_digit_groups(cell: str) -> str:
-    """The cell with numbers that have no room in one line as a word for each group of digits."""
+    """Return the cell with numbers that do not fit in one line split into groups of digits."""
     return re.sub(rf"\S{{{_SQUEEZED},}}", lambda word: word[0].replace(_JOINT, " "), cell)
 
 
 def _split_table_columns(table: Table, room: int) -> list[Table]:
-    """The table, or several that fit: each with the columns that say what a row is about."""
+    """Return the table, or several that fit: each with the columns that identify a row."""
     if not table.stub or _narrowest(table) <= room:
         return [table]
     stub = list(range(table.stub))
@@ -415,7 +419,9 @@ def _narrowest(table: Table) -> int:
 
 
 def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
-    """The table with what must make way gone, the gap of its columns, and whether heads break."""
+    """Return the table without its spare columns, the gap of its columns, and whether heads
+    break.
+    """
     while True:
         for gap, broken in _LAYOUTS:
             if _natural(table, gap, broken=broken) <= room:
@@ -427,7 +433,7 @@ def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
 
 
 def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
-    """The columns that the table takes."""
+    """Return the natural width of the table."""
     widths = [_widest(table, location, broken) for location in range(len(table.columns))]
     requested = [
         min(width, flowing) if column.flows else width
@@ -437,7 +443,7 @@ def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = Fal
 
 
 def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
-    """The columns that the table takes where only its numbers have the room that they want."""
+    """Return the width of the table if only its numbers have their natural width."""
     widths = (
         _widest(table, location, broken) if column.right else _NARROW_WORD
         for location, column in enumerate(table.columns)
@@ -451,7 +457,7 @@ def _widest(table: Table, location: int, broken: bool) -> int:
 
 
 def _head(table: Table, location: int) -> tuple[str, ...]:
-    """The head of a column in lines that are no longer than its cells, where its words allow."""
+    """Return the head of a column in lines no longer than its cells, if its words allow that."""
     head = table.columns[location].head
     longest = max(map(len, head.split()), default=1)
     return tuple(wrap(head, max(longest, _widest_cell(table, location)))) or ("",)
@@ -468,10 +474,10 @@ NARROWEST = 20
 
 
 def plain_page_text(content: Noun, unit: Unit = "macs") -> str:
-    """The page as plain text."""
+    """Return the page as plain text."""
     return terminal(content, WIDTH, unit=unit)
 
 
 def terminal_page_text(content: Noun) -> str:
-    """The page as `print` shows it: as wide as the terminal, without the last end of line."""
+    """Return the page as `print` shows it: as wide as the terminal, without a final newline."""
     return terminal(content, terminal_width()).removesuffix("\n")

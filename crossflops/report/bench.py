@@ -11,7 +11,7 @@ from crossflops.report.report import SCHEMA, ModelInfo
 
 
 class BenchPeak(msgspec.Struct, frozen=True, kw_only=True):
-    """What the machine can do: FLOP/s by element type, bytes/s, and where both are from.
+    """The peaks of the machine: FLOP/s by element type, bytes/s, and their sources.
 
     One that is no peak (a matrix product) may be exceeded.
     """
@@ -23,7 +23,7 @@ class BenchPeak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that ran, or several that cannot be told apart, with the nodes it stands for.
+    """A kernel that ran, or several that cannot be distinguished, with the nodes they stand for.
 
     `seconds` are those of one run of the model, kernels inside it left out; `calls` how often it
     ran in one. `nodes` are keys of the count, none for a kernel that the runtime put in; `does`
@@ -91,11 +91,11 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(row for row in self.kernels if row.share is not None and row.share > 1)
 
     def largest(self, top: int) -> tuple[KernelRow, ...]:
-        """The kernels that take the most time."""
+        """Return the kernels that take the most time."""
         return tuple(sorted(self.kernels, key=lambda row: -row.seconds)[:top])
 
     def slowest(self, top: int, least: float = 0.01) -> tuple[KernelRow, ...]:
-        """The worst offenders: the lowest rates of kernels with `least` of the time or more."""
+        """Return the slowest kernels by rate, of those with `least` of the time or more."""
         floor = least * self.run_seconds
         able = [row for row in self.kernels if row.rate is not None and row.seconds >= floor]
         return tuple(sorted(able, key=lambda row: row.rate or 0.0)[:top])
@@ -122,7 +122,7 @@ class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One training step, the median of those that were timed, phase by phase.
+    """One training step, the median of the timed ones, phase by phase.
 
     The `optimizer` ran the model `passes` times in it. The step has `rest_seconds` beside its
     phases. `mfu` is of the work that the model needs, `hfu` of that with what is computed again
@@ -139,7 +139,7 @@ class BenchStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
-    """What `bench` found.
+    """The result of `bench`.
 
     `macs` and `flops` are the native count of one run at `batch`, which is the batch that was
     chosen by `goal` or asked for; where it was trained, those of a `step`, without the optimizer.
@@ -176,27 +176,29 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def measurement(self) -> Measurement | None:
-        """The one at the batch that was chosen."""
+        """The measurement at the chosen batch."""
         return next(
             (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
         )
 
     @property
     def above_peak(self) -> tuple[Measurement, ...]:
-        """The batches at which the whole model was faster than a peak that is one."""
+        """The batches at which the whole model was faster than the peak, if that is a real
+        peak.
+        """
         timed = (row for row in self.curve if isinstance(row, Measurement))
         is_peak = self.peak is not None and self.peak.is_peak
         return tuple(row for row in timed if is_peak and (self.share(row) or 0.0) > 1)
 
     def rate(self, timing: Measurement) -> float | None:
-        """FLOP/s of a measurement: 2 x MACs of an example x examples per second.
+        """Return the FLOP/s of a measurement: 2 x MACs of an example x examples per second.
 
         None where the batch is empty.
         """
         return 2 * self.macs / self.batch * timing.examples_per_second if self.batch else None
 
     def share(self, timing: Measurement) -> float | None:
-        """The time that its MACs take at the peaks of their precisions, over its own."""
+        """Return the time of its MACs at the peaks of their precisions, over the measured time."""
         rates = self.peak.rates if self.peak is not None else {}
         peaks = [rates.get(name, 0.0) for name in self.macs_by_precision]
         if not self.macs or not self.batch or not all(peaks):
@@ -206,7 +208,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         return least / self.batch * timing.examples_per_second
 
     def to_json(self) -> str:
-        """Indented JSON, counts as exact integers; what can be derived is written as well."""
+        """Return indented JSON, counts as exact integers; derived figures are written as well."""
         plain = msgspec.to_builtins(self)
         for row, timing in zip(plain["curve"], self.curve, strict=True):
             if isinstance(timing, Measurement):
@@ -224,5 +226,5 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":
-        """Return what `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        """Read the result of `to_json`. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)

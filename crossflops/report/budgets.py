@@ -53,7 +53,7 @@ _SPLIT_AS = {FILE_BYTES: (MODEL_BYTES, "params"), MODEL_BYTES: ("params",)}
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
-    """`name sign number`: an absolute number, or where `relative` a share over the baseline.
+    """`name sign number`: an absolute number, or if `relative` a share over the baseline.
 
     `line` is where the configuration has it, 0 where none does.
     """
@@ -67,7 +67,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_text(cls, text: str) -> "BudgetRule":
-        """The rule that is written so. Raises InputError.
+        """Build the rule of a text. Raises InputError.
 
         >>> BudgetRule.from_text("macs <= 4.2G").number, BudgetRule.from_text("params: +1%").number
         (Fraction(4200000000, 1), Fraction(1, 100))
@@ -89,7 +89,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def limit(self, baseline: Amount | None) -> int | float:
-        """The number that the value is held against: whole, as counts are.
+        """Return the limit of the value, a whole number as counts are.
 
         Raises InputError for a relative rule without a baseline.
         """
@@ -107,7 +107,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         return exact.numerator if exact.denominator == 1 else float(exact)
 
     def holds(self, value: Amount, limit: Amount) -> bool:
-        """Whether the value is as the rule says."""
+        """Return whether the value satisfies the rule."""
         return {
             "<=": value <= limit,
             ">=": value >= limit,
@@ -118,7 +118,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _mistake(text: str) -> str:
-    """Return what is wrong with a text that is nearly a rule; "" where that is not known."""
+    """Return the mistake in a text that is nearly a rule; "" if it is unknown."""
     match = _ALIKE.fullmatch(text.strip())
     if match is None:
         return ""
@@ -132,7 +132,7 @@ def _mistake(text: str) -> str:
 
 
 class PartRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules about each module, or each operator, whose name a pattern stands for."""
+    """Rules about each module, or each operator, whose name matches a pattern."""
 
     kind: Literal["module", "operator"]
     pattern: str
@@ -140,7 +140,7 @@ class PartRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """A part that has more than in the baseline, without what is beneath it, and by how much."""
+    """A part that grew over the baseline, without nested parts, and by how much."""
 
     path: str
     by: Amount
@@ -178,7 +178,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """The count that growth is held against, of a baseline or of a revision.
+    """The count that growth is measured from, of a baseline or of a revision.
 
     `record` is None where there is none: then the model `is_new`, or `message` and `hint` say why
     a rule about growth cannot be held. `name` and `remedy` are for a count of another request.
@@ -196,7 +196,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checks(msgspec.Struct, frozen=True, kw_only=True):
-    """All rules; `baseline` is the file that they are held against, "" where there is none.
+    """All rules; `baseline` is their reference file, "" without one.
 
     `unbudgeted` are targets about which there is no rule.
     """
@@ -212,7 +212,7 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether no rule could be held at all."""
+        """Whether no rule could be checked at all."""
         return bool(self.checks) and all(check.error for check in self.checks)
 
 
@@ -223,7 +223,7 @@ def hold_rules(
     now: RecordedCount,
     before: Earlier,
 ) -> tuple[Check, ...]:
-    """Hold the rules of one budget, each of which may have an error of its own."""
+    """Check the rules of one budget, each of which may have an error of its own."""
     allowed = _allow_uncounted(rules, now, before)
     rows = [_hold_rule(target, rule, now, before, allowed) for rule in rules]
     for part in parts:
@@ -249,7 +249,7 @@ def failure_checks(
 def _hold_parts(
     target: str, part: PartRules, now: RecordedCount, before: Earlier, allowed: bool
 ) -> list[Check]:
-    """Hold rules about every part that the pattern stands for; one that names none is an error."""
+    """Check rules about every part that the pattern matches; no match is an error."""
     known = module_paths(now) if part.kind == "module" else list(now.operators)
     names = names_like(part.pattern, known)
     if not names and part.kind == "operator" and _is_operator(part.pattern):
@@ -276,7 +276,7 @@ def _hold_parts(
 
 
 def _is_operator(name: str) -> bool:
-    """Whether a rule is known for this operator, of which a model may have no node."""
+    """Return whether the operator has a cost rule, even if the model has no such node."""
     from crossflops.operators import all_operator_rules
 
     return any(name in (op.type, str(op)) for op in all_operator_rules())
@@ -296,7 +296,7 @@ def _has_parts(kind: str, record: RecordedCount) -> bool:
 
 
 def _allow_uncounted(rules: Sequence[BudgetRule], now: RecordedCount, before: Earlier) -> bool:
-    """Return whether a rule with an upper limit allows the nodes that nobody counted."""
+    """Return whether a rule with an upper limit allows the uncounted nodes."""
     return any(
         rule.name == UNCOUNTED
         and rule.sign in _UPPER
@@ -343,12 +343,12 @@ def _hold_rule(
 
 
 def _is_free(rule: BudgetRule, before: Earlier) -> bool:
-    """Whether a rule is about growth, and the model is new."""
+    """Return whether a rule is about growth, and the model is new."""
     return rule.relative and before.is_new
 
 
 def _without_noise(number: Amount) -> Amount:
-    """Return a measured number without the digits that only its binary form has."""
+    """Return a measured number without the digits of its binary form."""
     return float(f"{number:.4g}") if isinstance(number, float) else number
 
 
@@ -360,7 +360,7 @@ def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
 
 
 def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str, str] | None:
-    """Return why a rule cannot be held, and what to do; None where it can."""
+    """Return why a rule cannot be checked, and the remedy; None if it can."""
     if now.missing and rule.name in now.missing:
         return now.missing[rule.name]
     if rule.name not in now.values:
@@ -381,7 +381,7 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
 
 
 def _has_same_request(now: RecordedCount, before: RecordedCount) -> bool:
-    """Whether both answer one request; files without requests are taken to."""
+    """Return whether both answer one request; files without requests are taken to."""
     return before.request is None or now.request is None or before.request == now.request
 
 
@@ -394,7 +394,7 @@ def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> 
 
 
 def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[Growth, ...], str]:
-    """Return the parts that have more of a number than before, the largest first, and the number.
+    """Return the parts that grew in a number, the largest first, and the number.
 
     That is a part of it, or the number of parameters, where modules do not have the number itself,
     and "" where nothing that modules have is a part of it.

@@ -38,12 +38,12 @@ class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> Amount:
-        """Return what the cause adds on the way from the first tool to the second."""
+        """The contribution of the cause on the way from the first tool to the second."""
         return self.second - self.first
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """From one tool's total to another's; what both have in the same amount is left out.
+    """The way from one tool's total to another's; equal amounts of both are left out.
 
     Where the totals are those of two models, `model` is what the second model has more of MACs,
     at `unit` for each, and the differences are those of counting.
@@ -67,12 +67,12 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Amount:
-        """What no cause covers: what the second tool leaves unexplained more than the first."""
+        """The uncovered part: the residual of the second tool minus that of the first."""
         return self.delta - (self.model or 0) - sum(cause.amount for cause in self.differences)
 
 
 def contrast(first: Reconciliation, second: Reconciliation, models: bool = False) -> Contrast:
-    """Set two tools' accounts against each other, the largest difference first.
+    """Compare two tools' accounts, the largest difference first.
 
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
@@ -103,14 +103,14 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
 
 
 def _unit(*accounts: Reconciliation) -> int:
-    """The smaller count per MAC; 1 of an older report, which does not say what is in MACs."""
+    """Return the smaller count per MAC; 1 of an older report without such a field."""
     units = [account.unit for account in accounts if isinstance(account.unit, int)]
     known = all(isinstance(row.macs, int) for account in accounts for row in account.explanations)
     return min(units) if known and len(units) == len(accounts) else 1
 
 
 def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
-    """Amount by cause, with what stands in MACs at `unit` for each.
+    """Return the amount by cause, with its MACs at `unit` each.
 
     The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
     The difference, also on the native MACs, is the same for both tools and cancels.
@@ -138,7 +138,7 @@ def _calls_by_cause(explanations: Iterable[Explanation]) -> dict[str, tuple[str,
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """The second model: its totals, what tools printed for it, and why all of it differs.
+    """The second model: its totals, the tools' numbers for it, and the reasons of all differences.
 
     `alignment` goes from the first model to the second, layer by layer. `tools` are contrasts
     whose first number is for the first model and whose second for the second: of one tool, or of
@@ -167,7 +167,7 @@ Plain = dict[str, Any]
 
 
 def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
-    """`delta` and `residual` of accounts of tools."""
+    """Set `delta` and `residual` of accounts of tools."""
     for row, account in zip(rows, accounts, strict=True):
         row["delta"] = account.delta
         row["residual"] = account.residual
@@ -176,14 +176,14 @@ def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
 
 
 def derive_contrast(plain: Plain, contrast: Contrast) -> None:
-    """`delta` and `residual` of a contrast, and the amount of each difference."""
+    """Set `delta` and `residual` of a contrast, and the amount of each difference."""
     plain |= {"delta": contrast.delta, "residual": contrast.residual}
     for row, difference in zip(plain["differences"], contrast.differences, strict=True):
         row["amount"] = difference.amount
 
 
 def derive_against(plain: Plain, against: Against) -> None:
-    """Those of all that stands between two models."""
+    """Set the derived fields of all differences between two models."""
     derive(plain["reconciliations"], against.reconciliations)
     for row, contrast in zip(plain["tools"], against.tools, strict=True):
         derive_contrast(row, contrast)
@@ -199,7 +199,7 @@ Stand: TypeAlias = Literal["agrees", "agrees after", "differs", "unexplained", "
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a tool stands, and why in one line.
+    """The position of a tool, and the reason in one line.
 
     It "agrees" when its total is the number at what it counts for a MAC, "agrees after" when it is
     once its operations outside of contractions are taken away, and "differs" where it counts
@@ -213,7 +213,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consensus(msgspec.Struct, frozen=True, kw_only=True):
-    """The native MACs as one sentence that can be cited, and a reason in one line.
+    """The native MACs as one sentence to cite, and a reason in one line.
 
     `flops` is 2 x MACs. With `caveats` that no sentence may leave out the number is not `citable`
     without them.
@@ -229,7 +229,7 @@ class Consensus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies between a tool and the native MACs, apart from the tool's unit.
+    """The difference between a tool and the native MACs, apart from the tool's unit.
 
     `unit` is what the tool counts for a MAC, None where that is not known. `as_macs` is the total
     divided by it, None without a unit or for a total that is not finite. `causes` are the
@@ -249,7 +249,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 def tool_positions(
     answers: Iterable[Profile | Failure], accounts: Iterable[Reconciliation]
 ) -> tuple[Position, ...]:
-    """Where every tool stands, in the order of the answers. Raises KeyError without an account."""
+    """Return the position of every tool, in the order of the answers. Raises KeyError without an
+    account.
+    """
     by_tool = {account.tool: account for account in accounts}
     return tuple(
         Position(tool=answer.tool, version="", stand="failed", failure=answer)

@@ -26,8 +26,8 @@ _WEAKER = {
 }
 
 
-def consensus(report: Report) -> Consensus:
-    """Return the sentence, the reason, and what each tool makes of the number."""
+def build_consensus(report: Report) -> Consensus:
+    """Return the sentence, the reason, and each tool's relation to the number."""
     macs = report.scope.macs
     tools = tool_positions(report.profiles or (), report.reconciliations or ())
     caveats = tuple(_caveats(report))
@@ -51,13 +51,13 @@ def consensus(report: Report) -> Consensus:
 
 
 def _grades(report: Report) -> list[str]:
-    """The grades of nodes with MACs that are not exact, the weakest first."""
+    """Return the grades of nodes with MACs that are not exact, the weakest first."""
     grades = {node.exactness for node in report.nodes if node.macs}
     return [grade for grade in _WEAKER if grade in grades]
 
 
 def _caveats(report: Report) -> list[str]:
-    """Return what no sentence about the number may leave out."""
+    """Return the caveats that no sentence about the number may leave out."""
     caveats = []
     if report.uncounted:
         kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
@@ -94,7 +94,7 @@ def _consensus_subject(report: Report) -> str:
 
 
 def _pass(report: Report) -> str:
-    """One forward pass, on which inputs and in which setting."""
+    """Return one forward pass: its inputs and its setting."""
     provided = report.model.inputs
     inputs = [
         f"{command_line_shape(spec.shape)} {spec.dtype}"
@@ -154,7 +154,7 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
 
 
 def _position_reason(tool: Position, macs: int) -> str:
-    """Return what stands between the tool and the number, apart from its unit, in one line."""
+    """Return the difference between the tool and the number, apart from its unit, in one line."""
     if tool.failure is not None:
         return f"{tool.failure.stage}: {tool.failure.message}"
     if tool.stand == "unexplained":
@@ -178,7 +178,7 @@ def _short_amount_with_sign(amount: Amount) -> str:
 
 
 def _some(names: list[str], content: str) -> str:
-    """The first names, and how many more there are; all of them where one is left.
+    """Return the first names, and the number of the others; all names if only one is left.
 
     >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
     ('a, b, c, d', 'a, b, c and 2 more tools')

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec import UNSET
 
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import ZERO, Counted, Ledger
+from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.operators import is_counted_by_package
 from crossflops.operators.formula import Formula
 from crossflops.operators.formula_sources import find_formula
@@ -19,9 +19,9 @@ _NO_FORMULA = ("", "ai.onnx", "ai.onnx.ml")  # domains whose operators have rule
 
 def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
     """Return a row for each operator that a formula of one's own, or its own body, counts."""
-    by_formula: dict[str, list[tuple[Counted, Formula]]] = defaultdict(list)
-    by_body: dict[str, list[Counted]] = defaultdict(list)
-    inside: dict[str, list[Counted]] = defaultdict(list)
+    by_formula: dict[str, list[tuple[CountedNode, Formula]]] = defaultdict(list)
+    by_body: dict[str, list[CountedNode]] = defaultdict(list)
+    inside: dict[str, list[CountedNode]] = defaultdict(list)
     for count in ledger.counted:
         node = count.node
         if node.opened:
@@ -45,7 +45,7 @@ def used(node: Node) -> Formula | None:
     return None if is_counted_by_package(node.op) else find_formula(node.op.domain, node.op.type)
 
 
-def _formula_row(op: str, counts: list[tuple[Counted, Formula]]) -> CustomOperatorRow:
+def _formula_row(op: str, counts: list[tuple[CountedNode, Formula]]) -> CustomOperatorRow:
     formula = counts[0][1]
     cost = sum((count.cost for count, _ in counts), ZERO)
     return CustomOperatorRow(
@@ -61,7 +61,7 @@ def _formula_row(op: str, counts: list[tuple[Counted, Formula]]) -> CustomOperat
     )
 
 
-def _body_row(op: str, counts: list[Counted], parts: list[Counted]) -> CustomOperatorRow:
+def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> CustomOperatorRow:
     cost = sum((part.cost for part in parts), ZERO)
     return CustomOperatorRow(
         op=op,
@@ -75,7 +75,7 @@ def _body_row(op: str, counts: list[Counted], parts: list[Counted]) -> CustomOpe
     )
 
 
-def _weakest(counts: Iterable[Counted]) -> str:
+def _weakest(counts: Iterable[CountedNode]) -> str:
     return max((count.exactness for count in counts), key=_GRADES.index, default="exact")
 
 

@@ -21,7 +21,7 @@ Rows: TypeAlias = Mapping[str, tuple[str, Work]]  # by path or key: a class or o
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A module without what is beneath it, or a node, that is not as it was.
+    """A changed module, without nested ones, or a changed node.
 
     `name` is that of the second model, of the first where it vanished; `before` its name in the
     first where it moved. `first` and `second` are its work, zero where it is not there.
@@ -36,12 +36,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Work:
-        """Return what was added."""
+        """The increase."""
         return self.second - self.first
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """From the first model to the second. `causes` are there where both were models, not files.
+    """The way from the first model to the second. `causes` are there for models, not for files.
 
     `over` names the totals that grew by more than `max_increase`, a share, if one was given.
     `uncounted_before` and `uncounted` are the nodes of each without a count, `new_uncounted` those
@@ -64,7 +64,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing grew by more than `max_increase`, as far as all work was counted."""
+        """Whether nothing grew by more than `max_increase`, and all work was counted."""
         return not self.over and (self.max_increase is None or not self.new_uncounted)
 
 
@@ -74,7 +74,7 @@ KINDS = ("macs", "flops", "params")
 def report_difference(
     first: Report, second: Report, names: tuple[str, str], most: Fraction | None = None
 ) -> Difference:
-    """Return what is between two reports; `most` is the share by which a total may grow."""
+    """Return the difference of two reports; `most` is the share by which a total may grow."""
     before, after = report_total_work(first), report_total_work(second)
     over: tuple[str, ...] = ()
     old, new = _placements(first, second)
@@ -98,7 +98,7 @@ def report_difference(
 
 
 def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
-    """Return the uncounted nodes of the second that the first has not as often.
+    """Return the uncounted nodes of the second that exceed those of the first.
 
     Those of one operator, reason and shapes of inputs are alike: nobody knows what others cost.
     Rows of older reports have no shapes, and are alike without them.
@@ -127,12 +127,12 @@ def _total_doubts(report: Report) -> dict[str, str]:
 
 
 def report_total_work(report: Report) -> Work:
-    """The totals."""
+    """Return the totals."""
     return Work(macs=report.macs, flops=report.flops, params=report.params)
 
 
 def own_work(report: Report) -> dict[str, tuple[str, Work]]:
-    """Class and work of every module, without those beneath it; "" is the model itself."""
+    """Return class and work of every module, without nested ones; "" is the model itself."""
     rows = {
         row.path: (row.class_, Work(macs=row.macs, flops=row.flops, params=row.params))
         for row in report.modules
@@ -158,7 +158,7 @@ class _NodeRow(NamedTuple):
 
 
 def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
-    """Every node that has work, by name: the second Relu of a module is `path/Relu#2`.
+    """Return every node that has work, by name: the second Relu of a module is `path/Relu#2`.
 
     Exporters number nodes through the whole model, so that a layer more would rename all behind
     it. Where no module is known, a node has its name, without what was appended to it. An
@@ -174,7 +174,7 @@ def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
 
 
 def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Rows]:
-    """Operator and work by name, with one name for what is one node in both.
+    """Return operator and work by name, with one name for a node that is the same in both.
 
     That is first a node of the same module, own name and MACs, and then one of the same place.
     Beside those of one name it is a node of one name of its own, whose module a quantizer left
@@ -198,7 +198,7 @@ def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Row
 def _rename_same_nodes(
     rows: Mapping[str, _NodeRow], others: Mapping[str, _NodeRow]
 ) -> dict[str, _NodeRow]:
-    """Return the rows by name, with the names of those others that are the same nodes.
+    """Return the rows by name, with the names of their equals on the other side.
 
     A name that is free by that goes to the row from which it was taken.
     """
@@ -229,7 +229,7 @@ class _Placement(NamedTuple):
 
 
 def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
-    """Place nodes whose module one of both does not know where the other has them.
+    """Place nodes whose module one model lacks where the other has them.
 
     An optimizer drops an exporter's notes, and leaves most names of nodes: a node of the same
     name, operator and MACs is the same node, if the known module is within the one that it was
@@ -265,7 +265,7 @@ def _node_identity(row: _NodeRow) -> tuple[str, str, int]:
 
 
 def _unique_nodes_by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int], _NodeRow]:
-    """Return the rows that no other one is like."""
+    """Return the rows whose identity is unique."""
     times = Counter(map(_node_identity, rows))
     return {key: row for row in rows if times[key := _node_identity(row)] == 1}
 
@@ -275,7 +275,7 @@ def _is_within(path: str, outer: str) -> bool:
 
 
 def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placement) -> None:
-    """Take work of one module to one within it, which may be new here, as those around it."""
+    """Move work of one module to one within it, which may be new here, as its ancestors may."""
     modules = placed.modules
     for path in (end, *_ancestor_paths(end)):
         if path not in modules and path in other.modules:
@@ -286,14 +286,14 @@ def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placemen
 
 
 def _ancestor_paths(path: str) -> Iterator[str]:
-    """Yield the paths of the modules around one, the innermost first, without the root."""
+    """Yield the paths of the ancestors of a module, the innermost first, without the root."""
     while "." in path:
         path = path.rpartition(".")[0]
         yield path
 
 
 def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement) -> None:
-    """Take parameters after the nodes that use them, as far as modules around have them instead.
+    """Move parameters along with the nodes that use them, as far as ancestors have them instead.
 
     A report does not say which node uses which parameters.
     """
@@ -323,12 +323,14 @@ def _family(row: _NodeRow) -> str:
 
 
 def _has_changed(before: tuple[str, Work], after: tuple[str, Work]) -> bool:
-    """Whether the work or the class differs. A class that a file leaves out is no other one."""
+    """Return whether the work or the class differs. A class that a file leaves out counts as
+    equal.
+    """
     return before[1] != after[1] or (before[0] != after[0] and bool(before[0] and after[0]))
 
 
 def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
-    """What differs, the largest in MACs first. What vanished here and appeared there has moved."""
+    """Yield the changes, the largest in MACs first. A removed and an added equal is a move."""
     rows = [
         Change(kind="changed", name=name, what=second[name][0], first=work, second=second[name][1])
         for name, (what, work) in first.items()

@@ -59,7 +59,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a training step on one device: its work, its time, and what comes of them."""
+    """A part of a training step on one device: its work, its time, and its rates."""
 
     name: str
     seconds: float
@@ -69,7 +69,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A training step as it was timed. `macs` are of one forward pass on one device."""
+    """A timed training step. `macs` are of one forward pass on one device."""
 
     batch: int
     macs: int
@@ -80,7 +80,7 @@ class TimedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleTime(msgspec.Struct, frozen=True, kw_only=True):
-    """A module's forward pass as it was timed, with all that is in it: its work and its rate."""
+    """A timed forward pass of a module, with all nested modules: its work and its rate."""
 
     path: str
     seconds: float
@@ -89,8 +89,8 @@ class ModuleTime(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """The bytes that a pass must move, of which model they are, and how well memory was used.
+class MovedBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes that a pass must move, their byte model, and the use of memory bandwidth.
 
     `mbu` is bytes / (seconds x bandwidth), of one device. `seconds` is the time of the pass,
     `bound_seconds` the least that it can take: the longer of its work at the peak and its bytes
@@ -112,7 +112,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunCompute(msgspec.Struct, frozen=True, kw_only=True):
-    """What a whole training run takes, with all that was assumed: to be quoted by itself.
+    """The compute of a whole training run, with all its assumptions: to be quoted by itself.
 
     `flops` are the model's, `executed_flops` those with what is computed again, `optimizer_flops`
     those of its steps, which are in no other number. `device_hours` = flops / (mfu x peak) and
@@ -139,7 +139,7 @@ class RunCompute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
-    """Work of one unit that is done once more, with the reason, and its share of the peak."""
+    """Recomputed work of one unit, with the reason, and its share of the peak."""
 
     reason: str
     flops: int
@@ -184,14 +184,14 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     attention: Attention | UnsetType = UNSET
     world: World | UnsetType = UNSET
     step: TimedStep | UnsetType = UNSET
-    moved: Moved | UnsetType = UNSET
+    moved: MovedBytes | UnsetType = UNSET
     modules: tuple[ModuleTime, ...] | UnsetType = UNSET
     roofline: Roofline | UnsetType = UNSET
     run: RunCompute | UnsetType = UNSET
 
 
 class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One efficiency for every numerator and device, and the report that the MACs are from.
+    """One efficiency for every numerator and device, and the report of the MACs.
 
     `report` is None where the MACs were given without a model. After `--compare` it says why the
     numerators differ.
@@ -204,7 +204,9 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     made_with: dict[str, str] | UnsetType = UNSET
 
     def to_json(self) -> str:
-        """Indented JSON, the report as it is written by itself, counts as exact integers."""
+        """Return indented JSON, the report as it is written by itself, counts as exact
+        integers.
+        """
         plain: dict[str, Any] = {
             "schema": self.schema,
             "efficiency": self.efficiency,
@@ -216,10 +218,10 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "EfficiencyReport":
-        """Return what `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        """Read the result of `to_json`. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
 
 
 def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
-    """The rooflines of a report, one for each numerator and device, where they were asked for."""
+    """Return the requested rooflines of a report, one for each numerator and device."""
     return tuple(row.roofline for row in report.efficiency if isinstance(row.roofline, Roofline))

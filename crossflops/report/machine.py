@@ -28,17 +28,19 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> float:
-        """Cores whose time can be had: no more than the quota."""
+        """The cores with available time: at most the quota."""
         return self.cores if self.quota is None else min(float(self.cores), self.quota)
 
     def peak(self, precision: str) -> float | None:
-        """Usable cores x clock x FLOPs per clock and core, in FLOP/s; None if one is unknown."""
+        """Return usable cores x clock x FLOPs per clock and core, in FLOP/s; None if one is
+        unknown.
+        """
         rate = self.flops_per_clock.get(precision)
         return None if rate is None or self.clock is None else self.usable * self.clock * rate
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU as its driver describes it; None for what the driver does not say.
+    """A GPU as its driver describes it; None for missing figures.
 
     `memory` is in bytes, `clock` and `memory_clock` are the highest ones in Hz, `bus` is in bits,
     `power` in watts, `lanes` are FP32 units. `profile` and `units` are there for a slice (MIG).
@@ -57,7 +59,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
-    """What loops on this machine reached: a second denominator beside the one of the system.
+    """The rates of loops on this machine: a second denominator beside the one of the system.
 
     `peaks` are in FLOP/s by precision, with all `threads`; `one_thread` is the FP32 rate of one.
     `sustained` is the FP32 rate over the whole time, pauses included. `bandwidth` is in bytes/s
@@ -80,7 +82,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
 
     def device(self) -> Device:
-        """As a device to set a count against. Its id is "measured"."""
+        """Return the machine as a device to compare a count with. Its id is "measured"."""
         kind = "measured peak" if self.is_peak else "measured matrix product (not the peak)"
         return Device(
             id="measured",
@@ -97,9 +99,8 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """This machine. `known` says which device of the catalogue a name that a driver printed is,
-    `peaks` the dense peaks of that device in FLOP/s, and `notes` what could not be looked at, or
-    does not agree, and why.
+    """This machine. `known` are the catalogue devices of driver names, `peaks` their dense peaks
+    in FLOP/s, and `notes` what could not be read, or does not agree, and why.
     """
 
     schema: str = SCHEMA

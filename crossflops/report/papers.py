@@ -25,7 +25,7 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def cells(self, tools: tuple[str, ...]) -> tuple[str | Amount, ...]:
-        """The row under its heads, counts as they are; "" for what there is not."""
+        """Return the row under its heads, counts as they are; "" for missing values."""
         counts = (self.by_tool.get(tool) for tool in tools)
         shown = ("" if count is None else count for count in counts)
         return (self.target, self.params, self.macs, self.flops, self.memory_traffic, *shown)

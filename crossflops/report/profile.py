@@ -16,7 +16,7 @@ WORTH = 0.05  # of the time: what takes less is not looked at
 
 
 class ProfilePeak(msgspec.Struct, frozen=True, kw_only=True):
-    """The FLOP/s that the device can reach in the `precision` that ran, and where it is from."""
+    """The FLOP/s that the device can reach in the `precision` that ran, and the source."""
 
     rate: float
     precision: str
@@ -24,7 +24,7 @@ class ProfilePeak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """The phases of one step in seconds, the median one of `runs`. None is what was not seen.
+    """The phases of one step in seconds, the median one of `runs`. None is an unseen phase.
 
     `beside` is that of modules beside the model. `iteration` is the whole step; of a run with
     hooks their own time is left out. It is `undivided` where a backward pass is in it that was not
@@ -64,12 +64,12 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int:
-        """Those of the forward pass."""
+        """The MACs of the forward pass."""
         return self.training.forward_macs
 
     @property
     def backward_macs(self) -> int:
-        """Those of the gradients, and of what a kernel or a checkpoint computes again for them."""
+        """The MACs of the gradients, with recomputation by kernels or checkpoints."""
         work = self.training
         return work.backward_input_macs + work.backward_weight_macs + work.recomputed_macs
 
@@ -80,7 +80,7 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_rate(self) -> float | None:
-        """The same of the backward pass, with the forward passes that it repeated."""
+        """The rate of the backward pass, with the forward passes that it repeated."""
         seconds = (self.backward_seconds or 0.0) + self.again_seconds
         return 2 * self.backward_macs / seconds if self.backward_seconds else None
 
@@ -101,7 +101,7 @@ class BesideProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The MACs of both directions."""
+        """The seconds of both directions."""
         return self.forward_seconds + self.backward_seconds
 
 
@@ -113,7 +113,7 @@ class ProfileDifference(msgspec.Struct, frozen=True):
 
 
 class ConventionProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """The same step as a tool's convention has it: `macs` forward, twice as many backward.
+    """The same step under a tool's convention: `macs` forward, twice as many backward.
 
     `differences` lead from the native MACs to those of the convention. `by_module` are its MACs.
     `printed` is what the tool itself printed, where it was run, in the version `edition`: the
@@ -130,7 +130,7 @@ class ConventionProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes. `by_liveness` is the peak of a forward pass that keeps nothing for a backward one.
+    """Bytes of a step. `by_liveness` is the peak of a forward pass without a backward one.
 
     `forward` and `step` were measured: the most that was held above what was there before, in such
     a forward pass, and in a whole step. None is what was not measured; `how` says by what.
@@ -154,12 +154,12 @@ class RankStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """Those of the whole step."""
+        """The seconds of the whole step."""
         return self.latencies.iteration
 
 
 class Ranks(msgspec.Struct, frozen=True, kw_only=True):
-    """The step as all processes of a training took it; of those `missing` nothing is known.
+    """The step of all processes of a training; nothing is known of the `missing` ones.
 
     So many as `sharing` compute one batch together, by tensor parallelism: each of them has the
     work of the whole batch here.
@@ -171,25 +171,25 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int | None:
-        """Those of the step on all batches, each once; None where some are not known."""
+        """The MACs of the step on all batches, each once; None if some are unknown."""
         total = sum(step.forward_macs + step.backward_macs for step in self.steps)
         return None if self.missing or total % self.sharing else total // self.sharing
 
     @property
     def examples(self) -> int | None:
-        """Those of all batches, each once; None where some are not known."""
+        """The examples of all batches, each once; None if some are unknown."""
         known = [step.examples for step in self.steps if step.examples is not None]
         full = len(known) == len(self.steps) and not self.missing
         return sum(known) // self.sharing if full else None
 
     @property
     def seconds(self) -> float | None:
-        """Those of the slowest process."""
+        """The seconds of the slowest process."""
         return max((step.seconds for step in self.steps if step.seconds is not None), default=None)
 
 
 class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """A training step: what it computes, how long it took, and where.
+    """A training step: its work, its duration, and their distribution over modules.
 
     `work` is that of the model, what attention kernels and checkpoints compute again apart in it.
     `examples` are those of one step, `beside` other modules that ran in it. `latencies` are those
@@ -230,7 +230,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_macs(self) -> int:
-        """The MACs of the gradients: the work of the model, nothing that is computed again."""
+        """The MACs of the gradients: the work of the model, without recomputation."""
         return self.work.backward_input_macs + self.work.backward_weight_macs
 
     @property
@@ -245,7 +245,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def executed_macs(self) -> int:
-        """The same, with all that is computed again."""
+        """The MACs that the step needs, with recomputation."""
         return self.model_macs + (self.work.recomputed_macs if self.has_backward else 0)
 
     @property
@@ -257,7 +257,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def executed_step_macs(self) -> int:
-        """The same, with all that is computed again."""
+        """The MACs of the step and of the modules beside the model, with recomputation."""
         return self.executed_macs + sum(work.macs for work in self._works_beside)
 
     @property
@@ -266,12 +266,12 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_backward(self) -> bool:
-        """Whether a backward pass was timed, apart or with the rest of the step."""
+        """Whether a backward pass was timed, by itself or with the rest of the step."""
         return self.latencies.backward is not None or self.latencies.undivided
 
     @property
     def seconds(self) -> float | None:
-        """Those of the whole step, or of those of its phases that were timed."""
+        """The seconds of the whole step, or of its timed phases."""
         times = self.latencies
         if times.iteration is not None:
             return times.iteration
@@ -281,16 +281,16 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return sum(parts) if parts else None
 
     def rate(self, macs: Amount, seconds: float | None) -> float | None:
-        """2 x MACs / seconds, in FLOP/s."""
+        """Return 2 x MACs / seconds, in FLOP/s."""
         return 2 * macs / seconds if seconds else None
 
     def of_peak(self, rate: float | None) -> float | None:
-        """A rate as a share of the peak."""
+        """Return a rate as a share of the peak."""
         return None if rate is None or self.peak is None else rate / self.peak.rate
 
     @property
     def rest(self) -> float | None:
-        """Seconds of the step that no phase has: data, the loss, what the script does itself.
+        """Seconds of the step outside of all phases: data, the loss, the script's own work.
 
         None where the step or its forward pass was not timed, or not apart.
         """
@@ -307,22 +307,22 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hfu(self) -> float | None:
-        """The same with all that is computed again."""
+        """The rate with recomputation, as a share of the peak."""
         return self.of_peak(self.rate(self.executed_step_macs, self.seconds))
 
     @property
     def examples_per_second(self) -> float | None:
-        """Of this process."""
+        """The examples a second of this process."""
         return self.examples / self.seconds if self.examples and self.seconds else None
 
     def module(self, path: str) -> ModuleProfile:
-        """The row of a module. Raises KeyError."""
+        """Return the row of a module. Raises KeyError."""
         return next(
             (row for row in self.modules if row.path == path), None
         ) or _reject_missing_module(path)
 
     def to_json(self) -> str:
-        """Indented JSON, counts as exact integers; what can be derived is written as well."""
+        """Return indented JSON, counts as exact integers; derived figures are written as well."""
         plain = msgspec.to_builtins(self)
         plain["rest_seconds"] = self.rest
         plain["rates"] = {
@@ -339,7 +339,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "TrainingProfile":
-        """Return what `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        """Read the result of `to_json`. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
 
 
@@ -351,7 +351,7 @@ def _reject_missing_module(path: str) -> ModuleProfile:
 
 
 def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
-    """The rows directly within each row, by its path."""
+    """Return the rows directly within each row, by its path."""
     rows = list(modules)
     known = {row.path for row in rows}
     inside: dict[str, list[ModuleProfile]] = {path: [] for path in known}
@@ -365,10 +365,10 @@ def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleP
     return inside
 
 
-def above_peak(
+def modules_above_peak(
     modules: Iterable[ModuleProfile], peak: float
 ) -> tuple[tuple[ModuleProfile, str, float], ...]:
-    """Modules that did more work than the device can, in which pass, and at which rate."""
+    """Return modules above the device's peak, with the pass and the rate."""
     return tuple(
         (row, word, rate)
         for row in modules
@@ -380,7 +380,7 @@ def above_peak(
 def modules_with_time_gap(
     modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
 ) -> tuple[tuple[ModuleProfile, int, float], ...]:
-    """Modules whose parts leave more than a tenth of their forward time unexplained.
+    """Return modules whose parts leave more than a tenth of their forward time unexplained.
 
     Each with the number of its parts and their seconds. Looked at are modules with 5 % of the
     time. One with work of its own accounts for the rest of its time by that; what is in it may
@@ -402,14 +402,14 @@ def modules_with_time_gap(
 
 
 class ShownDepth(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a profile is shown: -1 are all levels, `top` modules at each of them."""
+    """The shown part of a profile: -1 are all levels, `top` modules at each of them."""
 
     depth: int = -1
     top: int = 3
     detailed: bool = True
 
 
-class ByClass(msgspec.Struct, frozen=True):
+class ClassesAtDepth(msgspec.Struct, frozen=True):
     """All modules of one class at one depth."""
 
     class_: str
@@ -418,13 +418,13 @@ class ByClass(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ByClass, ...]]:
-    """The classes of modules at each depth, with what is in them."""
-    sums: dict[int, dict[str, ByClass]] = {}
+def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ClassesAtDepth, ...]]:
+    """Return the classes of modules at each depth, with nested modules."""
+    sums: dict[int, dict[str, ClassesAtDepth]] = {}
     for row in modules:
         level = sums.setdefault(row.depth, {})
-        before = level.get(row.class_, ByClass(row.class_, 0, 0, 0.0))
-        level[row.class_] = ByClass(
+        before = level.get(row.class_, ClassesAtDepth(row.class_, 0, 0, 0.0))
+        level[row.class_] = ClassesAtDepth(
             row.class_,
             before.params + row.params,
             before.macs + row.macs,

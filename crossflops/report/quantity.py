@@ -13,7 +13,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
 def exact_amount(amount: Amount) -> str:
-    """Every digit, in groups of three.
+    """Return every digit, in groups of three.
 
     >>> exact_amount(4133742592)
     '4 133 742 592'
@@ -22,7 +22,7 @@ def exact_amount(amount: Amount) -> str:
 
 
 def amount_with_sign(amount: Amount) -> str:
-    """Every digit with the sign; zero has none.
+    """Return every digit with the sign; zero has none.
 
     >>> amount_with_sign(44455936), amount_with_sign(-1), amount_with_sign(0)
     ('+44 455 936', '-1', '0')
@@ -31,7 +31,7 @@ def amount_with_sign(amount: Amount) -> str:
 
 
 def term_with_sign(amount: Amount) -> str:
-    """Return what a heading adds to a name: " + 7", " - 7", and nothing for zero.
+    """Return the addition to a name in a heading: " + 7", " - 7", and nothing for zero.
 
     >>> term_with_sign(44455936), term_with_sign(-1), term_with_sign(0)
     (' + 44 455 936', ' - 1', '')
@@ -40,7 +40,7 @@ def term_with_sign(amount: Amount) -> str:
 
 
 def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
-    """Four significant digits with an SI prefix. Below one thousand an integer is exact.
+    """Return four significant digits with an SI prefix. Below one thousand an integer is exact.
 
     >>> short_amount(4133742592), short_amount(4089184256, "MACs"), short_amount(57, "MACs")
     ('4.134 G', '4.089 GMACs', '57 MACs')
@@ -60,7 +60,7 @@ def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in four significant digits, with the unit that leaves one before the point.
+    """Return a time in four significant digits, with the unit that leaves one before the point.
 
     >>> duration(0.005122), duration(0.0001), duration(75.0), duration(0.0)
     ('5.122 ms', '100 µs', '75 s', '0 s')
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def percent_share(part: Amount, full: Amount) -> str:
-    """A part of a whole, in percent with one decimal; "-" of nothing.
+    """Return a part of a whole, in percent with one decimal; "-" of nothing.
 
     >>> percent_share(1, 8)
     '12.5 %'
@@ -84,7 +84,7 @@ def percent_share(part: Amount, full: Amount) -> str:
 
 
 def percent_change(value: Amount | Fraction, reference: Amount) -> str:
-    """How far a value is from a reference, in percent with two decimals; "-" from nothing.
+    """Return the change from a reference, in percent with two decimals; "-" if that is zero.
 
     Where all of these are 0 and the value is another one, to the first digit that is not.
 
@@ -102,7 +102,7 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
 
 
 def _decimals(percent: Fraction) -> int:
-    """Two, or as many as reach the first digit that is not 0."""
+    """Return 2, or the number of decimals that reaches the first digit that is not 0."""
     indices = 2
     while percent and percent * 10**indices <= Fraction(1, 2):
         indices += 1
@@ -110,7 +110,7 @@ def _decimals(percent: Fraction) -> int:
 
 
 def explanation_percent(residual: Amount, delta: Amount) -> str:
-    """How much of a difference is explained: 100 % when nothing is left, and never otherwise.
+    """Return the explained share of a difference: 100 % only without a residual.
 
     >>> pairs = (0, 7), (0, 0), (1, 10**9), (1, 0)
     >>> tuple(explanation_percent(part, whole) for part, whole in pairs)
@@ -126,7 +126,7 @@ def explanation_percent(residual: Amount, delta: Amount) -> str:
 
 
 def command_line_shape(dims: tuple[int, ...]) -> str:
-    """A shape as it is typed on the command line.
+    """Return a shape as it is typed on the command line.
 
     >>> command_line_shape((1, 3, 224, 224)), command_line_shape(())
     ('1x3x224x224', 'scalar')
@@ -135,7 +135,7 @@ def command_line_shape(dims: tuple[int, ...]) -> str:
 
 
 def count_with_noun(count: int, content: str) -> str:
-    """A count of things.
+    """Return a number with its noun, in the plural if it is not one.
 
     >>> count_with_noun(1, "call"), count_with_noun(53, "call")
     ('1 call', '53 calls')
@@ -144,7 +144,7 @@ def count_with_noun(count: int, content: str) -> str:
 
 
 def short_count_with_noun(count: int, content: str) -> str:
-    """A count of things in four digits.
+    """Return a number in four digits with its noun.
 
     >>> short_count_with_noun(1, "parameter"), short_count_with_noun(25557032, "parameter")
     ('1 parameter', '25.56 M parameters')
@@ -159,7 +159,7 @@ def _decimal_text(value: Fraction, decimals: int) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """The ratio in percent: one decimal, below one percent two significant digits."""
+    """Return the ratio in percent: one decimal, below one percent two significant digits."""
     if ratio is None:
         return "-"
     value = 100 * ratio
@@ -167,7 +167,7 @@ def percent(ratio: float | None) -> str:
 
 
 def release(version: str) -> str:
-    """A version without what follows its release numbers, and without a third one that is zero.
+    """Return the release numbers of a version, without a third one that is zero.
 
     >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
     ('0.1.1', '2.13', '2.13.0a0', 'x')

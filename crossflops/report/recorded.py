@@ -28,7 +28,7 @@ _PATTERNS = {"**": ".*", "*": r"[^.]*", "?": r"[^.]"}
 
 
 class CountedRequest(msgspec.Struct, frozen=True):
-    """The request that a recorded count answered: inputs as counted, and all that was asked."""
+    """The request of a recorded count: inputs as counted, and all options."""
 
     inputs: tuple[str, ...] = ()
     options: dict[str, str] = {}
@@ -132,7 +132,7 @@ def _report_values(report: Report) -> dict[str, Amount]:
 
 
 def _own_numbers(report: Report) -> dict[str, dict[str, int]]:
-    """Return the numbers of every module without what is beneath it, or of every node of a file.
+    """Return the numbers of every module without nested ones, or of every node of a file.
 
     A module that has none is there with no numbers.
     """
@@ -159,7 +159,7 @@ def _own_numbers(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _bytes_of_parameter(report: Report) -> int | None:
-    """Return the bytes of each parameter; None where they differ, or are not known."""
+    """Return the bytes of each parameter; None if they differ, or are unknown."""
     memory = report.memory
     if not isinstance(memory, Memory) or not isinstance(memory.param_bytes_by_type, dict):
         return None
@@ -184,7 +184,7 @@ def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
-    """Return what numbers of the whole are made of: residuals by tool, the peak by its node."""
+    """Return the parts of whole numbers: residuals by tool, the peak by its node."""
     shares: dict[str, dict[str, Amount]] = {}
     if report.residuals:
         shares[RESIDUAL] = {tool: abs(left) for tool, left in report.residuals.items()}
@@ -194,7 +194,7 @@ def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
 
 
 def _node_record_path(node: NodeRow | UncountedRow, modules: Mapping[str, Any]) -> str:
-    """Return where the numbers of a node stand among those of modules."""
+    """Return the path under which the numbers of a node stand among those of modules."""
     return node.path if node.path in modules else node.node
 
 
@@ -237,7 +237,7 @@ def _record_doubts(report: Report) -> dict[str, str]:
 
 
 def names_like(pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names that a pattern stands for: `*` stays within the dots of a path.
+    """Return the names that a pattern matches: `*` stays within the dots of a path.
 
     >>> names_like("layer.*", ["layer", "layer.0", "layer.0.norm"])
     ['layer.0']
@@ -250,7 +250,7 @@ def names_like(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def module_paths(record: RecordedCount) -> list[str]:
-    """Return the path of every module, of those around others too, without the model's own."""
+    """Return the path of every module, of ancestors too, without the model's own."""
     paths: dict[str, None] = {}
     for path in record.modules:
         enclosing = [path]
@@ -261,7 +261,7 @@ def module_paths(record: RecordedCount) -> list[str]:
 
 
 def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
-    """Return the record of a module with all beneath it; one that is not there has none of all."""
+    """Return the record of a module with all beneath it; a missing one has none of all."""
 
     def is_inside(name: str) -> bool:
         return name == path or name.startswith(f"{path}.")
@@ -279,7 +279,7 @@ def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
 
 
 def operator_numbers(record: RecordedCount, op: str) -> RecordedCount:
-    """Return the record of all nodes of an operator; one that is not there has none of all."""
+    """Return the record of all nodes of an operator; a missing one has none of all."""
     values: dict[str, Amount] = dict.fromkeys(OF_OPERATORS, 0)
     values.update(record.operators.get(op, {}))
     inside = [location.op == op for location in record.places]

@@ -14,7 +14,7 @@ from crossflops.ir.ledger import ModelInfo as ModelInfo
 from crossflops.ir.ledger import Totals as Totals
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Formulas
-from crossflops.ir.profile import Amount, Failure, Folded, Profile
+from crossflops.ir.profile import Amount, ConventionCount, Failure, Profile
 from crossflops.ir.provenance import RequestRecord, WeightsKind, report_title
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
@@ -68,7 +68,7 @@ class CustomOperatorRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class BranchRow(msgspec.Struct, frozen=True):
-    """An If of which one branch, or the sum of both, was counted, and why."""
+    """An If of which one branch, or the sum of both, was counted, with the reason."""
 
     node: str
     counted: str
@@ -112,7 +112,7 @@ Shape: TypeAlias = tuple[int, ...] | None  # None: not known
 
 
 class ModuleShapes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the first call of a module took and gave, and its own parameters by name."""
+    """The inputs and outputs of a module's first call, and its own parameters by name."""
 
     inputs: tuple[Shape, ...] = ()
     outputs: tuple[Shape, ...] = ()
@@ -125,7 +125,7 @@ class ModuleShapes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ModuleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A module and everything beneath it. Its shapes are there where they were asked for."""
+    """A module and everything beneath it. Its shapes are present on request."""
 
     path: str
     class_: str = msgspec.field(name="class")
@@ -162,7 +162,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PerToken(msgspec.Struct, frozen=True):
-    """The work for one token, of the `tokens` that the model was given: an average."""
+    """The work for one token: the average over the `tokens` of the inputs."""
 
     tokens: int
     macs: int | float
@@ -170,7 +170,9 @@ class PerToken(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_totals(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
-        """That of a language model, which has an integer input `input_ids` of batch x tokens."""
+        """Return the work per token of a language model, which has integers `input_ids` of batch x
+        tokens.
+        """
         shapes = [
             spec.shape
             for spec in inputs
@@ -187,7 +189,7 @@ class PerToken(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A count, and after `compare` also what the tools printed and why they differ.
+    """A count, and after `compare` also the tools' numbers and the reasons of their differences.
 
     Round-trips through JSON; derived values (`delta`, `residual`) are written, and recomputed
     when read. `module` is the one that the rows are about, where that is not the model;
@@ -201,8 +203,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelInfo
     totals: Totals
     macs_by_precision: dict[str, int]
-    as_: Folded | None = msgspec.field(name="as", default=None)
-    as_also: tuple[Folded, ...] | UnsetType = UNSET
+    as_: ConventionCount | None = msgspec.field(name="as", default=None)
+    as_also: tuple[ConventionCount, ...] | UnsetType = UNSET
     uncounted: tuple[UncountedRow, ...]
     by_op: tuple[OpRow, ...]
     modules: tuple[ModuleRow, ...]
@@ -236,12 +238,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scope(self) -> ModuleRow | Totals:
-        """What the rows are about: the module, where they are restricted to one, or the model."""
+        """The subject of the rows: the module that they are restricted to, or the model."""
         return self.module if isinstance(self.module, ModuleRow) else self.totals
 
     @property
     def compared(self) -> int:
-        """The native MACs at which accounts begin: of the training step, where there is one."""
+        """The native MACs that accounts start from: of the training step, if there is one."""
         step = self.training
         return step.macs if isinstance(step, TrainingReport) else self.scope.macs
 
@@ -261,8 +263,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.totals.params
 
     @property
-    def folds(self) -> tuple[Folded, ...]:
-        """The model as every convention counts it that was asked for, in that order."""
+    def folds(self) -> tuple[ConventionCount, ...]:
+        """The model under every requested convention, in the order of the request."""
         return ((self.as_,) if self.as_ is not None else ()) + (self.as_also or ())
 
     @property
@@ -272,18 +274,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return {account.tool: account.residual for account in accounts}
 
     def reconciliation(self, tool: str) -> Reconciliation:
-        """The reconciliation of one tool. Raises KeyError when it did not answer."""
+        """Return the reconciliation of one tool. Raises KeyError when it did not answer."""
         for account in self.reconciliations or ():
             if account.tool == tool:
                 return account
         raise KeyError(tool)
 
     def contrast(self, first: str, second: str) -> Contrast:
-        """Why two tools differ from each other. Raises KeyError when one did not answer."""
+        """Return the difference of two tools. Raises KeyError when one did not answer."""
         return contrast(self.reconciliation(first), self.reconciliation(second))
 
     def to_dict(self) -> dict[str, Any]:
-        """The contract `crossflops/1` as plain values."""
+        """Return the contract `crossflops/1` as plain values."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         derive(plain.get("reconciliations", ()), self.reconciliations or ())
         if isinstance(self.between, Contrast):
@@ -295,10 +297,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return plain
 
     def to_json(self) -> str:
-        """The contract as indented JSON, counts as exact integers."""
+        """Return the contract as indented JSON, counts as exact integers."""
         return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
-        """The report that `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        """Return the report that `to_json` wrote. Raises msgspec.ValidationError on anything
+        else.
+        """
         return msgspec.json.decode(text, type=cls)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Exactness, Ledger, Memory
-from crossflops.ir.profile import Folded
+from crossflops.ir.profile import ConventionCount
 from crossflops.ir.trace import Call, Module, Trace
 from crossflops.ir.training import NO_STEP, Steps, Training, TrainingStep
 from crossflops.operators import find_operator_rule
@@ -40,14 +40,14 @@ _SEQUENTIAL = "torch.nn.modules.container.Sequential"
 
 
 class FxSite(NamedTuple):
-    """`kind` is call_module, call_method or call_function; `target` what it calls."""
+    """A call of fx. `kind` is call_module, call_method or call_function, `target` the callee."""
 
     kind: str
     target: str
 
 
 def site(call: Call, trace: Trace) -> FxSite:
-    """The outermost call around an operator call that fx does not look into."""
+    """Return the outermost call around an operator call that fx does not trace into."""
     for enclosing in (*reversed(trace.ancestors(call)), call):
         leaf = _site(enclosing, trace.modules[enclosing.module])
         if leaf is not None:
@@ -75,10 +75,10 @@ def report_from_ledger(
     graph: Graph,
     trace: Trace,
     ledger: Ledger,
-    folded: tuple[Folded, ...] = (),
+    folded: tuple[ConventionCount, ...] = (),
     memory: Memory | UnsetType = UNSET,
 ) -> Report:
-    """The report of a count, as conventions fold it too, and with its memory figures."""
+    """Return the report of a count, with its conventions and its memory figures."""
     return Report(
         model=ModelInfo(
             name=graph.name,
@@ -122,7 +122,7 @@ def _input_shape_texts(node: Node) -> tuple[str, ...]:
 def with_training(
     report: Report, ledger: Ledger, exact: Steps, thumb: Iterable[ThumbRow]
 ) -> Report:
-    """The report with the training step of the model, and of each row of its tables."""
+    """Return the report with the training step of the model, and of each row of its tables."""
     by_key = {
         count.node.key: replace(exact.by_key.get(count.node.key, NO_STEP), forward=count.cost)
         for count in ledger.counted
@@ -161,7 +161,7 @@ def with_training(
 
 
 def path_with_ancestors(path: str) -> Iterator[str]:
-    """The path, and those of all modules around it, the model "" last."""
+    """Yield the path, and those of all its ancestors, the model "" last."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -169,7 +169,7 @@ def path_with_ancestors(path: str) -> Iterator[str]:
 
 
 def _op(node: Node) -> str:
-    """The operator, or the operation of the source framework that the node stands for."""
+    """Return the operator, or the source framework's operation that the node stands for."""
     return str(node.conversion.stands_for[0].op if node.conversion.stands_for else node.op)
 
 
@@ -196,7 +196,9 @@ def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
 
 
 def _has_function_calls(node: Node) -> bool:
-    """Whether functions are called in a branch or a loop: these are counted for all callers."""
+    """Return whether functions are called in a branch or a loop: these are counted for all
+    callers.
+    """
     inside = (inner for body in node.bodies for inner in body.nodes)
     return any(inner.choice == "function" or _has_function_calls(inner) for inner in inside)
 
@@ -210,7 +212,7 @@ def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
 
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
-    """The parameters that one token uses: without those of experts that it does not choose."""
+    """Return the parameters that one token uses: without those of unchosen experts."""
     idle = graph.idle_params
     for counted in ledger.counted:
         known = find_operator_rule(counted.node.op)
@@ -221,7 +223,7 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
 
 
 def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
-    """The MACs of tokens with experts that they did not choose, where all experts run."""
+    """Return the MACs of tokens with experts that they did not choose, where all experts run."""
     unchosen = 0
     for counted in ledger.counted:
         if counted.node.call in graph.unchosen:
@@ -231,7 +233,7 @@ def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
 
 
 def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
-    """Every If, with what of it is in the totals."""
+    """Return every If, with its part of the totals."""
     return tuple(
         BranchRow(count.node.key, count.formula)
         for count in ledger.counted
@@ -240,7 +242,7 @@ def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
 
 
 def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
-    """Operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
+    """Return operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
     macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
         op = _op(count.node)
@@ -252,7 +254,7 @@ def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
 
 
 def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
-    """Every registered module with all beneath it, in the order of the module table."""
+    """Return every registered module with all beneath it, in the order of the module table."""
     macs, flops = defaultdict[str, int](int), defaultdict[str, int](int)
     for count in ledger.counted:
         path, cost = count.node.path, count.cost
@@ -281,7 +283,7 @@ def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow
 
 
 def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
-    """By module, the parameters of it and of all beneath it, each storage once."""
+    """Return, by module, the parameters of it and of all beneath it, each storage once."""
     sizes: dict[int, dict[int, int]] = {}  # by storage, of the modules that are done
     begun: set[int] = set()
     todo = [row.id for row in modules]

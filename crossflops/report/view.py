@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.graph import Graph, TensorSpec
-from crossflops.ir.profile import Amount, Failure, Folded, Profile
+from crossflops.ir.profile import Amount, ConventionCount, Failure, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Call, Trace
 from crossflops.report.report import ModuleRow, ModuleShapes, NodeRow, Report, Shape
@@ -36,7 +36,7 @@ _KEYS: dict[By, tuple[str, ...]] = {
 
 
 class TableView(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows under `columns`: first what a row is about, then its counts as integers.
+    """Rows under `columns`: first the keys of a row, then its counts as integers.
 
     The counts are the native ones, and one for each convention in `folds`, under its name. `order`
     is the column that orders the rows where they are ordered. `total` is a row for the whole
@@ -54,12 +54,12 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int = 0
 
     def cells(self, column: str) -> Cells:
-        """One column."""
+        """Return one column."""
         location = self.columns.index(column)
         return tuple(row[location] for row in self.rows)
 
     def to_dicts(self) -> list[dict[str, Cell]]:
-        """The rows, each by column."""
+        """Return the rows, each by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -67,7 +67,7 @@ def view(
     report: Report, by: By = "op", top: int | None = None, depth: int | None = None,
     unit: str = "macs",
 ) -> TableView:  # fmt: skip
-    """One table of the report.
+    """Return one table of the report.
 
     By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
     levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
@@ -129,8 +129,8 @@ def _check_view_options(report: Report, by: By, top: int | None, depth: int | No
             )
 
 
-def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
-    """The name of each tool, with the edition where there are several of it."""
+def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
+    """Return the name of each tool, with the edition if there are several of it."""
     tools = [fold.tool for fold in folds]
     return tuple(
         fold.tool if tools.count(fold.tool) == 1 else f"{fold.tool}@{fold.edition}"
@@ -139,7 +139,7 @@ def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
 
 
 def _view_key_columns(report: Report, by: By) -> tuple[str, ...]:
-    """Return what a row is about: of modules with shapes these stand behind its class."""
+    """Return the key columns of a row: shapes of modules follow their class."""
     shaped = by == "module" and any(row.shapes for row in report.modules)
     name, what, *others = _KEYS[by]
     return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
@@ -157,7 +157,7 @@ def _native(node: NodeRow) -> tuple[int, ...]:
 def _sums_by_key(
     report: Report, keys: Callable[[NodeRow], Iterable[str]], fold_keys: "FoldKeys"
 ) -> dict[str, list[int]]:
-    """The counts of all columns, by the keys that a node and a booking belong to."""
+    """Return the counts of all columns, by the keys of nodes and bookings."""
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
@@ -236,7 +236,7 @@ def _view_by_module(report: Report) -> Table:
 
 
 def _shapes_cell(*shapes: Shape) -> str:
-    """Shapes as a cell has them.
+    """Return shapes in the form of a cell.
 
     >>> _shapes_cell((1, 3), (), (4,)), _shapes_cell(None)
     ('1x3, scalar, 4', '')
@@ -283,7 +283,7 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 
 
 def focus(report: AnyReport, path: str) -> AnyReport:
-    """Return what the report says of the module at `path`: rows, and every tool's account of it.
+    """Return the report of the module at `path`: rows, and every tool's account of it.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to
     count what was predicted, and its row has no `theirs`. Raises UnknownNameError where there is
@@ -330,7 +330,7 @@ def focus(report: AnyReport, path: str) -> AnyReport:
 
 
 def is_in_module(path: str, module: str) -> bool:
-    """Whether a path is that of the module, or lies in it."""
+    """Return whether a path is that of the module, or lies in it."""
     return not module or path == module or path.startswith(f"{module}.")
 
 
@@ -388,7 +388,7 @@ def _restrict_explanation(
 
 
 def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
-    """The calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
+    """Yield the calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
     for reason in explanations:
         for call in reason.calls:
             if is_in_module(call.partition("/")[0].partition("@")[0], path):
@@ -399,7 +399,7 @@ def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator
 
 
 def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
-    """The report with the shapes of each of its modules.
+    """Return the report with the shapes of each of its modules.
 
     They are those of the first call, where calls were recorded; else of the tensors that cross
     the border of the module in the graph.
@@ -433,7 +433,9 @@ def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
 
 
 def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
-    """What is read inside a module and made outside, and the other way round, in their order."""
+    """Return tensors that cross the boundary of a module: read and made elsewhere, then the
+    reverse.
+    """
     inside: dict[str, dict[str, TensorSpec]] = {}
     reads: dict[str, dict[str, TensorSpec]] = {}
     readers: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""A call where it stands: what a rule may read of it, and the conditions that it may put.
+"""Calls as rules read them, and conditions on calls.
 
 A condition that one tool alone needs stands in the file of that tool.
 """
@@ -13,7 +13,7 @@ from crossflops.ir.trace import NESTED, Call, Module, Scalar, Trace
 
 
 class Site:
-    """A call with its module, and with the calls around it.
+    """A call with its module and its ancestors.
 
     `setting` is the id of the setting in which the tool runs, `node` the graph's node on the node
     level. Operator calls name their tensors by the operator's schema ("input", "weight", "self",
@@ -35,12 +35,12 @@ class Site:
 
     @property
     def target(self) -> str:
-        """What was called: a class, a function, an operator."""
+        """The called class, function or operator."""
         return self.call.target
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The tensors that the call was given."""
+        """The tensor inputs of the call."""
         return self.call.inputs
 
     @property
@@ -50,7 +50,7 @@ class Site:
 
     @property
     def settings(self) -> Mapping[str, Scalar]:
-        """Its arguments that are no tensors, or the attributes of the node."""
+        """The arguments that are no tensors, or the attributes of the node."""
         return self.call.settings
 
     @property
@@ -60,15 +60,15 @@ class Site:
 
     @cached_property
     def around(self) -> tuple[Call, ...]:
-        """The call itself and those around it, innermost first."""
+        """The call itself and its ancestors, innermost first."""
         return (self.call, *self.trace.ancestors(self.call))
 
     def input(self, name: str) -> TensorSpec | None:
-        """The input of that name, or None."""
+        """Return the input of that name, or None."""
         return self.call.input(name)
 
     def shape(self, *names: str) -> tuple[int, ...]:
-        """The shape of the first of these inputs that the call has. Raises LookupError."""
+        """Return the shape of the first of these inputs that the call has. Raises LookupError."""
         for name in names:
             spec = self.call.input(name)
             if spec is not None and spec.shape is not None:
@@ -93,14 +93,14 @@ class Site:
         return self.call.rows
 
     def number(self, name: str) -> int:
-        """A setting of the module. Raises LookupError without it, TypeError if it is no number."""
+        """Return a number of the module's settings. Raises LookupError or TypeError."""
         value = self.module.settings[name]
         if not isinstance(value, int | float):
             raise TypeError(f"{name} of {self.module.path or 'the model'} is {value!r}")
         return int(value)
 
     def extents(self, name: str) -> tuple[int, ...]:
-        """A setting of the module that is one extent, or one for each axis."""
+        """Return a setting of the module that is one extent, or one for each axis."""
         value = self.module.settings[name]
         return tuple(map(int, value)) if isinstance(value, list) else (self.number(name),)
 
@@ -118,14 +118,14 @@ def output_elements(call: Site) -> int:
 
 
 def fits(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a pattern fits the name; no patterns fit everything."""
+    """Return whether a pattern fits the name; no patterns fit everything."""
     return not patterns or any(
         name == pattern or ("*" in pattern and fnmatchcase(name, pattern)) for pattern in patterns
     )
 
 
 def in_any_domain(*operators: str) -> tuple[str, ...]:
-    """Patterns for ONNX operators of these types, for a tool that does not look at the domain."""
+    """Return patterns for ONNX operators of these types, in any domain."""
     return (*operators, *(f"*.{operator}" for operator in operators))
 
 
@@ -135,10 +135,19 @@ HOOKS, PRE_HOOK = "torch.nn.Module.*hook", "torch.nn.Module.pre_hook"
 
 
 class Condition:
-    """Something that must hold of a call, and its words: `words`, and the names that follow.
+    """A condition on a call, with the words that describe it.
 
-    `whom` says that the words name the calls themselves and no further condition. `watched` is
-    the level of the real run that must be watched to tell, "" where the trace is enough.
+    Args:
+        words: The words, which the names follow.
+        holds: The test of a call.
+        names: The names that the condition is about.
+        whom: Whether the words name the calls themselves, and no further condition.
+        watched: The level of the real run that must be observed to decide it, "" if the trace is
+            enough.
+
+    Example:
+        >>> str(Condition("with", lambda site: "bias" in site.settings, ("bias",)))
+        'with bias'
     """
 
     def __init__(
@@ -168,7 +177,18 @@ def _function_ancestors(site: Site) -> list[Call]:
 
 
 def kind_of(*classes: str) -> Condition:
-    """The module is of one of these classes, or of a subclass."""
+    """Require that the module is of one of these classes, or of a subclass.
+
+    Args:
+        classes: Names of classes.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(kind_of("torch.nn.modules.linear.Linear"))
+        'a subclass torch.nn.modules.linear.Linear'
+    """
     known = frozenset(classes)
     return Condition(
         "a subclass", lambda site: not known.isdisjoint(site.module.bases), classes, whom=True
@@ -176,17 +196,44 @@ def kind_of(*classes: str) -> Condition:
 
 
 def any_but(*names: str) -> Condition:
-    """The target is none of these."""
+    """Require that the target is none of these.
+
+    Args:
+        names: Names or patterns of targets.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(any_but("aten.mm.default"))
+        'any but aten.mm.default'
+    """
     return Condition("any except", lambda site: not fits(site.target, names), names, whom=True)
 
 
 def called() -> Condition:
-    """The module, or the one around, was called by `__call__`, where hooks see it."""
+    """Require that the module, or the enclosing one, was called by `__call__`, where hooks see it.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(called())
+        'called as module(x)'
+    """
     return Condition("called as module(x)", lambda site: _came_by(site, "call"))
 
 
 def by_forward() -> Condition:
-    """The module, or the one around, was called by `.forward`, which no hook sees."""
+    """Require that the module, or the enclosing one, was called by `.forward`, unseen by hooks.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(by_forward())
+        'called by .forward()'
+    """
     return Condition("called by .forward()", lambda site: _came_by(site, "forward"))
 
 
@@ -196,7 +243,19 @@ def _came_by(site: Site, via: str) -> bool:
 
 
 def subclass_of(*classes: str) -> Condition:
-    """The class of the enclosing module is derived from one of these, and is none of them."""
+    """Require that the class of the enclosing module is derived from one of these, and none of
+    them.
+
+    Args:
+        classes: Names of classes.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(subclass_of("models.Block"))
+        'in a subclass of models.Block'
+    """
     known = frozenset(classes)
     return Condition(
         "in a subclass of", lambda site: not known.isdisjoint(site.module.bases[1:]), classes
@@ -204,7 +263,15 @@ def subclass_of(*classes: str) -> Condition:
 
 
 def by_name() -> Condition:
-    """The nearest function was called by its attribute, where a tool can replace it."""
+    """Require that the nearest function was called by its attribute, where a tool can replace it.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(by_name())
+        'by its name'
+    """
     return Condition(
         "called by its name",
         lambda site: _is_reached_by(site, "attribute", "mode"),
@@ -213,7 +280,15 @@ def by_name() -> Condition:
 
 
 def captured() -> Condition:
-    """The nearest function was called by a reference that was taken before a tool began."""
+    """Require that the nearest function was called by a reference from before the tool began.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(captured())
+        'by a reference captured before'
+    """
     return Condition(
         "called by a reference taken before the tool began",
         lambda site: _is_reached_by(site, "reference"),
@@ -227,7 +302,18 @@ def _is_reached_by(site: Site, *ways: str) -> bool:
 
 
 def through(*functions: str) -> Condition:
-    """The nearest function around is one of these."""
+    """Require that the nearest enclosing function is one of these.
+
+    Args:
+        functions: Names or patterns of functions.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(through("torch.matmul"))
+        'through torch.matmul'
+    """
 
     def holds(site: Site) -> bool:
         enclosing = _function_ancestors(site)
@@ -237,7 +323,18 @@ def through(*functions: str) -> Condition:
 
 
 def inside(*classes: str) -> Condition:
-    """A module of one of these classes is around."""
+    """Require that a module of one of these classes encloses the call.
+
+    Args:
+        classes: Names or patterns of classes.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(inside("models.Block"))
+        'in models.Block'
+    """
     return Condition(
         "in",
         lambda site: any(fits(call.target, classes) for call in _module_ancestors(site)),
@@ -246,7 +343,18 @@ def inside(*classes: str) -> Condition:
 
 
 def under(*functions: str) -> Condition:
-    """A call of one of these functions is around."""
+    """Require that a call of one of these functions encloses the call.
+
+    Args:
+        functions: Names or patterns of functions.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(under("torch.vmap"))
+        'under torch.vmap'
+    """
     return Condition(
         "under",
         lambda site: any(fits(call.target, functions) for call in _function_ancestors(site)),
@@ -255,7 +363,15 @@ def under(*functions: str) -> Condition:
 
 
 def in_body() -> Condition:
-    """The body of a custom operator made the call."""
+    """Require that the body of a custom operator made the call.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(in_body())
+        'in the body of a custom operator'
+    """
     return Condition(
         "in the body of a custom operator",
         lambda site: site.trace.operator_around(site.call) is not None,
@@ -264,25 +380,69 @@ def in_body() -> Condition:
 
 
 def registered(expected: bool = True) -> Condition:
-    """The enclosing module has a name in the model, or has none."""
+    """Require that the enclosing module has a name in the model, or has none.
+
+    Args:
+        expected: Whether it must be so, or must not.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(registered(False))
+        'registered nowhere'
+    """
     words = "registered in the model" if expected else "not registered in the model"
     return Condition(words, lambda site: bool(site.module.names) == expected)
 
 
 def as_root(expected: bool = True) -> Condition:
-    """The module is the whole model, or a part of it."""
+    """Require that the module is the whole model, or a part of it.
+
+    Args:
+        expected: Whether it must be so, or must not.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(as_root())
+        'as the whole model'
+    """
     words = "as the whole model" if expected else "not as the whole model"
     return Condition(words, lambda site: (site.module.id == 0) == expected)
 
 
 def leaf(expected: bool = True) -> Condition:
-    """The module has no modules in it, or has some."""
+    """Require that the module has no modules in it, or has some.
+
+    Args:
+        expected: Whether it must be so, or must not.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(leaf())
+        'without modules in it'
+    """
     words = "without submodules" if expected else "with submodules"
     return Condition(words, lambda site: (not site.module.children) == expected)
 
 
 def setting(**values: Scalar) -> Condition:
-    """Settings have these values: the call's own, or on the module level the module's."""
+    """Require these values of settings: the call's own, or on the module level the module's.
+
+    Args:
+        values: The values by the name of the setting.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(setting(bias=True))
+        'bias=True'
+    """
 
     def holds(site: Site) -> bool:
         settings = site.module.settings if site.call.level == "module" else site.settings
@@ -292,12 +452,35 @@ def setting(**values: Scalar) -> Condition:
 
 
 def recorded_as(words: str, **values: Scalar) -> Condition:
-    """What the recording of a run says of a call has these values; `words` say what that means."""
+    """Require these values in the recording of a run.
+
+    Args:
+        words: The meaning of the values.
+        values: The values by the name of the setting.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(recorded_as("with a mask", mask=True))
+        'with a mask'
+    """
     return Condition(words, setting(**values).holds)
 
 
 def has(*names: str) -> Condition:
-    """Inputs of the call, or parameters of the module that was called, have all these names."""
+    """Require that inputs of the call, or parameters of the called module, have all these names.
+
+    Args:
+        names: Names or patterns.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(has("bias"))
+        'with bias'
+    """
     return Condition(
         "with",
         lambda site: all(
@@ -308,7 +491,18 @@ def has(*names: str) -> Condition:
 
 
 def lacks(*names: str) -> Condition:
-    """No input of the call, or no parameter of the module that was called, has such a name."""
+    """Require that no input of the call, or parameter of the called module, has such a name.
+
+    Args:
+        names: Names or patterns.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(lacks("bias"))
+        'without bias'
+    """
     return Condition(
         "without",
         lambda site: not any(fits(name, names) for name in _site_tensor_names(site)),
@@ -323,7 +517,18 @@ def _site_tensor_names(site: Site) -> set[str]:
 
 
 def run_as(*kernels: str) -> Condition:
-    """In the setting in which the tool runs, a kernel of these names swallowed the call."""
+    """Require that in the tool's setting a kernel of these names swallowed the call.
+
+    Args:
+        kernels: Names or patterns of kernels.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(run_as("aten._native_multi_head_attention.default"))
+        'run as aten._native_multi_head_attention.default'
+    """
 
     def holds(site: Site) -> bool:
         fused = site.call.fused
@@ -334,17 +539,44 @@ def run_as(*kernels: str) -> Condition:
 
 
 def padding_dropped() -> Condition:
-    """An encoder dropped the positions that a padding mask covers, and made a nested tensor."""
+    """Require that an encoder dropped the positions under a padding mask (a nested tensor).
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> padding_dropped().words
+        'run as'
+    """
     return run_as(f"{NESTED}*")
 
 
 def of_type(*dtypes: str) -> Condition:
-    """The first input has one of these element types."""
+    """Require that the first input has one of these element types.
+
+    Args:
+        dtypes: Names of types, such as "float32".
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(of_type("float16", "bfloat16"))
+        'of float16 or bfloat16'
+    """
     return Condition(
         "of", lambda site: bool(site.inputs) and site.inputs[0].dtype in dtypes, dtypes
     )
 
 
 def of_complex() -> Condition:
-    """The first input holds complex numbers."""
+    """Require that the first input holds complex numbers.
+
+    Returns:
+        The condition, whose text is the words on a page.
+
+    Example:
+        >>> str(of_complex())
+        'of complex64 or complex128'
+    """
     return of_type("complex64", "complex128")

@@ -15,11 +15,11 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, Ledger, UncountedNode
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Level, Module, Setting, Trace
 from crossflops.rules.conditions import PRE_HOOK, Site, fits
-from crossflops.rules.rule import Convention, OfCost, Rule, Share, formula_equation
+from crossflops.rules.rule import Convention, CostWeights, Rule, Share, formula_equation
 
 WHOLE = "(graph)"  # the target of the call that stands for the graph itself
 
@@ -56,7 +56,7 @@ def _node_call(key: str, level: Level, node: Node) -> Call:
     )
 
 
-def _with_roles(count: Counted | Uncounted, results: frozenset[str]) -> Node:
+def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
     node = count.node
     if not any(spec is not None and spec.name in results for spec in node.outputs):
         return node
@@ -87,7 +87,7 @@ class _UnknownError(Exception):
     """A rule about a node needs a shape that is not known, or a count that is not there."""
 
 
-class Booking(msgspec.Struct, frozen=True, kw_only=True):
+class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
     """An amount that a rule books for a call: MACs of a core rule, the tool's unit of a part.
 
     It is booked `times` times. `path` is the module under which the tool sees it. `again` says
@@ -120,7 +120,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     convention: Convention
     setting: str
-    bookings: tuple[Booking, ...]
+    bookings: tuple[RuleMatch, ...]
     covered: dict[str, int]
     unseen: dict[str, Rule]
     divisors: dict[Any, int] = {}
@@ -133,12 +133,12 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         left = self.convention.unit * sum(self.unknown.values())
         return self.sum(self.bookings) + left
 
-    def sum(self, bookings: Iterable[Booking]) -> Amount:
+    def sum(self, bookings: Iterable[RuleMatch]) -> Amount:
         """What the tool makes of these bookings, in the order of the calls."""
         add = self.convention.adds_up or exact_sum
         return add([self._share(booking) for booking in bookings])
 
-    def worth(self, booking: Booking) -> int:
+    def worth(self, booking: RuleMatch) -> int:
         """A booking in the tool's own unit, before any division, a fraction cut off."""
         return int(self._share(booking).amount)
 
@@ -155,7 +155,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
             left.append(worth)
         return tuple(left)
 
-    def _share(self, booking: Booking) -> Share:
+    def _share(self, booking: RuleMatch) -> Share:
         unit = self.convention.unit if booking.rule.kind == "core" else 1
         return Share(
             booking.rule,
@@ -271,7 +271,7 @@ class _Walk:
             rule.times: rule.times.of(trace.modules) for rule in convention.rules if rule.times
         }
         self.counted: set[str] = set()  # calls of modules that a rule books
-        self.bookings: list[Booking] = []
+        self.bookings: list[RuleMatch] = []
         self.covered: dict[str, int] = {}
         self.unseen: dict[str, Rule] = {}
         self.unknown: dict[str, int] = {}
@@ -342,18 +342,18 @@ class _Walk:
         """Visit a node; where a rule about it lacks what it needs, all of the node is unknown."""
         booked, count = len(self.bookings), self.counts.get(call.key)
         try:
-            if isinstance(count, Uncounted) and not self.convention.verified:
+            if isinstance(count, UncountedNode) and not self.convention.verified:
                 raise _UnknownError(count.reason)
             core = self._visit(call, None)
             spoken_for = call.key in self.covered or call.key in self.unseen
-            multiplies = isinstance(count, Counted) and bool(count.cost.macs)
+            multiplies = isinstance(count, CountedNode) and bool(count.cost.macs)
             if multiplies and not spoken_for and not self.convention.verified:
                 raise _UnknownError(f"{self.convention.tool} has no rule for {call.target}")
         except _UnknownError:
             del self.bookings[booked:]
             self.covered.pop(call.key, None)
             self.unseen.pop(call.key, None)
-            self.unknown[call.key] = count.cost.macs if isinstance(count, Counted) else 0
+            self.unknown[call.key] = count.cost.macs if isinstance(count, CountedNode) else 0
             return None
         return core
 
@@ -456,7 +456,7 @@ class _Walk:
         return call.live or stored or self.convention.counts_dead
 
     def _matches(self, rule: Rule, site: Site) -> bool:
-        return speaks_of(rule, site) and self._times(rule, site.call) > 0
+        return matches_rule(rule, site) and self._times(rule, site.call) > 0
 
     def _times(self, rule: Rule, call: Call) -> int:
         """How often it is booked: by its own module, or by that to which a function belongs."""
@@ -468,18 +468,18 @@ class _Walk:
             return 0
         return 1 if rule.times is None else self.times[rule.times][owner.id]
 
-    def _book(self, rule: Rule, site: Site, again: bool = False) -> None:
+    def _book(self, rule: Rule, site: Site, already_counted: bool = False) -> None:
         call = site.call
         if call.level == "module":
             self.counted.add(call.key)
         self.bookings.append(
-            Booking(
+            RuleMatch(
                 rule=rule,
                 about=call,
                 path="" if rule.in_total_only else self._path(site),
                 amount=rule.factor * self._amount(rule, site),
                 times=self._times(rule, call),
-                again=again,
+                again=already_counted,
             )
         )
 
@@ -490,7 +490,7 @@ class _Walk:
         return owner.path if owner else ""
 
     def _amount(self, rule: Rule, site: Site) -> Amount:
-        if rule.amount is None or isinstance(rule.amount, OfCost):
+        if rule.amount is None or isinstance(rule.amount, CostWeights):
             native = self._native(site)
             return rule.amount.cost_amount(native) if rule.amount else 0
         if site.node is not None:
@@ -503,7 +503,7 @@ class _Walk:
 
     def _native(self, site: Site) -> Cost:
         count = self.counts.get(site.key)
-        if isinstance(count, Uncounted):
+        if isinstance(count, UncountedNode):
             raise _UnknownError(count.reason)
         return count.cost if count is not None else self._cost(site.call)
 
@@ -511,7 +511,7 @@ class _Walk:
         """A formula knows one run of the node, and a loop runs it more often."""
         count = self.counts.get(node.key)
         try:
-            return formula(node) * (count.times if isinstance(count, Counted) else 1)
+            return formula(node) * (count.times if isinstance(count, CountedNode) else 1)
         except (LookupError, TypeError, ArithmeticError) as error:
             raise self._node_fails(rule, node) from error
         except ValueError as error:
@@ -541,7 +541,7 @@ class _Walk:
                 return
         site = self._site(call)
         for rule in self.unseen_rules:
-            if speaks_of(rule, site):
+            if matches_rule(rule, site):
                 self.unseen[call.key] = rule
                 return
 
@@ -552,7 +552,7 @@ class _Walk:
         return home_of(call, self.trace)
 
 
-def speaks_of(rule: Rule, site: Site) -> bool:
+def matches_rule(rule: Rule, site: Site) -> bool:
     """Whether the rule is about this call: its level, its target, and every condition."""
     return (
         rule.level == site.call.level

@@ -1,4 +1,4 @@
-"""What a rule is, and how the file of a tool writes its rules down.
+"""Rules, and how the file of a tool writes them down.
 
 A tool's file makes one `Tool` for each edition, and groups of rules in it. A rule is a function
 that gives the amount of one call; the decorator above it says which calls it is about, under which
@@ -22,16 +22,16 @@ Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]
 CountsSteps: TypeAlias = Literal["", "runs", "thrice"]
 Formula: TypeAlias = Callable[[Any], Amount]  # of a Site or, on the node level, of a Node
 Batch: TypeAlias = Callable[[Trace], int]
-_Function = TypeVar("_Function", bound="Callable[..., Any] | OfCost")
+_Function = TypeVar("_Function", bound="Callable[..., Any] | CostWeights")
 
 
-class OfCost(msgspec.Struct, frozen=True):
+class CostWeights(msgspec.Struct, frozen=True):
     """An amount that is a weight for each kind of work in the native count."""
 
     weights: Mapping[str, int]
 
     def cost_amount(self, cost: Cost) -> int:
-        """The weighted sum."""
+        """Return the weighted sum."""
         return sum(int(getattr(cost, kind)) * weight for kind, weight in self.weights.items())
 
 
@@ -59,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     targets: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
-    amount: Formula | OfCost | None = None
+    amount: Formula | CostWeights | None = None
     factor: int = 1
     times: Times | None = None
     stands_for: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What a rule books for one call in the tool's own unit, and what it will be divided by."""
+    """The amount of a rule for one call in the tool's own unit, and its divisor."""
 
     rule: Rule
     amount: Amount
@@ -79,7 +79,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which parameters a tool counts, and how often.
+    """The parameters that a tool counts, and how often.
 
     Every parameter of a registered module once, unless something is said. With `modules` the tool
     goes down from the root, and counts all that is beneath a module of exactly such a class,
@@ -148,14 +148,14 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def weighs(self) -> bool:
         """Whether a rule weighs the native cost of a call."""
-        return any(isinstance(rule.amount, OfCost) for rule in self.rules)
+        return any(isinstance(rule.amount, CostWeights) for rule in self.rules)
 
     def setting(self, setting: Setting) -> Setting:
-        """The setting under which the tool runs when the caller asks for this one."""
+        """Return the setting under which the tool runs if the caller requests this one."""
         return msgspec.structs.replace(setting, **self.forces)
 
     def view(self, setting: Setting) -> View | None:
-        """The real run without which the tool's number cannot be predicted; None for none."""
+        """Return the real run that a prediction needs; None if it needs none."""
         forced = msgspec.structs.asdict(self.setting(setting))
         if self.sees in OBSERVED:
             return View(**forced, level=self.sees)
@@ -165,7 +165,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules:
-    """A group of rules on one level, and what each of them has in common.
+    """A group of rules on one level, with their common fields.
 
     `where` are conditions of each, `times` and `batch` as in a Rule, `stands_for` gives the
     operators that a core rule stands for from its targets. A declaration with `formula` says what
@@ -190,27 +190,124 @@ class Rules:
     def contraction(
         self, *about: "About", cause: str, **more: Any
     ) -> Callable[[_Function], _Function]:
-        """The function counts MACs of these calls; `cause` is why they may differ from ours."""
+        """Declare that the decorated function counts the MACs of these calls.
+
+        Args:
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the number may differ from ours.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Returns:
+            The decorator of the function, which takes a `Site` (a `Node` on the node level).
+
+        Example:
+            >>> group = Rules("module")
+            >>> @group.contraction("torch.nn.modules.linear.Linear", cause="linear.rule")
+            ... def linear(call):
+            ...     return call.result.numel * call.module.settings["in_features"]
+            >>> group.rules[0].kind, group.rules[0].amount is linear
+            ('core', True)
+        """
         return self._rule("core", about, cause, more)
 
     def adds(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """The function counts something beside MACs, in the tool's own unit."""
+        """Declare that the decorated function counts something beside MACs, in the tool's unit.
+
+        Args:
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the native count does not have it.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Returns:
+            The decorator of the function, which takes a `Site` (a `Node` on the node level).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> @group.adds("aten.relu.default", cause="act.relu", factor=2)
+            ... def relu(call):
+            ...     return call.result.numel
+            >>> group.rules[0].kind, group.rules[0].factor
+            ('part', 2)
+        """
         return self._rule("part", about, cause, more)
 
     def fails(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """The tool raises where the function is not 0, or raises itself, to say more."""
+        """Declare that the tool raises where the decorated function is not 0, or raises itself.
+
+        Args:
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the tool fails.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Returns:
+            The decorator of the function, which takes a `Site` (a `Node` on the node level).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> @group.fails("aten.einsum.default", cause="error.einsum")
+            ... def three_operands(call):
+            ...     return int(len(call.inputs) > 2)
+            >>> group.rules[0].kind
+            'fails'
+        """
         return self._rule("fails", about, cause, more)
 
     def hides(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """The tool counts nothing of these calls, nor of what is beneath them."""
+        """Declare that the tool counts nothing of these calls, nor of calls beneath them.
+
+        Args:
+            name: The id of the rule.
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why it does not.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Example:
+            >>> group = Rules("module")
+            >>> group.hides("head", "models.Head", cause="uncovered.module")
+            >>> group.rules[0].kind, group.rules[0].amount
+            ('core', None)
+        """
         self._add("core", about, cause, {"name": name, **more})
 
     def misses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """Why the tool does not see contraction work; the most particular reason comes first."""
+        """Declare why the tool does not see contraction work; the most particular reason comes
+        first.
+
+        Args:
+            name: The id of the rule.
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: The cause of the difference.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> group.misses("bmm", "aten.bmm.default", cause="uncovered.function")
+            >>> group.rules[0].id, group.rules[0].kind
+            ('unseen.bmm', 'unseen')
+        """
         self._add("unseen", about, cause, {"name": f"unseen.{name}", **more})
 
     def refuses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """The tool raises on all of these calls."""
+        """Declare that the tool raises on all of these calls.
+
+        Args:
+            name: The id of the rule.
+            about: The calls: names or patterns of classes, functions or operators, and conditions.
+            cause: Why the tool fails.
+            more: Other fields of the `Rule`: `factor`, `times`, `name`, `source` (the place in the
+                tool).
+
+        Example:
+            >>> group = Rules("operator")
+            >>> group.refuses("sparse", "aten.mm.default", cause="error.sparse")
+            >>> group.rules[0].kind
+            'fails'
+        """
         self._add("fails", about, cause, {"name": name, **more})
 
     def _rule(
@@ -268,10 +365,27 @@ def _condition_classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
 
 
 class Tool:
-    """A tool in one edition, as its file writes it down: what is true of the whole, and groups.
+    """A tool in one edition, as its file writes it down: facts of the whole, and groups of rules.
 
-    The names are those of `Convention`, but for `prints` (its word for the number), `per_mac`
-    (what it counts for one MAC) and `runs` (the setting that it imposes).
+    Args:
+        tool: The id of the tool.
+        edition: The first version of the tool for which the rules hold.
+        prints: The tool's word for its number.
+        per_mac: What it counts for one MAC, 0 if it counts none.
+        level: The level on which it stands.
+        unseen: The cause of contraction work that no rule is about.
+        verified: The versions for which the rules were compared with the tool.
+        runs: The parts of the setting that the tool imposes.
+        counts_dead_work: Whether it counts work whose result nothing uses.
+        more: Other fields of `Convention`, and `prefix`, which begins the ids of the rules.
+
+    Example:
+        >>> tool = Tool("counter", edition="1.0", prints="MACs", per_mac=1, level="module",
+        ...             unseen="uncovered.module")
+        >>> group = tool.rules("module", source="count.py")
+        >>> group.hides("head", "models.Head", cause="uncovered.module")
+        >>> [rule.id for rule in tool.convention.rules]
+        ['counter.head']
     """
 
     def __init__(
@@ -305,7 +419,16 @@ class Tool:
         }
 
     def rules(self, level: Level, *where: Condition, **shared: Any) -> Rules:
-        """A new group of rules, behind those that are there."""
+        """Add a new group of rules behind the present ones, and return it.
+
+        Args:
+            level: The level of the calls.
+            where: Conditions of every rule.
+            shared: Other arguments of `Rules`.
+
+        Returns:
+            The group, empty.
+        """
         group = Rules(level, *where, **shared)
         self.include(group)
         return group
@@ -313,10 +436,13 @@ class Tool:
     def include(
         self, *groups: Rules, where: tuple[Condition, ...] = (), source: str = "", **changed: Any
     ) -> None:
-        """Rules that other tools, or other editions, have too; here under these conditions.
+        """Add rules that other tools, or other editions, have too; here under these conditions.
 
-        `source` is the file in which this tool has what they refer to, `changed` are fields of a
-        Rule that have another value here.
+        Args:
+            groups: The groups of rules.
+            where: Further conditions of every rule.
+            source: The file in which this tool has the places that the rules refer to.
+            changed: Fields of a `Rule` with another value here.
         """
         self._groups += [(group, where, source, changed) for group in groups]
 

@@ -1,4 +1,4 @@
-"""What a person typed, or the object that Python gives -> a model with its inputs.
+"""From a typed target, or a Python object, to a model with its inputs.
 
 In: a `Request` (`request.py`). Out: a `Source`. Which framework a model is of, `frontends` knows.
 May import: frontends, load, ir, errors, threads.
@@ -18,8 +18,8 @@ from crossflops.frontends import (
     usual_input,
     with_control,
 )
-from crossflops.frontends.inputs import OF_TARGET, Given, input_option_text
-from crossflops.frontends.named import SIZES, Named
+from crossflops.frontends.inputs import OF_TARGET, ProvidedInputs, input_option_text
+from crossflops.frontends.named import SIZES, NamedModel
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.targets.target import build_target, refuse_url
@@ -75,19 +75,19 @@ def load_target_source(
     if values is None and not specs and inputs_file is None:
         values = usual_input(model)
     known: Mapping[str, Any] = {}
-    if isinstance(values, Named):
+    if isinstance(values, NamedModel):
         known = {} if specs or inputs_file is not None else values.values
         specs, values = _choose_input_specs(target, values, specs, inputs_file), None
-    provided = Given(
+    provided = ProvidedInputs(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
     )
     return with_control(require_frontend(model).source(model, provided, owned=True), control)
 
 
 def _choose_input_specs(
-    target: str, named: Named, specs: Sequence[TensorSpec], file: str | None
+    target: str, named: NamedModel, specs: Sequence[TensorSpec], file: str | None
 ) -> Sequence[TensorSpec]:
-    """The inputs that were given, else the usual ones of the model, and a word on them.
+    """Return the provided inputs, else the usual ones of the model, and a note on them.
 
     Raises InputError where its library says nothing of them.
     """
@@ -109,17 +109,17 @@ def _choose_input_specs(
 
 
 def is_file(target: str) -> bool:
-    """Whether the target is an ONNX file."""
+    """Return whether the target is an ONNX file."""
     return target.lower().endswith(".onnx")
 
 
 def from_object(model: Any, inputs: Any) -> Source:
-    """A model object with inputs as Python callers give them."""
-    return model_source(model, Given(values=inputs))
+    """Return a model object with inputs as Python callers give them."""
+    return model_source(model, ProvidedInputs(values=inputs))
 
 
-def model_source(model: Any, provided: Given) -> Source:
-    """A model object with these inputs; with its own where it has some and none are given."""
+def model_source(model: Any, provided: ProvidedInputs) -> Source:
+    """Return a model object with these inputs, or with its own if none are given."""
     model, example = unwrap_model_value(model, provided.values)
     values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:

@@ -12,7 +12,7 @@ _BRANCHES = ("then", "else", "sum")
 
 
 class _Form(NamedTuple):
-    """Whether a value has the form of an option, its kind in words, and one that has."""
+    """The form of an option's values: a test, the name of the kind, and an example."""
 
     takes: Callable[[Any], bool]
     kind: str
@@ -116,7 +116,7 @@ def _quote(text: str) -> str:
 
 
 def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> None:
-    """Raise InputError for a value that is not of the form of its option.
+    """Raise InputError for a value that does not have the form of its option.
 
     `named` is the option in the message. Inputs in Python are tensors, too, and are not looked at.
     """

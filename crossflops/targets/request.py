@@ -1,4 +1,4 @@
-"""What a caller asks for, of one model or of a second -> one that a model is made from."""
+"""From a caller's request of one or two models to a model that can be built."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends import Source, require_frontend, with_control
-from crossflops.frontends.inputs import Given, parse_inputs
+from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
@@ -17,7 +17,7 @@ from crossflops.targets.target import build_target, may_be_pickled
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked for of one model: which it is, on which inputs, counted in which way.
+    """All options of a caller for one model: the target, its inputs, the way to count it.
 
     `target` is what was typed, None for an object. `given` is there for an object, and for a
     target with tensors: what was built of it. `dims`, `trips` and `branches` are sizes by
@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
-        """The request behind the arguments of a verb.
+        """Return the request of a verb's arguments.
 
         `target` is a model object, a target string or a path, `inputs` are tensors or texts
         ("1x3x224x224"), `options` the other fields, where None is the default of each. Raises
@@ -91,11 +91,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         if request.target is None:
             if request.inputs_file is not None:
-                provided = Given(file=request.inputs_file)
+                provided = ProvidedInputs(file=request.inputs_file)
             elif written and texts:
-                provided = Given(specs=parse_inputs(texts))
+                provided = ProvidedInputs(specs=parse_inputs(texts))
             else:
-                provided = Given(values=inputs)
+                provided = ProvidedInputs(values=inputs)
             return request._with_model_source(model_source(target, provided))
         if written:
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
@@ -108,7 +108,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def source(self, values: bool = True) -> Source:
-        """The model with its inputs. A target is built afresh, without `values` by shapes alone.
+        """Build the model with its inputs; a target anew, without `values` by shapes alone.
 
         Raises ValuesNeededError where it cannot be built so.
         """
@@ -129,7 +129,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def control(self) -> Control:
-        """Return what is said of loops and branches, as it travels from here."""
+        """The request's choices for loops and branches, in a form that can be pickled."""
         return Control(self.trips, self.branches)
 
     @property
@@ -139,7 +139,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def superfluous_options(self) -> tuple[str, ...]:
-        """The options that this target has no use for, as far as its name tells."""
+        """The options that this target does not use, as far as its name tells."""
         return tuple(
             flag
             for flag, is_given, is_used in (
@@ -155,7 +155,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.target is not None and may_be_pickled(self.target)
 
     def without_unused(self) -> "Request":
-        """Return the request as its target takes it."""
+        """Return the request without options that its target does not use."""
         unused = self.superfluous_options
         setting = msgspec.structs.replace(
             self.setting,
@@ -166,7 +166,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, setting=setting, allow_pickle=pickled)
 
     def refuse_unused(self, *, run_by_tools: bool = False) -> None:
-        """Raises InputError for an option that this target has no use for.
+        """Raise InputError for an option that this target does not use.
 
         What is `run_by_tools` is run in the mode of the setting, whatever the target is.
         """
@@ -179,7 +179,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _with_model_source(self, source: Source) -> "Request":
-        """The request with a model and its inputs."""
+        """Return the request with a model and its inputs."""
         return msgspec.structs.replace(self, given=with_control(source, self.control))
 
 
@@ -191,7 +191,7 @@ _WITHOUT = {
 
 
 def fit_requests(requests: Sequence[Request]) -> list[Request]:
-    """Return the requests, each without the options that it has no use for and another has.
+    """Return the requests, each without options that only the other uses.
 
     Raises InputError for an option that none of them has a use for.
     """
@@ -202,7 +202,7 @@ def fit_requests(requests: Sequence[Request]) -> list[Request]:
 
 
 def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are given, in values that the caller no longer holds."""
+    """Return the provided options, copied so that the caller cannot change them."""
     return {
         name: dict(value)
         if isinstance(value, Mapping)
@@ -217,7 +217,7 @@ def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_empty_input(inputs: Any) -> bool:
-    """Whether nothing was given: None, or a list, a table or a text without anything in it."""
+    """Return whether the input is empty: None, or a list, a table or a text without content."""
     return inputs is None or (isinstance(inputs, list | tuple | dict | str) and not inputs)
 
 
@@ -233,7 +233,8 @@ _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch o
 
 
 def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
-    """The request for `target`, with `own_options` and otherwise those of the first.
+    """Build the second request; try the first model's inputs as they are, then channels-last or
+    -first, then unnamed.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or
     from there, then without names; a file is asked last for sizes of its own. The first that the
@@ -269,13 +270,13 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
 
 
 def _first_model_arguments(target: Any, first: Request) -> Mapping[str, object]:
-    """Those of the first model, where the second is called too."""
+    """Return the arguments of the first model, if the second is called too."""
     called = isinstance(target, str) and ":" in target and not is_file(target)
     return first.arguments if called and first.given is None else {}
 
 
 def _with_file_options(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
-    """Return what the first says of files, where both are files and the second says nothing."""
+    """Return the first request's file options, if both are files and the second has none."""
     if not request.is_file:
         return request
     more = {name: getattr(first, name) for name in _OF_FILES if name not in own}
@@ -283,7 +284,7 @@ def _with_file_options(request: Request, first: Request, own: Mapping[str, Any])
 
 
 def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) -> Request:
-    """A target on the inputs of the first model."""
+    """Build a target on the inputs of the first model."""
     specs = first.specs if first.given is None else _source_input_specs(first.given)
     full = _with_file_options(base, first, own)
     requests = [msgspec.structs.replace(full, specs=way) for way in layouts(specs)]
@@ -314,7 +315,7 @@ def _input_spec_text(spec: TensorSpec) -> str:
 
 
 def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
-    """The shapes of tensors."""
+    """Return the shapes of tensors."""
     named = [
         *((str(index), tensor) for index, tensor in enumerate(provided.args)),
         *provided.kwargs.items(),
@@ -327,7 +328,8 @@ def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
 
 
 def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
-    """The inputs as they are, with channels last, with channels first; then a single one unnamed.
+    """Yield the inputs as they are, with channels last, with channels first; then a single one
+    unnamed.
 
     >>> [[one.shape for one in way] for way in layouts([TensorSpec("0", "float32", (1, 3, 8, 9))])]
     [[(1, 3, 8, 9)], [(1, 8, 9, 3)], [(1, 9, 3, 8)]]
@@ -352,12 +354,12 @@ def _with_axis_layout(spec: TensorSpec, move: str | None, named: bool) -> Tensor
 
 
 def _can_take_inputs(request: Request) -> bool:
-    """Whether the model takes the inputs: it is traced or run on them once, a file is read."""
+    """Return whether the model accepts the inputs: it is traced or run once, a file is read."""
     from crossflops.targets.weights import build_weighted_source
 
     try:
         source, _ = build_weighted_source(request.source, request.weights)
-        require_frontend(source.model).fits(source, request.setting)
+        require_frontend(source.model).check_inputs(source, request.setting)
     except (InputError, NormalizeError):
         return False
     return True

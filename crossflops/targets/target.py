@@ -57,7 +57,7 @@ def build_target(
     sizes: Mapping[str, int] = {},
     values: bool = True,
 ) -> tuple[Any, Any]:
-    """The model of a target, and the inputs where the callable gives them as well (else None).
+    """Build the model of a target, with the callable's inputs if it returns them (else None).
 
     Of a model that a library knows by name the second is the `Named`, whose usual input is at
     these `sizes`. This runs the code that the target names. Without `values` a framework that can
@@ -70,7 +70,7 @@ def build_target(
 
 @contextmanager
 def _seeding_weights() -> Iterator[None]:
-    """Weights that are drawn within this block are the same ones in every process.
+    """Seed random weights within this block, so that every process draws the same ones.
 
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
     framework where it says (`Frontend.building`).
@@ -127,7 +127,9 @@ def _resolve_and_build(
 
 
 def _imports(function: Any) -> frozenset[str]:
-    """The packages that the body of a function imports: they are not imported before its call."""
+    """Return the packages that the body of a function imports: they are not imported before its
+    call.
+    """
     code = getattr(inspect.unwrap(function), "__code__", None)
     steps = dis.get_instructions(code) if code is not None else ()
     names = (str(step.argval) for step in steps if step.opname == "IMPORT_NAME")
@@ -135,7 +137,9 @@ def _imports(function: Any) -> frozenset[str]:
 
 
 def function_named(target: str) -> Callable[..., Any]:
-    """Return what `file.py:callable` or `package.module:callable` names. Raises TargetError."""
+    """Return the function of `file.py:callable` or `package.module:callable`. Raises
+    TargetError.
+    """
     index, _, name = target.rpartition(":")
     if not index:
         raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
@@ -148,7 +152,7 @@ def function_named(target: str) -> Callable[..., Any]:
 
 
 def full_target_name(target: str) -> str:
-    """`timm:resnet50` for `resnet50`, where one installed library has such a model.
+    """Return `timm:resnet50` for `resnet50`, if exactly one installed library has such a model.
 
     CROSSFLOPS_LIBRARY names the libraries to prefer, in their order: "torchvision,timm". Any other
     target stays as it is. Raises TargetError where several libraries have one.
@@ -176,13 +180,13 @@ def _without_usual_input(target: str, flag: str) -> InputError:
 
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
-    """The model and its inputs; an exported program has those that it was exported with."""
+    """Return the model and its inputs; an exported program has those of its export."""
     module, example = unwrap_model_value(model, own)
     return module, example if own is None else own
 
 
 def refuse_url(target: str) -> None:
-    """Nothing is fetched from anywhere. Raises TargetError."""
+    """Raise TargetError for a URL: nothing is downloaded."""
     if "://" in target:
         raise TargetError(
             f"{target} is a URL; crossflops downloads nothing",
@@ -219,7 +223,7 @@ def _unreadable(target: str) -> TargetError:
 
 
 def _library_install_hint(target: str) -> str:
-    """A hint for what may be the name of a model, where a library of such is not installed."""
+    """Return a hint for a possible model name whose library is not installed."""
     missing = absent_libraries() if re.fullmatch(_BARE, target) else ()
     installs = " or ".join(f"`pip install {package}`" for package in missing)
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
@@ -250,7 +254,9 @@ _LISTED = 8  # names that a refusal shows, where none is like the wrong one
 
 
 def _targets_of(holder: Any, name: str, target: str) -> str:
-    """Return which names of a module may be meant: first what is defined in it, never a module."""
+    """Return the names of a module that may be targets: first its own definitions, never a
+    module.
+    """
     owner = getattr(holder, "__name__", "")
     public = {
         other: value
@@ -281,7 +287,7 @@ def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
 
 
 def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
-    """Whether this is a model itself, or a function of a framework that takes its inputs."""
+    """Return whether this is a model itself, or a framework's function of its inputs."""
     if any(frontend.recognizes(value) for frontend in FRONTENDS):
         return True
     if inspect.isclass(value) or arguments or not callable(value):
@@ -320,7 +326,7 @@ def _call_target(
 def _check_target_arguments(
     function: Callable[..., Any], arguments: Mapping[str, object], target: str
 ) -> None:
-    """Whether the arguments fit, told before the call: what it raises itself is another matter."""
+    """Check that the arguments fit before the call, apart from errors of the call itself."""
     try:
         parameters = inspect.signature(function).parameters
     except (ValueError, TypeError):  # builtins do not tell
@@ -351,7 +357,7 @@ def _check_target_arguments(
 def _mandatory_parameters(
     function: Callable[..., Any], arguments: Mapping[str, object]
 ) -> list[str]:
-    """The parameters without a default that no argument is given for."""
+    """Return the parameters without a default and without an argument."""
     kinds = inspect.Parameter
     try:
         parameters = inspect.signature(function).parameters
@@ -385,7 +391,7 @@ def imports_restored() -> Iterator[None]:
 
 
 def _find_modules_of_the_caller() -> None:
-    """Let modules in the working folder be imported, behind the installed ones.
+    """Add the working folder to sys.path, behind the installed modules.
 
     A folder called `torch` or `jax` there would else break every framework. They may be imported
     when the model runs, too, so that they stay until `imports_restored` ends.
@@ -399,7 +405,7 @@ def _find_modules_of_the_caller() -> None:
 
 
 def missing_extra(package: str) -> MissingExtraError | None:
-    """The error that names the extra of a package, None for a package of somebody else."""
+    """Return the error that names the extra of a package, None for an unknown package."""
     name = package.partition(".")[0]
     extra = next((frontend.extra for frontend in FRONTENDS if name in frontend.packages), None)
     if extra is None:
@@ -458,7 +464,7 @@ def _run_alone(path: Path) -> ModuleType:
 
 
 def _run_in_its_package(path: Path) -> ModuleType:
-    """A file that imports `from . import x` is a part of the package around it."""
+    """Run a file that imports `from . import x` as a part of its package; return the module."""
     parts, folder = [path.stem], path.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -476,7 +482,9 @@ def _run_in_its_package(path: Path) -> ModuleType:
 
 
 def public_names_of_file(path: Path) -> list[str]:
-    """The public names that a file defines at its top, without running it; [] if it is broken."""
+    """Return the public names that a file defines at its top, without running it; [] if it is
+    broken.
+    """
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
@@ -500,7 +508,7 @@ PICKLES = {
 
 
 def may_be_pickled(target: str) -> bool:
-    """Whether reading the target may run code that is pickled in it."""
+    """Return whether reading the target may run code that is pickled in it."""
     reads = any(frontend.reads(target) for frontend in FRONTENDS)
     return Path(target).suffix in PICKLES or reads
 
@@ -510,7 +518,7 @@ _PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
 
 
 def load_pickle_file(path: Path, allowed: bool) -> Any:
-    """The object in a file with one of the suffixes in PICKLES. Raises TargetError."""
+    """Return the object in a file with one of the suffixes in PICKLES. Raises TargetError."""
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", _PICKLE_HINT)
     refuse_stand_in(path)

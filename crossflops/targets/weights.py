@@ -1,4 +1,4 @@
-"""Whether a target is built with numbers in its weights: as it is asked for, or by its size."""
+"""The decision whether to build a target with numbers in its weights: by request or by size."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ LARGE = 2**30  # bytes of weights above which a model that is run by tools is bu
 def build_weighted_source(
     load: Callable[[bool], Source], weights: str | None
 ) -> tuple[Source, str]:
-    """Return what `load(values)` gives, and why it has values where it should have none.
+    """Return the result of `load(values)`, and the reason for values that were not requested.
 
     By default it has none where its weights are larger than `LARGE` or on the meta device: whoever
     asks in another process gets the same answer. Raises InputError where "fake" was asked for and
@@ -39,7 +39,7 @@ def build_weighted_source(
 
 
 def build_without_values(load: Callable[[bool], Source], weights: str | None) -> Source:
-    """Return what `load` builds where it is told to build without values.
+    """Return the result of `load` without values.
 
     Raises ValuesNeededError where it has values all the same, and "fake" was asked for.
     """
@@ -50,5 +50,5 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
 
 
 def real_weights_error(reason: str) -> InputError:
-    """Return what is wrong where "fake" was asked for, and values are needed."""
+    """Return the error of a request for "fake" weights where values are needed."""
     return InputError(f"the model needs its weights: {reason}", ValuesNeededError(reason).hint)

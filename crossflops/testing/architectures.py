@@ -92,13 +92,13 @@ class _Model:
     def module(self) -> Any:
         bodies = self._bodies
 
-        class Drawn(self._nn.Module):  # type: ignore[name-defined]
+        class RandomModule(self._nn.Module):  # type: ignore[name-defined]
             def forward(self, x: Any) -> Any:
                 for body in bodies:
                     x = body(self, x)
                 return x
 
-        model = Drawn()
+        model = RandomModule()
         for name, layer in self._layers:
             model.add_module(name, layer)
         return model

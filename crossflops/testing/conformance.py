@@ -33,7 +33,7 @@ from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, WatchError, predict, predict_nodes
-from crossflops.rules.rule import Convention, OfCost, Rule
+from crossflops.rules.rule import Convention, CostWeights, Rule
 from crossflops.testing.architectures import Architecture, random_architectures
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import Built, probes
@@ -53,7 +53,7 @@ class Evidence(msgspec.Struct, frozen=True):
     program: Any = None
 
 
-class Recorded:
+class RecordedRun:
     """A run of a model under export, from which the kits of all tools take what they look at.
 
     What is made of it is made when it is first asked for, and kept.
@@ -81,10 +81,10 @@ class Recorded:
         return convert_torch_recording(self._model, self._recording)
 
     @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
-    def ledger(self, whole: bool = False) -> Ledger:
-        """The counts of the graph; with `whole`, those of functions are not opened."""
+    def ledger(self, functions_closed: bool = False) -> Ledger:
+        """The counts of the graph; with `functions_closed`, those of functions are not opened."""
         graph = self.onnx_conversion[1]
-        return count_whole(graph) if whole else count(graph)
+        return count_whole(graph) if functions_closed else count(graph)
 
 
 class Right(NamedTuple):
@@ -126,7 +126,7 @@ def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
         bookings = predict(convention, trace, setting).bookings
     except PredictionError:
         return False
-    return any(isinstance(booking.rule.amount, OfCost) for booking in bookings)
+    return any(isinstance(booking.rule.amount, CostWeights) for booking in bookings)
 
 
 def tool_amount(
@@ -259,7 +259,7 @@ class Conformance(ToolConformance):
         """One trace that serves all these settings, which are of one mode."""
         views = self._views(settings, (self.convention,))
         return self._evidence_of(
-            Recorded(model, args, kwargs, self._mode(settings), views), settings
+            RecordedRun(model, args, kwargs, self._mode(settings), views), settings
         )
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
@@ -283,12 +283,14 @@ class Conformance(ToolConformance):
         )
         return (self.convention, *shared)
 
-    def _evidence_of(self, recorded: Recorded, settings: tuple[Setting, ...]) -> Evidence:
+    def _evidence_of(self, recorded: RecordedRun, settings: tuple[Setting, ...]) -> Evidence:
         """Return what the convention is predicted from: the ledger only where a rule weighs it."""
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.onnx_conversion
-            return Evidence(trace, recorded.ledger(whole=not convention.opens), graph, exported)
+            return Evidence(
+                trace, recorded.ledger(functions_closed=not convention.opens), graph, exported
+            )
         if any(weighs(convention, recorded.trace, setting) for setting in settings):
             return Evidence(recorded.onnx_conversion[2], recorded.ledger())
         return Evidence(recorded.trace)
@@ -450,7 +452,7 @@ class Conformance(ToolConformance):
         """The evidence of a model that several kits look at: it is recorded once for all."""
         key = (name, self._mode(settings), self._views(settings, self._torch_conventions()))
         if key not in _RECORDED:
-            _RECORDED[key] = Recorded(*build(), *key[1:])
+            _RECORDED[key] = RecordedRun(*build(), *key[1:])
         return self._evidence_of(_RECORDED[key], settings)
 
 
@@ -472,4 +474,4 @@ def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
     return answer.total, answer.params, answer.entries
 
 
-_RECORDED: dict[tuple[Hashable, Setting, frozenset[View]], Recorded] = {}
+_RECORDED: dict[tuple[Hashable, Setting, frozenset[View]], RecordedRun] = {}

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossflops.frontends import Source
-from crossflops.frontends.inputs import Given, parse_inputs
+from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.frontends.jax import FRONTEND
 from crossflops.ir.trace import Call, Setting, Trace, View
 from crossflops.testing.conformance import Evidence, ProgramConformance, predict_amount
@@ -41,7 +41,9 @@ class JaxProbe(msgspec.Struct, frozen=True):
 
     def build(self) -> Built:
         """The model, with positional and keyword inputs."""
-        source = FRONTEND.source(self.model(), Given(specs=parse_inputs(self.inputs)), owned=True)
+        source = FRONTEND.source(
+            self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
+        )
         return source.model, source.args, source.kwargs
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossflops.frontends.inputs import Given, parse_inputs
+from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.frontends.tensorflow import FRONTEND
 from crossflops.ir.trace import Setting, Trace
 from crossflops.testing.conformance import Evidence, ProgramConformance
@@ -39,7 +39,9 @@ class TfProbe(msgspec.Struct, frozen=True):
 
     def build(self) -> Built:
         """The model, with positional and keyword inputs."""
-        source = FRONTEND.source(self.model(), Given(specs=parse_inputs(self.inputs)), owned=True)
+        source = FRONTEND.source(
+            self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
+        )
         return source.model, source.args, source.kwargs
 
 

@@ -10,23 +10,23 @@ from math import prod
 from crossflops.ir.trace import ALONG_CHAINS
 from crossflops.rules.conditions import Site
 from crossflops.rules.rule import Parameters, with_formula
-from crossflops.tools import replaced_functions as shared
+from crossflops.tools import replaced_functions as replaced
 from crossflops.tools.replaced_functions import Arguments
 
 products, may_fail, parts = (
-    shared.function_rule_group(),
-    shared.function_rule_group(),
-    shared.function_rule_group(),
+    replaced.function_rule_group(),
+    replaced.function_rule_group(),
+    replaced.function_rule_group(),
 )
 
 
 @products.contraction(
-    shared.TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
+    replaced.TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
 )
 def transposed(call: Site) -> int:
     """N x Ci x (Co/g // g) x prod(k) x prod(i): divided by the groups a second time."""
     provided = Arguments(call)
-    shared.functional_output_extents(
+    replaced.functional_output_extents(
         provided
     )  # which it computes, and may fail at, even without a bias
     shape, weight = provided.shape("input"), provided.shape("weight")
@@ -35,8 +35,8 @@ def transposed(call: Site) -> int:
 
 
 @parts.adds(
-    shared.TRANSPOSED,
-    shared.BIASED,
+    replaced.TRANSPOSED,
+    replaced.BIASED,
     cause="bias.conv",
     name="transposed.bias",
     source="_conv_trans_flops_compute",
@@ -47,12 +47,12 @@ def calflops_transposed_bias(call: Site) -> int:
     return (
         provided.shape("weight")[1]
         * provided.shape("input")[0]
-        * prod(shared.functional_output_extents(provided))
+        * prod(replaced.functional_output_extents(provided))
     )
 
 
 @parts.adds(
-    shared.ARITHMETIC,
+    replaced.ARITHMETIC,
     cause="elementwise.broadcast-shape",
     name="arithmetic.aligned",
     source="_elementwise_flops_compute",
@@ -65,10 +65,10 @@ def calflops_misalignment_adds(call: Site) -> int:
         return 0
     rank = max(map(len, shapes))
     first, second = ((*shape, *(1,) * (rank - len(shape))) for shape in shapes)
-    return prod(map(max, first, second)) - shared.arithmetic(call)
+    return prod(map(max, first, second)) - replaced.arithmetic(call)
 
 
-@shared.resampling(may_fail)
+@replaced.resampling(may_fail)
 @with_formula("prod(size), or n(x) if no size is given")
 def calflops_resampling_elements(call: Site) -> int:
     """Return the elements of the given size, without batch and channels, else of the input.
@@ -76,17 +76,17 @@ def calflops_resampling_elements(call: Site) -> int:
     A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
     samples: it takes the length of the input, its batch, for its rank.
     """
-    provided, size = shared.resampling_input(call), shared.resampling_size(call)
+    provided, size = replaced.resampling_input(call), replaced.resampling_size(call)
     if size is not None:
         return size
-    scale = shared.scales(call)
+    scale = replaced.scales(call)
     tuples = not {"scale_factor", "2"} & set(call.call.lists)
     if isinstance(scale, list) and not (tuples and len(scale) == (provided.shape or (0,))[0]):
         raise LookupError("the tool raises the scales to a power")
     return provided.numel
 
 
-CONVENTIONS = shared.two_numbers(
+CONVENTIONS = replaced.two_numbers(
     "calflops",
     "0.3.2",
     "calflops/pytorch_ops.py",

@@ -12,7 +12,7 @@ from math import prod
 from crossflops.ir.trace import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
 from crossflops.rules.conditions import Site, input_elements
 from crossflops.rules.rule import Parameters, with_formula
-from crossflops.tools import replaced_functions as shared
+from crossflops.tools import replaced_functions as replaced
 from crossflops.tools.replaced_functions import (
     BIASED,
     PIECEWISE,
@@ -26,17 +26,17 @@ _SOURCE = "deepspeed/profiling/flops_profiler/profiler.py"
 # Today: what it has beside the shared rules.
 
 products, may_fail, parts = (
-    shared.function_rule_group(),
-    shared.function_rule_group(),
-    shared.function_rule_group(),
+    replaced.function_rule_group(),
+    replaced.function_rule_group(),
+    replaced.function_rule_group(),
 )
 
 products.contraction(
     ("torch.Tensor.__matmul__", "torch.mm", "torch.Tensor.mm", "torch.bmm", "torch.Tensor.bmm"),
-    cause=shared.BROADCAST,
+    cause=replaced.BROADCAST,
     name="matmul.more",
     source="_matmul_flops_compute",
-)(shared.matmul)
+)(replaced.matmul)
 
 
 @products.contraction(
@@ -102,14 +102,14 @@ def attention(call: Site) -> int:
     return prod(query) * key[-2] + prod(query[:-1]) * key[-2] * value[-1]
 
 
-@shared.resampling(may_fail)
+@replaced.resampling(may_fail)
 @with_formula("prod(size), or n(x) prod(scale) if no size is given")
 def resampling_of_deepspeed(call: Site) -> int:
     """Return the elements of the given size, without batch and channels; else of the scaled x."""
-    provided, size = shared.resampling_input(call), shared.resampling_size(call)
+    provided, size = replaced.resampling_input(call), replaced.resampling_size(call)
     if size is not None:
         return size
-    scale = shared.scales(call)
+    scale = replaced.scales(call)
     if isinstance(scale, list):
         return int(provided.numel * prod(scale))
     return int(provided.numel * scale ** (len(provided.shape or ()) - 2))
@@ -124,26 +124,31 @@ def resampling_of_deepspeed(call: Site) -> int:
 )
 def einops_einsum(call: Site) -> int:
     """F, the FLOPs that numpy.einsum_path prints for the last argument."""
-    return shared.path_cost(call, place=len(call.inputs))
+    return replaced.path_cost(call, equation_index=len(call.inputs))
 
 
 # In 2021: convolutions knew two spatial axes. On one axis they fail, of three they take the last
 # two of the kernel and the first two of the output. 0.3.13 and 0.5.0 agree.
 
-products_in_2021, parts_in_2021 = shared.function_rule_group(), shared.function_rule_group()
+products_in_2021, parts_in_2021 = replaced.function_rule_group(), replaced.function_rule_group()
 
 products_in_2021.contraction(
-    shared.LINEAR, cause=shared.BROADCAST, source="_linear_flops_compute"
-)(shared.linear)
+    replaced.LINEAR, cause=replaced.BROADCAST, source="_linear_flops_compute"
+)(replaced.linear)
 
 
 @products_in_2021.contraction(
-    shared.CONVOLUTION, cause=shared.RECOMPUTED, name="convolution", source="_conv_flops_compute"
+    replaced.CONVOLUTION,
+    cause=replaced.RECOMPUTED,
+    name="convolution",
+    source="_conv_flops_compute",
 )
 def plane_convolution(call: Site) -> int:
     """N x Ci x Co/g x prod(k) x prod(o), k the last two axes and o the first."""
     provided = Arguments(call)
-    return shared.filters(provided) * prod(provided.shape("weight")[-2:]) * prod(_plane(provided))
+    return (
+        replaced.filters(provided) * prod(provided.shape("weight")[-2:]) * prod(_plane(provided))
+    )
 
 
 @products_in_2021.contraction(
@@ -162,7 +167,7 @@ def plane_transposed(call: Site) -> int:
 
 
 @parts_in_2021.adds(
-    (*shared.CONVOLUTION, *TRANSPOSED),
+    (*replaced.CONVOLUTION, *TRANSPOSED),
     BIASED,
     cause="bias.conv",
     name="bias",
@@ -181,7 +186,7 @@ def _plane(provided: Arguments) -> tuple[int, ...]:
         for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
     )
     extents, kernel = provided.shape("input")[2:], provided.shape("weight")[-2:]
-    return shared.functional_window_positions(
+    return replaced.functional_window_positions(
         (extents[0], extents[1]), kernel, strides, paddings, dilations
     )
 
@@ -218,10 +223,10 @@ for name, cause, targets, amount, source in (
         "softmax",
         "softmax",
         functional_names("softmax"),
-        shared.functional_input_elements,
+        replaced.functional_input_elements,
         "_softmax_flops_compute",
     ),
-    *((*pool, input_elements, "_pool_flops_compute") for pool in shared.POOLS),
+    *((*pool, input_elements, "_pool_flops_compute") for pool in replaced.POOLS),
 ):
     parts_in_2021.adds(targets, cause=cause, name=name, source=source)(amount)
 parts_in_2021.adds(
@@ -233,25 +238,25 @@ parts_in_2021.adds(
 )(input_elements)
 
 
-@shared.resampling(parts_in_2021)
+@replaced.resampling(parts_in_2021)
 @with_formula("prod(size), or n(x) if no size is given")
 def resampling_of_deepspeed_2021(call: Site) -> int:
     """Return the elements of the given size, without batch and channels, else of the input.
 
     A single number ends it, be it a size or a scale.
     """
-    provided, size = shared.resampling_input(call), shared.resampling_size(call)
+    provided, size = replaced.resampling_input(call), replaced.resampling_size(call)
     if size is not None:
         if not isinstance(call.settings.get("size", call.settings.get("1")), list):
             raise LookupError("the tool's function takes a size for each axis")
         return size
-    scale = shared.scales(call)
+    scale = replaced.scales(call)
     if not isinstance(scale, list) or len(scale) != (provided.shape or (0,))[0]:
         raise LookupError("the tool's function takes as many scales as samples")
     return provided.numel
 
 
-in_2021 = shared.edition(
+in_2021 = replaced.edition(
     "deepspeed",
     "2021",
     _SOURCE,
@@ -263,12 +268,12 @@ in_2021 = shared.edition(
 )
 # Hooks were set once more for each path to a module, and the tree of modules summed so.
 in_2021.include(products_in_2021, parts_in_2021, times=ALONG_CHAINS, source=_SOURCE)
-in_2021.include(shared.hooks, shared.hook_parts, times=ALONG_CHAINS_SQUARED, source=_SOURCE)
-in_2021.include(shared.rules_for_unseen_work(products_in_2021), source=_SOURCE)
+in_2021.include(replaced.hooks, replaced.hook_parts, times=ALONG_CHAINS_SQUARED, source=_SOURCE)
+in_2021.include(replaced.rules_for_unseen_work(products_in_2021), source=_SOURCE)
 
 CONVENTIONS = (
     # get_module_flops sums over `modules()`, which has each of them once
-    *shared.two_numbers(
+    *replaced.two_numbers(
         "deepspeed",
         "0.19.8",
         _SOURCE,

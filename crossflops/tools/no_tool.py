@@ -15,7 +15,7 @@ activations. What moves, selects, converts, reduces, normalizes or contracts is 
 from math import prod
 
 from crossflops.ir.graph import Node, TensorSpec
-from crossflops.rules.rule import OfCost, Tool
+from crossflops.rules.rule import CostWeights, Tool
 from crossflops.tools.contractions import einsum_pairs
 
 _RUNTIME = "com.microsoft."
@@ -56,7 +56,7 @@ sums.contraction(
     (*_ONE_PER_RESULT, *_SCATTERING, *_ATTENTION, "Einsum", *_RECURRENT),
     cause="graph.export-decomposition",
     name="products",
-)(OfCost({"macs": 1}))
+)(CostWeights({"macs": 1}))
 
 
 # One addition less for each sum.
@@ -139,7 +139,7 @@ def _require_shape(specs: tuple[TensorSpec | None, ...], index: int) -> tuple[in
 
 
 sums.adds(cause="elementwise.native", name="others", source="the native count")(
-    OfCost(dict.fromkeys(("adds", "muls", "divs", "compares", "specials"), 1))
+    CostWeights(dict.fromkeys(("adds", "muls", "divs", "compares", "specials"), 1))
 )
 
 

@@ -324,13 +324,14 @@ def einsum_odd(call: Site) -> int:
     return path_cost(call) % 2
 
 
-def path_cost(call: Site, place: int = 0) -> int:
+def path_cost(call: Site, equation_index: int = 0) -> int:
     """The "optimized FLOP count" that numpy.einsum_path prints with four digits.
 
-    `place` is that of the equation. Raises LookupError where the tool's function cannot be called
-    so: with the operands in one list, or with lists of axes in place of an equation.
+    `equation_index` is the argument that holds the equation. Raises LookupError where the tool's
+    function cannot be called so: with the operands in one list, or with lists of axes for an
+    equation.
     """
-    equation = call.settings.get(str(place))
+    equation = call.settings.get(str(equation_index))
     if not isinstance(equation, str) or any("." in spec.name for spec in call.inputs):
         raise LookupError("the tool's function takes an equation and its operands")
     equation = equation.replace(" ", "")

@@ -133,9 +133,11 @@ for suffix, cause, condition, formulas in (
         rules.hides("open", every, where, cause="graph.unknown-shape", source=_REGISTRY)
     for formula, operations, source in _CONTRACTIONS:
         if formula in formulas:
-            held = [] if condition is None else [condition]
+            only_where = [] if condition is None else [condition]
             name = f"{formula.__name__}{suffix}"
-            rules.contraction(operations, *held, cause=cause, name=name, source=source)(formula)
+            rules.contraction(operations, *only_where, cause=cause, name=name, source=source)(
+                formula
+            )
 
 
 _CHANNELS_LAST = setting(data_format="NHWC")

@@ -213,8 +213,8 @@ columns = (
 flops, madd, read, write = (
     _torchstat_rule_group(file) for file in (_FLOPS, _MADD, _MEMORY, _MEMORY)
 )
-held = _torchstat_rule_group(f"{_HOOK}: wrap_call")
-for column, rules in zip(columns, (flops, madd, read, write, held), strict=True):
+hook_rules = _torchstat_rule_group(f"{_HOOK}: wrap_call")
+for column, rules in zip(columns, (flops, madd, read, write, hook_rules), strict=True):
     column.include(failures, rules)
 for column in columns[:2]:
     column.include(earlier)
@@ -393,6 +393,6 @@ def channel_bytes(call: Site) -> int:
     return _torchstat_tensor_bytes(call, prod(call.shape("0")[:2]))
 
 
-held.adds(cause=_TRAFFIC, name="output", factor=4)(output_sample)
+hook_rules.adds(cause=_TRAFFIC, name="output", factor=4)(output_sample)
 
 CONVENTIONS = tuple(column.convention for column in columns)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class StepRates:
-    """Steps against the clock, and what they come to by the profile of one of them.
+    """Rates of steps, from the profile of one of them.
 
     What is said to be no training (a validation, the writing of a checkpoint) is in no rate: from
     the end of the step before it to the begin of the next one.
@@ -41,31 +41,31 @@ class StepRates:
         self.restart()
 
     def count(self) -> None:
-        """A step has ended."""
+        """Count a finished step."""
         self._steps += 1
         self.end_batch()
 
     def end_batch(self) -> None:
-        """A batch is over, with a step or without one."""
+        """End a batch, with a step or without one."""
         self._latest = time.perf_counter()
 
     def pause(self) -> None:
-        """Leave out what goes on from the latest batch until the next one begins."""
+        """Leave out the time from the latest batch until the next one begins."""
         self._is_pause = True
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         if self._is_pause:
             self._since += time.perf_counter() - self._latest
             self._is_pause = False
 
     def restart(self) -> None:
-        """What was until now is in no rate."""
+        """Restart the clock; earlier time is in no rate."""
         self._since = self._latest = time.perf_counter()
         self._steps = 0
 
     def take(self) -> dict[str, float]:
-        """The rates since they were taken last; nothing before the profile, or without steps.
+        """Return the rates since the last call; nothing before the profile, or without steps.
 
         A step is taken to be as the profiled one was, and its time is that of the whole loop, with
         loading and logging. In a pause they are those until the latest batch.
@@ -87,7 +87,7 @@ class StepRates:
 
 
 class ProfiledStep:
-    """The step of a training that is profiled, and the rates of those behind it."""
+    """The profiled step of a training, and the rates of the steps after it."""
 
     def __init__(self, step: int, options: dict[str, Any]) -> None:
         self.rates = StepRates()
@@ -97,7 +97,7 @@ class ProfiledStep:
         self._is_over = False
 
     def is_due(self, at: int) -> bool:
-        """Whether the step, or one behind it, is to be watched now: counts from 1.
+        """Return whether to profile now: at the chosen step or a later one, counted from 1.
 
         A training that goes on from a checkpoint may begin behind it, and one with two optimizers
         pass it by.
@@ -105,12 +105,12 @@ class ProfiledStep:
         return at >= self._at and self._profiler is None and not self._is_over
 
     def begin(self, model: Any) -> None:
-        """Watch this model from now on."""
+        """Start to profile this model."""
         self._profiler = FlopsProfiler(model, **self._options)
         self._profiler.start()
 
     def end(self) -> None:
-        """A step is over: it is counted, or profiled if it was watched."""
+        """End a step: count it, or profile it if it was watched."""
         profiler, self._profiler = self._profiler, None
         if profiler is None:
             self.rates.count()
@@ -128,32 +128,46 @@ class ProfiledStep:
             self.rates.restart()
 
     def forget(self) -> None:
-        """Leave the model as it was, should it be watched."""
+        """Restore the model if it is watched."""
         if self._profiler is not None:
             self._profiler.end()
             self._profiler = None
 
     def refuse(self, why: object) -> None:
-        """Say why there is no profile; the training goes on."""
+        """Report why there is no profile; the training goes on."""
         self._is_over = True
         warnings.warn(f"no profile: {why}", CrossflopsWarning, stacklevel=3)
 
     def leave(self) -> None:
-        """The training is over. One that ended sooner than the step says so."""
+        """End the training; report if it ended before the chosen step."""
         self.forget()
         if not self._is_over:
             self.refuse(f"the training ended before the end of step {self._at}")
 
 
 def trainer_callback(step: int = 5, **options: Any) -> Any:
-    """A callback for `Trainer(..., callbacks=[trainer_callback(step=5)])` of transformers.
+    """Return a callback for the Trainer of transformers, which profiles one step.
 
-    The `step`-th step, or the first behind it that this training has, is profiled, as
-    `FlopsProfiler` does, whose `options` these are: with `output_file="step.html"` its page goes
-    there, else to stdout. Every log after it has `mfu`, `tflops_per_second`, `samples_per_second`
-    and `tokens_per_second` of this process, without evaluations and the writing of checkpoints,
-    each from the step before it to the one behind it. `profile` of the callback is the profile.
-    Raises MissingExtraError without transformers.
+    It profiles the `step`-th step, or the first one after it in a resumed training. Every later
+    log has `mfu`, `tflops_per_second`, `samples_per_second` and `tokens_per_second` of this
+    process, without the time of evaluations and checkpoints.
+
+    Args:
+        step: The step to profile, counted from 1.
+        options: Keywords of `FlopsProfiler`: with `output_file="step.html"` its page goes there.
+
+    Returns:
+        The callback for `Trainer(..., callbacks=[...])`. Its `profile` is None until the step is
+        over.
+
+    Raises:
+        MissingExtraError: transformers is not installed.
+
+    Example:
+        >>> from crossflops import trainer_callback
+        >>> callback = trainer_callback(step=5, peak_tflops=312, output_file="step.html")
+        >>> callback.profile is None
+        True
     """
     try:
         from transformers import TrainerCallback
@@ -162,45 +176,45 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
         raise MissingExtraError(message, "pip install transformers accelerate") from error
 
     class StepCallback(TrainerCallback):  # type: ignore[misc]
-        """What `trainer_callback` gives."""
+        """The callback of `trainer_callback`."""
 
         def __init__(self) -> None:
             self._step = ProfiledStep(step, options)
 
         @property
         def profile(self) -> "TrainingProfile | None":
-            """That of the step, once it is over."""
+            """The profile of the step, once it is over."""
             return self._step.rates.profile
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Whatever another training left is forgotten."""
+            """Forget the state of another training."""
             self._step.forget()
             self._step = ProfiledStep(step, options)
 
         def on_step_begin(
             self, args: Any, state: Any, control: Any, model: Any = None, **more: Any
         ) -> None:
-            """Watch the step that was chosen."""
+            """Watch the chosen step."""
             self._step.rates.begin()
             if self._step.is_due(state.global_step + 1):
                 self._step.begin(model)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Count the step, and tell what was seen of the one that was watched."""
+            """Count the step, and report the profile if it was watched."""
             self._step.end()
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """An evaluation is in no rate."""
+            """Leave an evaluation out of the rates."""
             self._step.rates.pause()
 
         def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Nor is the writing of a checkpoint."""
+            """Leave the writing of a checkpoint out of the rates."""
             self._step.rates.pause()
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any
         ) -> None:
-            """The rates since the last log, for the history and for the callbacks that follow."""
+            """Add the rates since the last log to the history, for the callbacks that follow."""
             if logs is None or "loss" not in logs:  # an evaluation, or the end
                 return
             rates = self._step.rates.take()
@@ -209,21 +223,36 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
                 state.log_history[-1].update(rates)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """A training that ends sooner than the step says so."""
+            """Report a training that ended before the chosen step."""
             self._step.leave()
 
     return StepCallback()
 
 
 def lightning_callback(step: int = 5, **options: Any) -> Any:
-    """A callback for `Trainer(callbacks=[lightning_callback(step=5)])` of Lightning.
+    """Return a callback for the Trainer of Lightning, which profiles one step.
 
-    As `trainer_callback`: the `step`-th step of the optimizer is profiled, with all batches whose
-    gradients it takes, and every later one that Lightning logs has the rates since the last,
-    without validations and the writing of checkpoints, each from the step before it to the one
-    behind it. The model is the outermost module that the step before called and that has most of
-    the optimizer's parameters, so `step` is 2 or more. Raises InputError for another step, and
-    MissingExtraError without Lightning.
+    It profiles the `step`-th step of the optimizer, with all batches whose gradients it takes.
+    Every later step that Lightning logs has the rates since the last, as with `trainer_callback`.
+    The model is the outermost module that the step before called and that has most of the
+    optimizer's parameters.
+
+    Args:
+        step: The step to profile, 2 or more, since its model must be known.
+        options: Keywords of `FlopsProfiler`: with `output_file="step.html"` its page goes there.
+
+    Returns:
+        The callback for `Trainer(callbacks=[...])`. Its `profile` is None until the step is over.
+
+    Raises:
+        InputError: `step` is below 2.
+        MissingExtraError: Lightning is not installed.
+
+    Example:
+        >>> from crossflops import lightning_callback
+        >>> callback = lightning_callback(step=5, peak_tflops=312)
+        >>> callback.profile is None
+        True
     """
     if step < 2:
         what = "the first step cannot be profiled, because its model is not yet known"
@@ -231,7 +260,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
     callback_class = _lightning_callback_class()
 
     class StepCallback(callback_class):  # type: ignore[misc,valid-type]
-        """What `lightning_callback` gives."""
+        """The callback of `lightning_callback`."""
 
         def __init__(self) -> None:
             self._step = ProfiledStep(step, options)
@@ -241,16 +270,16 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
 
         @property
         def profile(self) -> "TrainingProfile | None":
-            """That of the step, once it is over."""
+            """The profile of the step, once it is over."""
             return self._step.rates.profile
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            """Whatever another training left is forgotten."""
+            """Forget the state of another training."""
             self._forget()
             self._step, self._done = ProfiledStep(step, options), trainer.global_step
 
         def on_train_batch_start(self, trainer: Any, *batch: Any) -> None:
-            """See which modules the step before calls, and watch the one that was chosen."""
+            """See which modules the step before calls, and watch the chosen one."""
             self._step.rates.begin()
             at = trainer.global_step + 1
             if self._stop_keeping is None and self._step.is_due(at + 1):
@@ -264,7 +293,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
                 self._called = {}
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
-            """Count a step that is over, and tell what was seen of the one that was watched."""
+            """Count a finished step, and report the profile if it was watched."""
             if trainer.global_step == self._done:
                 self._step.rates.end_batch()
                 return  # a batch whose gradients are kept for the next
@@ -274,20 +303,20 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
                 pl_module.log_dict(self._step.rates.take())
 
         def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-            """A validation is in no rate."""
+            """Leave a validation out of the rates."""
             self._step.rates.pause()
 
         def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-            """Nor is the writing of a checkpoint."""
+            """Leave the writing of a checkpoint out of the rates."""
             self._step.rates.pause()
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-            """A training that ends sooner than the step says so."""
+            """Report a training that ended before the chosen step."""
             self._keep_no_more()
             self._step.leave()
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-            """The model is left as it was."""
+            """Restore the model."""
             self._forget()
 
         def _forget(self) -> None:
@@ -304,7 +333,9 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
 
 
 def _lightning_callback_class() -> Any:
-    """The class of the package whose Trainer is likely used: the two do not take each other's."""
+    """Return the class of the likely used package: the two Trainers reject each other's
+    callbacks.
+    """
     import sys
     from importlib import import_module
 
@@ -326,13 +357,32 @@ def keras_callback(
     peak_tflops: float | str | None = None,
     precision: str | None = None,
 ) -> Any:
-    """A callback for `model.fit(..., callbacks=[keras_callback(batch_size=32)])` of Keras.
+    """Return a callback for `model.fit` of Keras, which counts and times a training step.
 
     The training step of `batch_size` examples is counted, and the `step`-th is timed as a whole:
-    what is in it, Keras does not show. The page goes to `output_file`, else to stdout. The logs of
-    every epoch that ends later have `mfu`, `tflops_per_second` and `samples_per_second` since the
-    last, without validations. A batch of another size is taken for one of that size. Raises
-    MissingExtraError without Keras.
+    Keras does not show its parts. The logs of every later epoch have `mfu`, `tflops_per_second`
+    and `samples_per_second` since the last, without validations.
+
+    Args:
+        batch_size: The examples of a step. A batch of another size counts as this one.
+        step: The step to time, counted from 1.
+        output_file: The file for the page; by default it goes to stdout.
+        device: A device of the catalogue, whose peak the rates are compared with.
+        peak_tflops: The peak in TFLOP/s; by default that of this machine is measured.
+        precision: The precision of the run; by default that of the products.
+
+    Returns:
+        The callback for `model.fit(..., callbacks=[...])`. Its `profile` is None until the step is
+        over.
+
+    Raises:
+        MissingExtraError: Keras is not installed.
+
+    Example:
+        >>> from crossflops import keras_callback
+        >>> callback = keras_callback(batch_size=32, peak_tflops=1)
+        >>> callback.profile is None
+        True
     """
     try:
         from keras.callbacks import Callback
@@ -343,7 +393,7 @@ def keras_callback(
     against.check()
 
     class StepCallback(Callback):  # type: ignore[misc]
-        """What `keras_callback` gives."""
+        """The callback of `keras_callback`."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -352,24 +402,24 @@ def keras_callback(
 
         @property
         def profile(self) -> "TrainingProfile | None":
-            """That of the step, once it is over."""
+            """The profile of the step, once it is over."""
             return self._rates.profile
 
         def on_train_begin(self, logs: Any = None) -> None:
-            """Whatever another training left is forgotten."""
+            """Forget the state of another training."""
             self._rates, self._done = StepRates(), 0
 
         def on_test_begin(self, logs: Any = None) -> None:
-            """A validation is in no rate."""
+            """Leave a validation out of the rates."""
             self._rates.pause()
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            """The step may be the one that is timed."""
+            """Begin a step, which may be the timed one."""
             self._rates.begin()
             self._began = time.perf_counter()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            """Count the steps of this call, and profile the one that was chosen."""
+            """Count the steps of this call, and profile the chosen one."""
             seconds = time.perf_counter() - self._began
             together = max(1, int(getattr(self.model, "steps_per_execution", 1)))
             before, self._done = self._done, self._done + together
@@ -380,13 +430,13 @@ def keras_callback(
                 self._rates.restart()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            """The rates since the last epoch, for the history."""
+            """Add the rates since the last epoch to the history."""
             if logs is not None:
                 logs.update(self._rates.take())
             self._rates.pause()  # what writes checkpoints does so now
 
         def on_train_end(self, logs: Any = None) -> None:
-            """A training that ends sooner than the step says so."""
+            """Report a training that ended before the chosen step."""
             if self._done < step:
                 message = f"the training ended before step {step}, which was to be profiled"
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
@@ -405,7 +455,7 @@ def keras_callback(
 def _keras_step_profile(
     model: Any, batch_size: int, seconds: float, against: RatedAgainst
 ) -> "TrainingProfile":
-    """The count of a training step of so many examples, beside the time of one."""
+    """Return the count of a training step of so many examples, with the time of one."""
     from crossflops.facade import ShownProfile
 
     if not getattr(model, "inputs", None):

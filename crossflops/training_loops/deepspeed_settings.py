@@ -14,7 +14,7 @@ _HINT = 'write, for example, {"flops_profiler": {"enabled": true, "profile_step"
 
 
 class ProfilerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The block, with the defaults that DeepSpeed documents.
+    """The settings of the block, with DeepSpeed's documented defaults.
 
     `profile_step` counts from 1; `module_depth` -1 shows all levels, `top_modules` are shown at
     each of them; without `detailed` the tree is left out. `recompute_fwd_factor` is the share of
@@ -32,7 +32,7 @@ class ProfilerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
-    """Return the block of a configuration, which is a file, its content, or the block alone.
+    """Return the block of a configuration: a file, its content, or the block alone.
 
     Without such a block the profiler is not enabled. Raises InputError for what is no such thing.
     """

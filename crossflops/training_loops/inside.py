@@ -32,7 +32,7 @@ _OPTIMIZERS = "torch.optim.optimizer"
 
 
 class ScriptSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which step is profiled, what it is held against, and the files for the answer.
+    """The step to profile, the peak to compare with, and the files for the answer.
 
     `profile` gets the profile as JSON, `reason` a line of each process that has none: why.
     """
@@ -55,7 +55,7 @@ def begin() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Calls `then` once the module of that name has been imported."""
+    """A finder that calls `then` once the module of that name has been imported."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
@@ -63,7 +63,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec that Python finds itself, whose loader tells when it is done."""
+        """Return Python's own spec, with a loader that reports its end."""
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
@@ -81,7 +81,7 @@ class _Telling(Loader):
         return self._inside.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """As without this loader, which the module does not keep."""
+        """Execute the module as its own loader does; the module keeps that one."""
         module.__loader__ = self._inside
         if module.__spec__ is not None:
             module.__spec__.loader = self._inside
@@ -90,7 +90,7 @@ class _Telling(Loader):
 
 
 class _ChosenStep:
-    """Counts the steps of the optimizer that steps first, and profiles one of them.
+    """The steps of the optimizer that steps first, one of which is profiled.
 
     Where others step behind it, as that of a generator does, a step ends with the last of them.
     """
@@ -107,21 +107,21 @@ class _ChosenStep:
         self._is_over = False
 
     def wait(self) -> None:
-        """Until an optimizer steps."""
+        """Wait until an optimizer steps."""
         atexit.register(self._never)
-        self._hear_steps()
+        self._observe_steps()
         if self._settings.step == FIRST_STEP:
-            self._hear_models()
+            self._observe_models()
 
-    def _hear_steps(self) -> None:
-        """Behind all hooks that are there, so that the profiler's have seen the step."""
+    def _observe_steps(self) -> None:
+        """Observe steps after all present hooks, so that the profiler's have seen the step."""
         self._undo.append(after_steps(self._on_step))
 
-    def _hear_models(self) -> None:
+    def _observe_models(self) -> None:
         self._undo.append(keep_called(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
-        """Whatever goes wrong here, the training goes on."""
+        """Count a step. On errors the training goes on."""
         try:
             self._count(optimizer)
         except Exception as error:
@@ -140,14 +140,14 @@ class _ChosenStep:
         self._end_step()
 
     def _end_step(self) -> None:
-        """The chosen step, or the first behind it that ends so: see the class."""
+        """End the chosen step, or the first one after it that ends so: see the class."""
         chosen = self._settings.step
         if self._profiler is None and self._called:
             self._leave()
             self._profiler = self._start_profiler()
-            self._hear_steps()
+            self._observe_steps()
         elif self._profiler is None and self._steps >= chosen - 2:
-            self._hear_models()
+            self._observe_models()
         elif self._profiler is not None and self._steps >= chosen:
             self._leave()
             self._is_over = True
@@ -192,7 +192,7 @@ class _ChosenStep:
         self._is_over = True
 
     def _never(self) -> None:
-        """At the end of a process that has not come so far."""
+        """Report at the exit of a process that the step was not reached."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():
                 self._give_up(": ".join(explain_unseen()))

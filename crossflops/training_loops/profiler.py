@@ -31,23 +31,41 @@ if TYPE_CHECKING:
 
 
 class FlopsProfiler:
-    """Profiles one step of a training loop, and leaves nothing behind.
+    """A profiler of one step of a training loop, which restores the model afterwards.
 
-    ::
+    Other steps are left as they are, apart from the call of `watch`, or of `start` and `stop`. If
+    the model raises, it is restored and its own error goes on.
 
-        profiler = FlopsProfiler(model, step=5)
-        for batch in loader:
-            with profiler.watch():      # the fifth time the step is profiled and printed
-                loss = model(batch)
-                loss.backward()
-                optimizer.step()
+    Args:
+        model: The model, a torch.nn.Module.
+        ds_engine: Accepted as DeepSpeed's profiler takes it, and not used.
+        recompute_fwd_factor: Accepted as DeepSpeed's profiler takes it, and not used:
+            recomputation is observed.
+        step: The step to profile, counted from 1.
+        depth: The levels of modules that are printed; -1 for all.
+        top: The modules that are printed at each level.
+        detailed: Whether the tree of modules is printed.
+        output_file: The file for the page; by default it goes to stdout.
+        device: A device of the catalogue, whose peak the rates are compared with.
+        peak_tflops: The peak in TFLOP/s; by default that of this machine is measured.
+        precision: The precision of the run; by default that of the products.
+        as_: Conventions that stand beside the count.
 
-    or by `start` and `stop` around what is profiled. On other steps nothing is added. A model that
-    raises in its forward or its backward pass is as it was, and its own error is what is seen.
+    Raises:
+        UnknownNameError: A device, a precision or a convention is unknown.
 
-    `ds_engine` and `recompute_fwd_factor` are accepted as DeepSpeed's profiler takes them: what
-    is run again is seen here. `as_` names conventions that stand beside the count. Raises
-    UnknownNameError for a device, a precision or a convention that is not known.
+    Example:
+        >>> import torch
+        >>> from crossflops import FlopsProfiler
+        >>> model = torch.nn.Linear(8, 2, bias=False)
+        >>> optimizer = torch.optim.SGD(model.parameters())
+        >>> profiler = FlopsProfiler(model, step=2, peak_tflops=1, output_file="step.md")
+        >>> for _ in range(3):
+        ...     with profiler.watch():
+        ...         model(torch.ones(4, 8)).sum().backward()
+        ...         optimizer.step()
+        >>> profiler.get_total_macs()
+        64
     """
 
     def __init__(
@@ -81,7 +99,7 @@ class FlopsProfiler:
     def from_config(
         cls, model: Any, config: str | Path | Mapping[str, Any], **options: Any
     ) -> "FlopsProfiler":
-        """The profiler that the `flops_profiler` block of a DeepSpeed configuration describes.
+        """Return the profiler of the `flops_profiler` block of a DeepSpeed configuration.
 
         Raises InputError for a block that is wrong.
         """
@@ -108,7 +126,7 @@ class FlopsProfiler:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Around one step: the chosen one is profiled and printed."""
+        """Profile and print the step of this block, if it is the chosen one."""
         self._steps += 1
         if not self.enabled or self._steps != self._at:
             yield
@@ -127,27 +145,27 @@ class FlopsProfiler:
             warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start to observe the model."""
         self.end()
         self._round = Round()
         self._watch = Watch(self._model, self._on_step_error)
         self._watch.start()
 
     def _on_step_error(self, error: BaseException) -> None:
-        """The step ended by this error: the other processes hear of it, once."""
+        """Report this error of the step to the other processes, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
             meeting.fail(error)
 
     def stop(self) -> None:
-        """The watched step is over: the model is as it was, and what was seen is kept."""
+        """Stop observing: restore the model, and keep the observations."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
             if self._round is not None:
                 self._round.close()
 
     def end(self) -> None:
-        """Take everything away, and forget what was seen."""
+        """Remove all hooks, and forget the observations."""
         if self._watch is not None:
             self._watch.leave()
         if self._round is not None:
@@ -155,7 +173,7 @@ class FlopsProfiler:
         self._forget()
 
     def reset(self) -> None:
-        """Forget what was seen, and watch on if it was watched."""
+        """Forget the observations, and go on observing if it did."""
         watching = self._watch is not None and self._watch.active
         self.end()
         if watching:
@@ -163,14 +181,14 @@ class FlopsProfiler:
 
     @property
     def profile(self) -> "ShownProfile":
-        """What was seen beside the count. Raises CrossflopsError before there is anything."""
+        """The observations with the count. Raises CrossflopsError before there are any."""
         if self._profile is None:
             self._profile = self._count_step()
         return self._profile
 
     @property
     def tokens(self) -> int:
-        """The elements of `input_ids` in the calls that were watched; 0 without any."""
+        """The elements of `input_ids` in the observed calls; 0 without any."""
         calls = self._watch.calls if self._watch is not None else []
         own = [call for call in calls if call.path is not None]
         trained = [call for call in own if call.passes.passes] or own
@@ -180,24 +198,26 @@ class FlopsProfiler:
     def print(
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:
-        """The three views on stdout, or in a file; of several processes only the first prints."""
+        """Print the three views on stdout, or to a file; of several processes only the first
+        prints.
+        """
         self._meet()
         if os.environ.get("RANK", "0") in ("", "0"):
             show(self.profile, choice or self._choice, output_file or self._file)
 
     def _meet(self) -> None:
-        """The first process hears from the others; what it hears stands in its profile."""
+        """Exchange the step with the other processes; the first one adds theirs to its profile."""
         meeting, self._round = self._round, None
         if meeting is None or meeting.size == 1:
             return
         try:
             profile = self.profile
         except CrossflopsError:
-            meeting.tell(b"")
+            meeting.send_step(b"")
             raise
         own = step_of(profile, meeting.rank)
         if meeting.rank:
-            meeting.tell(msgspec.json.encode(own))
+            meeting.send_step(msgspec.json.encode(own))
             return
         heard, missing = meeting.collect_steps()
         others = [msgspec.json.decode(step, type=RankStep) for step in heard.values()]
@@ -226,7 +246,7 @@ class FlopsProfiler:
     # The names that DeepSpeed's profiler has.
 
     def start_profile(self, ignore_list: Any = None) -> None:
-        """As `start`. Raises InputError for modules to ignore: all are counted."""
+        """Start as `start` does. Raises InputError for modules to ignore: all are counted."""
         if ignore_list:
             raise InputError(
                 "ignore_list is not supported: a count includes every module",
@@ -237,19 +257,19 @@ class FlopsProfiler:
     stop_profile, end_profile, reset_profile = stop, end, reset
 
     def get_total_flops(self, as_string: bool = False) -> int | str:
-        """FLOPs of the forward passes that were watched, all kinds of operations."""
+        """Return the FLOPs of the observed forward passes, all kinds of operations."""
         return _amount_or_text(self.profile.work.forward_flops, as_string, "FLOPs")
 
     def get_total_macs(self, as_string: bool = False) -> int | str:
-        """MACs of the forward passes that were watched."""
+        """Return the MACs of the observed forward passes."""
         return _amount_or_text(self.profile.work.forward_macs, as_string, "MACs")
 
     def get_total_params(self, as_string: bool = False) -> int | str:
-        """Parameters, each storage once."""
+        """Return the number of parameters, each storage once."""
         return _amount_or_text(self.profile.params, as_string, "")
 
     def get_total_duration(self, as_string: bool = False) -> float | str:
-        """Seconds of the forward passes that were watched."""
+        """Return the seconds of the observed forward passes."""
         from crossflops.report.quantity import duration
 
         if self._times is None:
@@ -265,17 +285,17 @@ class FlopsProfiler:
         detailed: bool = True,
         output_file: str | Path | None = None,
     ) -> None:
-        """As `print`, with what DeepSpeed's has for arguments; the step is a word of its own."""
+        """Print as `print` does, with the arguments of DeepSpeed's profiler."""
         choice = ShownDepth(depth=module_depth, top=top_modules, detailed=detailed)
         self.print(output_file, choice)
 
     def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
-        """Without the tree."""
+        """Print the profile without the tree."""
         self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
 
 
 def step_of(profile: TrainingProfile, rank: int) -> RankStep:
-    """Return what the other processes are told of a profile."""
+    """Return the part of a profile that the other processes get."""
     return RankStep(
         rank=rank,
         examples=profile.examples,
@@ -286,12 +306,12 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
 
 
 def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
-    """The three views on stdout, or in the file. Raises CrossflopsError where that fails."""
-    from crossflops.render.pages.profile import Profiled
+    """Print the three views on stdout, or to the file. Raises CrossflopsError if that fails."""
+    from crossflops.render.pages.profile import ProfileView
 
     state = random.getstate()  # rich draws a number when it is imported: the training's next one
     try:
-        _write_profile_content(Profiled(profile, choice), target)
+        _write_profile_content(ProfileView(profile, choice), target)
     finally:
         random.setstate(state)
 
@@ -319,7 +339,7 @@ def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
 
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
-    """Return what was seen of one step."""
+    """Return the timing of one observed step."""
     from crossflops.profiling.watch import model_run_place
 
     where = model_run_place(model)

@@ -37,7 +37,7 @@ except ModuleNotFoundError:
 
 
 class ScriptRun(NamedTuple):
-    """How the command ended, and the profile of the step; else why there is none."""
+    """The exit status of the command, and the profile of the step or the reason for none."""
 
     status: int
     profile: TrainingProfile | None
@@ -45,7 +45,7 @@ class ScriptRun(NamedTuple):
 
 
 class StepChoice(NamedTuple):
-    """The step of the optimizer that is profiled, what it is held against, and conventions."""
+    """The optimizer step to profile, its peak, and its conventions."""
 
     step: int = 5
     device: str | None = None
@@ -98,7 +98,9 @@ def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
 
 
 def _run_script_command(command: Sequence[str], environment: dict[str, str], quiet: bool) -> int:
-    """The exit status of the command; 128 and the signal that ended it, as shells have it."""
+    """Return the exit status of the command; 128 and the signal that ended it, as shells have
+    it.
+    """
     try:
         child = subprocess.Popen(command, env=environment, stdout=2 if quiet else None)
     except OSError as error:
@@ -126,6 +128,6 @@ def _read_script_profile(path: Path) -> TrainingProfile | None:
 
 
 def _last_script_reason(path: Path) -> str:
-    """The last reason that a process gave."""
+    """Return the last reason that a process wrote."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return lines[-1] if lines else "none of its processes imported torch.optim"

@@ -24,9 +24,13 @@ R = TypeVar("R")
 
 
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
-    """Let a verb hold its `formulas`, and those of the configuration, while it runs.
+    """Return the verb, using its `formulas` and those of the configuration while it runs.
 
-    `formulas` are files, or modules that register theirs when they are imported.
+    Args:
+        verb: A function with the keyword `formulas`: files, or modules that register theirs.
+
+    Returns:
+        A function of the same parameters.
     """
 
     @functools.wraps(verb)
@@ -67,30 +71,54 @@ def count(
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "ShownReport":
-    """Count a model. With `as_` ("thop@0.0.31") also as a tool does, without the tool.
+    """Count a model, and with `as_` ("thop@0.0.31") also as a tool does, without the tool.
 
-    Several conventions may be named, and a pattern ("torchstat*") names all that it matches.
+    Args:
+        target: A model object, or a target string: "model.onnx", "package.module:callable",
+            "file.py:callable".
+        inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), or texts
+            such as "1x3x224x224".
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the model: its mode, gradients, the device.
+        arguments: Keyword arguments of the target's callable.
+        dims: Sizes of named dimensions of an ONNX file.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        vary: Named dimensions in which the totals are also given as polynomials.
+        observe: Whether to run an ONNX file once in onnxruntime, for sizes and iterations that
+            depend on data.
+        as_: Conventions to count by as well; a pattern ("torchstat*") names all that it matches.
+        train: Whether the report also has `training`: a training step. Parameters are trained as
+            the model says (of a file all weights); the mode stays that of `setting`.
+        frozen: Patterns of parameters, or of enclosing modules, that are not trained.
+        trainable: Patterns of parameters, or of enclosing modules, that are trained.
+        optimizer: The optimizer whose step is added: "adamw", "sgd,momentum=0.9,clip_norm=1".
+        loss: A function of the outputs of a PyTorch model, or its name ("losses.py:own"); by
+            default the sum of all float outputs. Its own work is not counted.
+        weights: "real" or "fake": whether a target of PyTorch is built with values in its weights.
+            By default it has values only if a size or a path depends on one.
+        shapes: Whether each module has the shapes of its inputs, outputs and parameters.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
 
-    `target` is a model object or a target string, `inputs` tensors (one, a tuple, a dict of
-    keyword arguments, or `(args, kwargs)`) or texts such as "1x3x224x224". Of an ONNX file `dims`
-    binds named dimensions, `trips` says how often a Loop runs where the graph does not, and
-    `branches` which branch of an If counts ("then", "else", "sum") instead of the larger one.
-    The totals are also given as polynomials in the dimensions that `vary` names. With `observe`
-    the file runs once in onnxruntime, for sizes and iterations that depend on data.
+    Returns:
+        The report, which prints as its page. Unknown work is in its `uncounted`, and never zero.
 
-    With `train` the report also has `training`: a training step of this model, whose loss is the
-    sum of all float outputs. Parameters are trained as the model says (of a file all weights),
-    unless they, or a module around them, match a pattern in `frozen` or `trainable`. The mode
-    stays that of `setting`. `optimizer` ("adamw", "sgd,momentum=0.9,clip_norm=1") adds its step,
-    `loss` is another one: a function of what a model of PyTorch returns, or its name
-    ("losses.py:own"). Its own work is not counted; outputs that miss it have no gradient.
-    Raises InputError for a pattern that matches no weight, UnknownNameError for an optimizer that
-    is not known.
+    Raises:
+        TargetError: The model cannot be found, loaded or built.
+        InputError: The inputs do not fit the model, options contradict each other, or a pattern
+            matches no weight.
+        NormalizeError: The model cannot be converted to a graph.
+        UnknownNameError: A convention or an optimizer is unknown.
 
-    A target of PyTorch is built without numbers in its weights where no size and no path depends
-    on a value; `weights` says "real" or "fake". The report's `weights` say which it was, and why.
-    With `shapes` each module has those of its inputs, outputs and parameters. `formulas` are files
-    of formulas of one's own, for operators that are not counted: see `crossflops.operator`.
+    Example:
+        A MatMul of 4x8 by 8x2, followed by a Relu:
+
+        >>> import crossflops
+        >>> report = crossflops.count("model.onnx")
+        >>> report.macs, report.flops, report.params
+        (64, 136, 16)
     """
     from crossflops.facade import ShownReport
     from crossflops.verbs.count import native_count
@@ -114,12 +142,33 @@ def efficiency(
     formulas: Sequence[str | Path] = (),
     **asked: Any,
 ) -> "ShownEfficiency":
-    """Set a count against a device's peak: what `crossflops efficiency` prints, as values.
+    """Compare a count with a device's peak, as `crossflops efficiency` does.
 
-    `asked` are the flags of the command with underscores (`examples_per_second=1325, train=True,
-    device="v100-pcie", precision="fp16"`), `how` options of `count`. Without a target the work is
-    given (`macs="4.112G"`). Raises AmbiguousDeviceError, whose `candidates` are the devices that
-    are meant, for a name that several bear.
+    Args:
+        target: A model object or a target string, as in `count`. Without it the work is provided:
+            `macs="4.112G"`.
+        inputs: The inputs of the model, as in `count`.
+        how: Keyword arguments of `count`.
+        asked: The flags of the command with underscores, such as `examples_per_second=1325`,
+            `train=True`, `device="v100-pcie"` and `precision="fp16"`.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+
+    Returns:
+        The required rates in FLOP/s, and their shares of the peak.
+
+    Raises:
+        AmbiguousDeviceError: Several devices have the name; they are its `candidates`.
+        InputError: Fields are contradictory, incomplete, or without effect.
+
+    Example:
+        3 x 2 x 4.112e9 FLOPs an example, of a peak of 112 TFLOP/s:
+
+        >>> import crossflops
+        >>> result = crossflops.efficiency(macs="4.112G", train=True, examples_per_second=1325,
+        ...                                device="v100-pcie", precision="fp16")
+        >>> [row] = result.efficiency
+        >>> row.rate, round(row.ratio, 4)
+        (32690400000000.0, 0.2919)
     """
     from crossflops.facade import ShownEfficiency
     from crossflops.hardware.rates.question import Question
@@ -166,37 +215,73 @@ def compare(
 ) -> "ShownReport":
     """Count a model, let tools count it, and account for every difference.
 
-    Each tool runs in a worker process, which may build for `timeout` seconds and run for as many,
-    in `memory` bytes of address space (None: what the machine has); with `isolate=False` on a
-    copy in this process, where nothing bounds its time and memory; functions of PyTorch that it
-    patches are put back, and nothing else that it patches. The prediction of every tool is fixed
-    before it starts. With `between` two tools are also set against each other, where both
-    answered; with `module` the report is about that path, and with `consensus` it says which
-    number to publish, in a sentence.
+    Each tool runs in a worker process. Its prediction is fixed before it starts. Tools that count
+    an ONNX file get the normalized model, or the target if that is a file.
 
-    `python` names the interpreter (or the folder of a venv) that runs a tool, which then need
-    not be installed here; it goes over the table `[python]` of crossflops.toml, or
-    `[tool.crossflops.python]` of pyproject.toml, in the current folder or one above.
+    Args:
+        target: A model object, or a target string: "model.onnx", "package.module:callable",
+            "file.py:callable".
+        inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), or texts
+            such as "1x3x224x224".
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the model: its mode, gradients, the device.
+        tools: The ids of the tools; by default all that are installed.
+        arguments: Keyword arguments of the target's callable.
+        dims: Sizes of named dimensions of an ONNX file.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        onnx: Another file for the tools that count an ONNX file.
+        timeout: The seconds in which a worker must build the model, and again those of the run.
+        memory: The bytes of address space of a worker; None for those of the machine.
+        isolate: Whether tools run in worker processes. Otherwise they run on a copy in this
+            process, without limits of time and memory; patched functions of PyTorch are restored.
+        python: The interpreter (or the folder of a venv) that runs a tool, by its id. It overrides
+            the table `[python]` of crossflops.toml, or `[tool.crossflops.python]` of
+            pyproject.toml.
+        train: Whether tools count a training step. It is for models of PyTorch; tools that count
+            no such step are named in a warning.
+        frozen: Patterns of parameters, or of enclosing modules, that are not trained.
+        trainable: Patterns of parameters, or of enclosing modules, that are trained.
+        loss: The loss of the step, as in `count`.
+        weights: "real" or "fake": whether a target of PyTorch is built with values in its weights.
+            By default they have none if they take more than 1 GiB. Without values, tools run on
+            fake tensors or are Failures.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
+        between: Two tools whose difference is explained as well; with `against` one for each
+            model.
+        module: The path that the report is restricted to.
+        consensus: Whether the report says which number to publish, in a sentence.
+        against: A second model or target. The report then says layer by layer how it differs, and
+            what each tool counts otherwise.
+        against_options: Keywords of this function, from `inputs` to `branches`, for the second
+            model; the others are taken from the first.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each step.
 
-    Tools that count an ONNX file get the normalized model, the target where that is a file, or the
-    file `onnx`.
+    Returns:
+        The report, with a reconciliation for each tool that answered. Its explanations and its
+        residual add up to the difference.
 
-    With `train` tools count a training step, of the same loss and with the same weights trained
-    as in `count`: those that run a backward pass, and those that take the forward pass thrice. It
-    is for models of PyTorch. The others count no such step, and are named in a warning.
+    Raises:
+        TargetError: A model cannot be found, loaded or built.
+        InputError: The inputs do not fit the model, or options contradict each other.
+        NormalizeError: A model cannot be converted to a graph.
+        UnknownNameError: A tool is unknown.
 
-    With `against`, a second model or target, both are counted, and the report says layer by layer
-    how the second is another model, and apart from that what each tool counts otherwise. What
-    `against_options` (keywords of this function, from `inputs` to `branches`) does not say is
-    taken from the first; `between` then names a tool for each model.
+    Example:
+        onnx-tool counts the 8 elements of the Relu, too:
 
-    `weights` says whether a target of PyTorch is built with values ("real") or without ("fake"),
-    so that tools which look at shapes alone run on fake tensors; the others are Failures then.
-    None: without, where the weights take more than 1 GiB. A model on the meta device has none.
+        >>> import crossflops
+        >>> report = crossflops.compare("model.onnx", tools=["onnx-tool"])
+        >>> difference = report.reconciliation("onnx-tool")
+        >>> difference.ours, difference.theirs, difference.residual
+        (64, 72, 0)
+        >>> [(row.cause, row.amount) for row in difference.explanations]
+        [('act.relu', 8)]
     """
     from crossflops.facade import ShownReport
-    from crossflops.verbs.compare.compare import Comparison
-    from crossflops.verbs.compare.compare import compare_with_tools as compared
+    from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
@@ -208,8 +293,10 @@ def compare(
         python=python or {}, between=between, module=module, consensus=consensus, against=against,
         against_options=against_options or {},
     )  # fmt: skip
-    tell = on_progress or _ignore_api_progress
-    return ShownReport.of(compared(request, comparison, lambda what: tell(what.rstrip())))
+    report_line = on_progress or _ignore_api_progress
+    return ShownReport.of(
+        compare_with_tools(request, comparison, lambda what: report_line(what.rstrip()))
+    )
 
 
 @imports_restored()
@@ -238,22 +325,49 @@ def bench(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownBench":
-    """Run a model, and say how fast it is and where its time goes.
+    """Run a model, and return how fast it is and where its time goes.
 
-    `target` and `inputs` are those of `count`, as are `options` (arguments, dims, trips, branches,
-    allow_pickle). `batches` are sizes to try, or "auto"; `memory` are the bytes of address space
-    of a worker, with `train` training steps by a class of torch.optim (`optimizer`) are timed.
-    `seconds` go to the warm-up and again to the timing of each batch. With `trace`
-    nothing is run: the profile of onnxruntime or the trace of torch.profiler is read. Without
-    `peak_tflops`, which is in float32, the peak of this machine is measured. What no sound
-    measurement has is in `errors` of the result.
+    Args:
+        target: A model object, or a target string: "model.onnx", "package.module:callable",
+            "file.py:callable".
+        inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), or texts
+            such as "1x3x224x224".
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the model: its mode, gradients, the device.
+        train: Whether training steps of a PyTorch model are timed, not forward passes.
+        optimizer: The optimizer of a training step, a class of torch.optim.
+        batches: Batch sizes to try, or "auto" to find the fastest.
+        batch_dim: The dimension of an ONNX file that is the batch.
+        max_latency_ms: The longest time of a run for which "auto" accepts a batch.
+        memory: The bytes of address space of a worker; None for those of the machine.
+        threads: The number of threads; by default the CPUs that this process may use.
+        runtime: The runtime: "onnxruntime", or the framework of the model.
+        optimization: The optimization level of onnxruntime.
+        seconds: The seconds of the warm-up, and again those of the timing of each batch.
+        timeout: The seconds after which a worker is ended.
+        trace: A profile of onnxruntime or a trace of torch.profiler to read; nothing is run then.
+        write_trace: The file or folder for a trace of some runs.
+        peak_tflops: The peak in float32; by default that of this machine is measured.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each step.
+        options: Other keywords of `count`: arguments, dims, trips, branches, allow_pickle.
 
-    Raises CrossflopsError where the model does not run, and InputError for what makes no sense.
+    Returns:
+        The bench. Its `errors` are figures that no sound measurement has.
+
+    Raises:
+        CrossflopsError: The model does not run.
+        InputError: Options contradict each other, or have no effect.
+
+    Example:
+        >>> import crossflops
+        >>> result = crossflops.bench("model.onnx", threads=1, seconds=0.01, peak_tflops=1)
+        >>> result.macs, result.batch
+        (64, 4)
     """
     from crossflops.bench.timing import BenchLimits
     from crossflops.facade import ShownBench
-    from crossflops.verbs.bench import Conditions
-    from crossflops.verbs.bench import bench_request as benched
+    from crossflops.verbs.bench import Conditions, bench_request
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, observe=not train, **options
@@ -262,14 +376,14 @@ def bench(
         from crossflops.errors import InputError
 
         raise InputError("optimizer requires train=True", "add train=True")
-    how = Conditions(
+    conditions = Conditions(
         train=train, optimizer=optimizer,
         batches=batches, batch_dim=batch_dim, max_latency_ms=max_latency_ms, memory=memory,
         threads=threads, runtime=runtime, optimization=optimization,
         limits=BenchLimits(seconds=seconds), timeout=timeout, trace=trace, write_trace=write_trace,
         peak_tflops=peak_tflops,
     )  # fmt: skip
-    return ShownBench.of(benched(request, how, on_progress or _ignore_api_progress))
+    return ShownBench.of(bench_request(request, conditions, on_progress or _ignore_api_progress))
 
 
 @imports_restored()
@@ -296,35 +410,66 @@ def profile(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownProfile":
-    """Train a model of PyTorch for some steps, and say where its work and its time go.
+    """Train a model of PyTorch for some steps, and return where its work and its time go.
 
-    `target` and `inputs` are those of `count`, as are `options` (arguments, allow_pickle, and
-    `frozen` and `trainable` where times are given). A copy is trained, in this process and in the
-    mode of `setting`: with `loss` of what the model returns, else the sum of all float outputs, by
-    `optimizer`, a class of torch.optim, a function of the parameters, or "none". `seconds` go to
-    the warm-up and again to the timing. The rates are set against `peak_tflops`, the `device` of
-    the catalogue, or what ran: without any of these the peak of this machine is measured.
+    A copy is trained, in this process and in the mode of `setting`. The rates are compared with
+    `peak_tflops`, or with the peak of the `device`; without both the peak of this machine is
+    measured.
 
-    `tools`, such as "deepspeed-macs", are run as `compare` runs them, on one forward pass: what
-    each prints stands beside the count, with every reason why it differs.
+    Args:
+        target: A model object, or a target string: "model.onnx", "package.module:callable",
+            "file.py:callable".
+        inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), or texts
+            such as "1x3x224x224".
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the model: its mode, gradients, the device.
+        loss: A function of the outputs; by default the sum of all float outputs.
+        optimizer: A class of torch.optim, a function of the parameters, or "none".
+        threads: The number of threads of PyTorch.
+        seconds: The seconds of the warm-up, and again those of the timing.
+        as_: Conventions that stand beside the count.
+        tools: Tools, such as "deepspeed-macs", to run on one forward pass as `compare` does.
+        device: A device of the catalogue.
+        precision: The precision of the run; by default that of the products.
+        peak_tflops: The peak in TFLOP/s: a number, or texts such as "bf16=312".
+        fwd_ms: The time of a forward pass, measured elsewhere: nothing is trained then.
+        bwd_ms: The time of a backward pass, measured elsewhere.
+        step_ms: The time of an optimizer's step, measured elsewhere.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each step.
+        options: Other keywords of `count`: arguments, allow_pickle, and with times also `frozen`
+            and `trainable`.
 
-    With `fwd_ms`, `bwd_ms` and `step_ms`, times from elsewhere, nothing is trained.
+    Returns:
+        The profile: work and seconds of the step, of its phases and its modules.
 
-    Raises InputError for what is no model of PyTorch, and NormalizeError where a step raises.
+    Raises:
+        InputError: The model is not one of PyTorch, or options contradict each other.
+        NormalizeError: A step raises.
+
+    Example:
+        With times from elsewhere: 2 x 64 FLOPs forward in 1 ms, and 128 MACs of gradients (the
+        input has none, so the weight's alone are 64):
+
+        >>> import torch
+        >>> import crossflops
+        >>> result = crossflops.profile(torch.nn.Linear(8, 2, bias=False), torch.ones(4, 8),
+        ...                             fwd_ms=1.0, bwd_ms=1.0, peak_tflops=1)
+        >>> result.work.forward_macs, result.backward_macs
+        (64, 64)
     """
     from crossflops.bench.timing import BenchLimits
     from crossflops.facade import ShownProfile
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile.account import RatedAgainst
-    from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions
-    from crossflops.verbs.profile.profile import profile_training as profiled
+    from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions, profile_training
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True, **options
     )
     peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=seconds)
-    how = ProfileConditions(
+    conditions = ProfileConditions(
         recipe=Recipe(loss=loss, optimizer=optimizer, limits=limits),
         against=RatedAgainst(
             device=device, precision=precision, peak_tflops=tuple(map(str, peaks))
@@ -333,7 +478,9 @@ def profile(
         threads=threads,
         tools=tuple(tools),
     )
-    return ShownProfile.of(profiled(request, how, on_progress or _ignore_api_progress))
+    return ShownProfile.of(
+        profile_training(request, conditions, on_progress or _ignore_api_progress)
+    )
 
 
 @imports_restored()
@@ -356,23 +503,52 @@ def export(
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "Files":
-    """Write the normalized model ("onnx") or node data ("model-explorer"); returns the files.
+    """Write the normalized model ("onnx") or node data ("model-explorer") to a file.
 
-    Of a model "onnx" is the graph that is counted, with its weights; of an ONNX file a copy, in
-    which nothing is changed but the metadata of the nodes with `annotate`. The model is not
-    counted where no count is asked for. `verify` runs the ONNX file in onnxruntime beside the
-    model: the `agreement` of the files says how far the outputs differ, and `holds` whether that
-    is noise. Raises InputError for what does not go together.
+    Of a model "onnx" is the counted graph with its weights; of an ONNX file a copy, in which
+    `annotate` changes only the metadata of the nodes. The model is counted only if a count is
+    needed.
+
+    Args:
+        target: A model object or a target string, as in `count`.
+        inputs: The inputs of the model, as in `count`.
+        to: The format.
+        file: The file to write.
+        annotate: Whether nodes get their counts as metadata.
+        verify: Whether to run the ONNX file in onnxruntime beside the model: `agreement` of the
+            result says how far the outputs differ, and whether that is noise.
+        unit: The unit of the node data.
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the model.
+        arguments: Keyword arguments of the target's callable.
+        dims: Sizes of named dimensions of an ONNX file.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+
+    Returns:
+        The written files.
+
+    Raises:
+        InputError: Options contradict each other, or have no effect.
+        CrossflopsError: A file cannot be written.
+
+    Example:
+        >>> import crossflops
+        >>> files = crossflops.export("model.onnx", to="onnx", file="copy.onnx")
+        >>> crossflops.count("copy.onnx").macs
+        64
     """
-    from crossflops.verbs.export import Exported
-    from crossflops.verbs.export import export_request as exported
+    from crossflops.verbs.export import FileRequest, export_request
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, allow_pickle=allow_pickle,
     )  # fmt: skip
-    wanted = Exported(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
-    return exported(request, wanted)
+    file_request = FileRequest(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
+    return export_request(request, file_request)
 
 
 def _ignore_api_progress(_: str) -> None:

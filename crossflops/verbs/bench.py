@@ -49,8 +49,7 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.hardware.rates.runs import COVERED
 from crossflops.ir.graph import TensorSpec
-from crossflops.ir.ledger import ZERO, Ledger
-from crossflops.ir.ledger import Counted as CountedNode
+from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT, usable_cpus
@@ -74,7 +73,7 @@ from crossflops.verbs.provenance import build_request_record, framework_versions
 
 
 def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Request:
-    """The request with this batch size.
+    """Return the request with this batch size.
 
     Of an ONNX file that is the dimension `dim`; else the one name that stands first in inputs;
     else the first size of every input that has the first size of the first one. Of another target
@@ -107,17 +106,19 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 
 def _is_named(request: Request) -> bool:
-    """Whether a library knows the model by its name, and so an input of any size."""
+    """Return whether a library knows the model by its name, and so has an input of any size."""
     return request.target is not None and library_of(full_target_name(request.target)) is not None
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
-    """The batch size of inputs of these shapes: the first size of the first that has one."""
+    """Return the batch size of inputs of these shapes: the first size of the first that has
+    one.
+    """
     return next((shape[0] for shape in inputs if shape), 1)
 
 
 def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
-    """Every input that has the first size of the first one, with this size instead."""
+    """Return every input that has the first size of the first one, with this size instead."""
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
         raise InputError(
@@ -146,7 +147,7 @@ ONNX = "onnxruntime"
 
 
 class Runnable(msgspec.Struct, frozen=True, kw_only=True):
-    """A model, its count, and what runs: a file with sizes bound in it, or the request's target.
+    """A model, its count, and its form to run: a file with bound sizes, or the request's target.
 
     `inputs_file` has real values for the file. Weights of a `hollow` one are there by shape alone.
     Files of runs go into `folder`.
@@ -170,7 +171,9 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
-    """What is to be run. Raises what counting raises, and InputError where no file can be made."""
+    """Return the runnable form. Raises what counting raises, and InputError if no file can be
+    made.
+    """
     request.refuse_unused()
     source = request.source()
     refuse_mode(source, request.setting)
@@ -190,7 +193,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
 
 
 def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
-    """A model that runs in its own framework: it is built again there, from its target."""
+    """Return a model that runs in its own framework, where it is built again from its target."""
     if isinstance(source.model, OnnxFile):
         raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave out --runtime")
     if request.given is not None:
@@ -205,7 +208,7 @@ def _framework_runnable(request: Request, source: Source, folder: str, runtime: 
 
 
 def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
-    """The model that is to be trained, with the count of a step."""
+    """Return the model to train, with the count of a step."""
     if request.given is not None:
         raise InputError(
             "this runtime needs an importable target; a model object cannot be "
@@ -217,7 +220,7 @@ def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
 
 
 def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
-    """A file as it is. What depends on data is counted as it runs."""
+    """Return a file as it is. Data-dependent parts are counted as they run."""
     notes: tuple[str, ...] = ()
     file = source.model
     native = None if request.inputs_file else count_source(source, request.setting, ())
@@ -237,7 +240,7 @@ def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
 
 
 def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
-    """The count with what one run shows, else, where nothing can be seen, the count there is."""
+    """Return the count with the observations of one run, or the present count without any."""
     try:
         settled, run = observe_request(request)
     except NormalizeError as error:
@@ -264,7 +267,7 @@ _BRIEF = BenchLimits(warmup=1, runs=1, fewest=1)  # of a batch that was timed be
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is run, at which batches, and against which peak: see `crossflops.bench`.
+    """How to run a model, at which batches, and against which peak: see `crossflops.bench`.
 
     `batches` are the sizes to try, or "auto" to look for the fastest; by default that of the
     inputs alone. Of several, the one with the most examples per second within `max_latency_ms`
@@ -291,12 +294,12 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goal(self) -> Goal:
-        """The fastest batch, within the latency where one is asked for."""
+        """The goal: the fastest batch, within a latency if one is requested."""
         return Goal(None if self.max_latency_ms is None else self.max_latency_ms / 1e3)
 
     @property
     def peak(self) -> BenchPeak | None:
-        """The peak that is given, in float32. Raises InputError for one that is no rate."""
+        """The provided peak, in float32. Raises InputError if it is not a positive number."""
         if self.peak_tflops is None:
             return None
         if not 1e-18 <= self.peak_tflops <= 1e18:
@@ -306,7 +309,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> dict[str, Any]:
-        """Return what a report says of the conditions."""
+        """The flags of the conditions in a report."""
         if self.trace is not None:
             return {"trace": self.trace, "peak_tflops": self.peak_tflops}
         flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}
@@ -321,7 +324,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refuse_training(request: Request, conditions: Conditions) -> None:
-    """Raise InputError for what cannot be trained, and for options that a step has no use for."""
+    """Raise InputError for an untrainable model, and for options that a step does not use."""
     refuse_unless_trainable(request)
     idle = {
         "--runtime": conditions.runtime not in (ONNX, _OWN),
@@ -340,7 +343,7 @@ def refuse_training(request: Request, conditions: Conditions) -> None:
 
 
 class Attempts:
-    """The model under these conditions. What ran is kept in `ran`, by batch."""
+    """The model under these conditions. Runs are kept in `ran`, by batch."""
 
     def __init__(self, request: Request, conditions: Conditions, folder: str) -> None:
         self._request, self._conditions, self._folder = request, conditions, folder
@@ -348,7 +351,7 @@ class Attempts:
         self.ran: dict[int, Ran] = {}
 
     def runnable(self, batch: int | None) -> Runnable:
-        """The model at a batch; None is that of its inputs."""
+        """Return the model at a batch; None is that of its inputs."""
         if batch not in self._ready:
             request, config = self._request, self._conditions
             if batch is not None:
@@ -366,17 +369,17 @@ class Attempts:
         self._run(self.runnable(batch), config, profiled=True)
 
     def run_batch(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
-        """Run it; with `profiled` some runs more are traced."""
+        """Run the batch; with `profiled` some more runs are traced."""
         return self._run(self.runnable(batch), self._conditions, profiled)
 
-    def _run(self, ready: Runnable, how: Conditions, profiled: bool) -> Measurement | Unfit:
-        ran = _run_in_worker(ready, how, profiled)
+    def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
+        ran = _run_in_worker(ready, conditions, profiled)
         if isinstance(ran, Unfit):
             return ran
         assert ran.measurement is not None
         self.ran[ready.batch] = ran
-        if profiled and how.write_trace and ran.profile:
-            write_trace_copy(Path(ran.profile), Path(how.write_trace))
+        if profiled and conditions.write_trace and ran.profile:
+            write_trace_copy(Path(ran.profile), Path(conditions.write_trace))
         return ran.measurement
 
 
@@ -449,7 +452,9 @@ def bench_request(request: Request, conditions: Conditions, on_progress: Progres
 
 
 def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
-    """How fast a model is on its inputs, and nothing else. Raises what building it raises."""
+    """Return how fast a model is on its inputs, and nothing else. Raises what building it
+    raises.
+    """
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
         timing = attempts.run_batch(None)
@@ -459,7 +464,7 @@ def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
 def measure_batches(
     request: Request, conditions: Conditions, on_progress: Progress = lambda _: None
 ) -> Bench:
-    """How fast a model is, at which batch, and where the time goes.
+    """Return how fast a model is, at which batch, and its time by node.
 
     Raises NormalizeError when the model runs at no batch.
     """
@@ -497,7 +502,7 @@ def measure_batches(
 def _try_batches(
     attempts: Attempts, conditions: Conditions, on_progress: Progress
 ) -> tuple[list[Measurement | Unfit], int | None]:
-    """Every batch that was tried, and of a search the largest that fits."""
+    """Return every batch that was tried, and of a search the largest that fits."""
 
     def attempt(batch: int) -> Measurement | Unfit:
         on_progress(f"running batch {batch}")
@@ -565,7 +570,7 @@ def _build_bench_report(
 
 
 def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
-    """MACs, FLOPs and MACs by precision of what is timed: a run, or a training step."""
+    """Return MACs, FLOPs and MACs by precision of the timed work: a run, or a training step."""
     if ready.step is not None and ran.phases is not None:
         return training_step_work(ready.step, ran.phases)
     ledger = ready.counted.ledger
@@ -580,7 +585,7 @@ def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
 
 
 def cpus() -> int:
-    """Threads to run with: OMP_NUM_THREADS, else the CPUs that this process may use."""
+    """Return the number of threads: OMP_NUM_THREADS, else the CPUs that this process may use."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdecimal() and int(threads):
         return int(threads)
@@ -620,17 +625,17 @@ _DTYPES = {  # precision of a peak -> that of the count
 }
 
 
-def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
-    """The measured peak with so many threads, or why there is none.
+def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
+    """Return the measured peak with so many threads, or why there is none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
-    rate of one times their number is taken, which is the most that they can do. `again` measures
-    anew what was kept.
+    rate of one times their number is taken, which is the most that they can do. With
+    `measure_anew` a stored peak is not used.
     """
     from crossflops.hardware.peaks import load_or_measure_peak
 
     try:
-        machine = load_or_measure_peak(again=again)
+        machine = load_or_measure_peak(measure_anew=measure_anew)
     except CrossflopsError as error:
         return error.message
     rates = {_DTYPES[name]: rate for name, rate in machine.peaks.items() if name in _DTYPES}
@@ -649,7 +654,7 @@ def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
 
 
 def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
-    """The higher of both, by precision: a machine that was busy once can do more."""
+    """Return the higher of both, by precision: a machine that was busy once can do more."""
     rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in first.rates.items()}
     return BenchPeak(
         rates=rates, bandwidth=first.bandwidth, source=first.source, is_peak=first.is_peak
@@ -663,7 +668,7 @@ _OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out recomputed
 def with_kernel_account(
     bench: Bench, ready: Runnable, ran: Ran, provided: BenchPeak | None
 ) -> Bench:
-    """The bench with the profile of its kernels, what it rests on, and what cannot be true.
+    """Return the bench with the profile of its kernels, its assumptions, and impossible figures.
 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
@@ -676,7 +681,7 @@ def with_kernel_account(
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
     account = _with_peak_profile(bench, ready, ran, peak)
     if provided is None and peak is not None and _above(account):
-        again = own_peak(bench.threads, again=True)
+        again = own_peak(bench.threads, measure_anew=True)
         peak = peak if isinstance(again, str) else higher(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
@@ -700,7 +705,7 @@ def with_kernel_account(
 
 
 def _warn_of_threads(threads: int) -> list[str]:
-    """Return a warning where a run has more threads than there are processors for them."""
+    """Return a warning if a run has more threads than there are processors for them."""
     known = usable_cpus()
     if threads <= known:
         return []
@@ -711,7 +716,7 @@ def _warn_of_threads(threads: int) -> list[str]:
 
 
 def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
-    """The bench with its profile against a peak, and with what the profiler itself took."""
+    """Return the bench with its profile against a peak, and with the profiler's own time."""
     profile, measurement = (
         _kernel_profile_of_run(ready, ran, peak) if ran.profile else None,
         bench.measurement,
@@ -792,7 +797,8 @@ _OWN = "torch"
 
 
 def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> Bench:
-    """The kernels of a trace of onnxruntime or of torch.profiler, joined to the model's nodes.
+    """Return the kernels of a trace of onnxruntime or of torch.profiler, joined to the model's
+    nodes.
 
     Nothing is run, but onnxruntime, where it is there, is asked which graph it makes of the file:
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
@@ -829,7 +835,7 @@ def _profile_of_trace(
 
 
 def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
-    """The graph that ran: of those that onnxruntime makes the one with the most of its kernels."""
+    """Return the graph that ran: the one of onnxruntime's with the most of the trace's kernels."""
     ran = [(kernel.name, kernel.op) for kernel in times.kernels]
     names = {name for name, _ in ran}
     best: tuple[int, str, ExecutedGraph] | None = None

@@ -35,7 +35,7 @@ def refuse_unless_trainable(request: Request) -> None:
 
 
 def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
-    """The count of a step, with that of its optimizer where its equations are known.
+    """Return the count of a step, with that of its optimizer if its equations are known.
 
     Raises InputError for a model of another framework.
     """
@@ -54,7 +54,7 @@ def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]
 
 
 def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, dict[str, int]]:
-    """MACs, FLOPs and MACs by precision of a step, without what is computed again."""
+    """Return MACs, FLOPs and MACs by precision of a step, without recomputation."""
     forward, backward = _phase_macs_by_precision(report, phases)
     macs = {name: forward.get(name, 0) + backward.get(name, 0) for name in forward | backward}
     work = _require_training_report(report)
@@ -65,7 +65,7 @@ def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, di
 def bench_step(
     report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
 ) -> BenchStep:
-    """The phases of a step beside their work. Of a backward pass the gradients alone are work."""
+    """Return the phases of a step with their work. In a backward pass only gradients are work."""
     work, times = _require_training_report(report), phases.passes
     forward, backward = _phase_macs_by_precision(report, phases)
     rows = [_phase_row("forward", times * work.forward_flops, phases.forward, forward, peak)]
@@ -92,7 +92,7 @@ def bench_step(
 
 
 def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str]:
-    """Return the notes on a step that was timed."""
+    """Yield the notes on a timed step."""
     if phases is None:
         return
     if phases.backward is None:
@@ -113,7 +113,7 @@ def _gradient_work(work: Training, flops: bool = False) -> int:
 def _phase_macs_by_precision(
     report: Report, phases: StepPhases
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The MACs of all forward passes of a step, and of its gradients, by precision."""
+    """Return the MACs of all forward passes of a step, and of its gradients, by precision."""
     forward: dict[str, int] = {}
     backward: dict[str, int] = {}
     for node in report.nodes:
@@ -143,7 +143,7 @@ def _phase_row(
 def _phase_peak_share(
     macs: Mapping[str, int], seconds: float, peak: BenchPeak | None
 ) -> float | None:
-    """The time that the MACs take at the peaks of their precisions, over the seconds."""
+    """Return the time of the MACs at the peaks of their precisions, over the seconds."""
     rates = peak.rates if peak is not None else {}
     if not macs or not seconds or not rates.keys() >= macs.keys():
         return None

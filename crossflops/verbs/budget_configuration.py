@@ -151,7 +151,8 @@ _NUMBERS_OF_MODELS = (*NATIVE, RESIDUAL)
 
 
 def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) -> None:
-    """Raise UnknownNameError for a rule about a number that nothing of this kind has.
+    """Raise UnknownNameError for a rule about a number that does not exist for this kind of
+    target.
 
     A number of a convention may name its edition: thop@0.0.31.
     """
@@ -206,7 +207,7 @@ def _budget_files_beneath(folder: Path) -> list[str]:
 
 
 def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
-    """Return the budgets of a configuration by file and name, with nearer ones in their place.
+    """Return the budgets of a configuration by file and name, replaced by nearer ones.
 
     A model in a folder that has a budget for it by itself is held against that.
     """
@@ -253,7 +254,7 @@ def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def _from_folder(target: str, start: Path, folder: Path) -> str:
-    """Return a target that is typed in `start` as it is written in a file of `folder`."""
+    """Return a target typed in `start`, as a file of `folder` writes it."""
     path, colon, rest = target.partition(":")
     index = start / path
     if not index.exists():
@@ -276,7 +277,7 @@ def refuse_target(target: str, start: Path) -> None:
 
 
 def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
-    """Return the budgets of a table of this file. A pattern has one for each file that it names.
+    """Return the budgets of a table of this file. A pattern has one for each matching file.
 
     A file that has a table of its own is not taken by a pattern.
     """
@@ -309,7 +310,7 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
 def _origins(
     budgets: Sequence[Budget], table: str, others: Mapping[str, str], file: Path
 ) -> dict[str, str]:
-    """Return the table that each budget is of. Raises InputError for one that two tables set."""
+    """Return the table of each budget. Raises InputError for one that two tables set."""
     for budget in budgets:
         if budget.name in others:
             raise InputError(

@@ -56,7 +56,7 @@ def check_budgets(
     if_budgeted: bool = False,
     revision: str = "",
 ) -> Checks:
-    """Hold every rule about these targets, or about all; `update` writes the baseline first.
+    """Check every rule about these targets, or about all; `update` writes the baseline first.
 
     Each target has the configuration nearest to it; without targets, that of `folder` (the current
     one) or above holds. With `if_budgeted` a target without a budget is named, and else refused.
@@ -97,7 +97,7 @@ def _hold_in(
     is_whole: bool = False,
     revision: str = "",
 ) -> Checks:
-    """Hold budgets in the folder of their configuration; rows bear names as seen from `start`."""
+    """Check budgets in the folder of their configuration; rows have names as seen from `start`."""
     with contextlib.chdir(file.parent):
         if revision:
             checks = hold_since(budgets, revision, on_progress)
@@ -128,7 +128,8 @@ def hold_budgets(
     on_progress: Callable[[str], None],
     is_whole: bool = False,
 ) -> Checks:
-    """Hold the rules of these budgets against the baseline of that path; `update` writes it first.
+    """Check the rules of these budgets against the baseline of that path; `update` writes it
+    first.
 
     `is_whole` says that these are all budgets of the configuration: entries of others are dropped
     from the baseline then, but those of tests.
@@ -155,7 +156,7 @@ def hold_budgets(
 def hold_since(
     budgets: Sequence[Budget], revision: str, on_progress: Callable[[str], None]
 ) -> Checks:
-    """Hold the rules of these budgets against the models as they were at a revision of git.
+    """Check the rules of these budgets against the models at a revision of git.
 
     Raises InputError for a revision that is not here.
     """
@@ -182,7 +183,7 @@ def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
 
 
 def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
-    """Return what a model was at a revision that is checked out into a folder."""
+    """Return a model as it was at a revision that is checked out into a folder."""
     from crossflops.verbs.revisions import count_in, place_at, refuse_pointer
 
     then = msgspec.structs.replace(budget, target=old)
@@ -238,7 +239,7 @@ def _record_all(
 
 
 def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
-    """Return the error; of a file that is not there with the place of one of its name."""
+    """Return the error; for a missing file with the location of another of its name."""
     from crossflops.verbs.revisions import files_called
 
     if glob.has_magic(budget.target) and is_file(budget.target):
@@ -260,7 +261,7 @@ def _earlier_in_baseline(
     counts: Mapping[str, RecordedCount | CrossflopsError],
     baseline: Baseline,
 ) -> Earlier:
-    """Return the entry of a budget, or that of a file which is gone, with the very same count."""
+    """Return the entry of a budget, or of a vanished file with the very same count."""
     models, now = baseline.models, counts[budget.name]
     if budget.name in models or not isinstance(now, RecordedCount) or budget.origin:
         return Earlier(record=models.get(budget.name))
@@ -272,7 +273,7 @@ def _earlier_in_baseline(
 
 
 def _is_lost_file(name: str) -> bool:
-    """Whether an entry is about a file that is not there. Other names of budgets are no paths."""
+    """Return whether an entry is about a missing file. Other names of budgets are no paths."""
     path = name.partition(":")[0]
     return (is_file(path) or path.endswith(".py")) and not Path(path).exists()
 
@@ -295,7 +296,7 @@ def _budget_checks(
 
 
 def _with_keys(row: Check, budget: Budget) -> Check:
-    """Return a row whose error names keys of the configuration that the budget is of."""
+    """Return a row whose error names keys of the budget's configuration."""
     if not budget.file:
         return row
     return msgspec.structs.replace(
@@ -323,7 +324,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
 
 
 def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) -> RecordedCount:
-    """Count a model, and measure what its rules name and no count has.
+    """Count a model, and measure the numbers of its rules that no count has.
 
     A number that cannot be measured is `missing` with the reason, and the others are there.
     """
@@ -346,7 +347,7 @@ def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) 
 
 @contextlib.contextmanager
 def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
-    """Keep the error of a number that cannot be measured: the rules about it alone have it."""
+    """Keep the error of a number that cannot be measured, for the rules about it."""
     try:
         yield
     except CrossflopsError as error:
@@ -354,7 +355,7 @@ def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[N
 
 
 def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
-    """Count by the conventions that rules name, without those that have no number for the model.
+    """Count by the conventions of the rules, without those that have no number for the model.
 
     Each of these is asked for by itself then, since that alone says why there is none.
     """
@@ -418,7 +419,7 @@ def _budget_conventions(budget: Budget) -> tuple[str, ...]:
 
 
 def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str], None]) -> Report:
-    """Return the report with what the tools left unexplained, which runs them."""
+    """Return the report with the residuals of the tools, which are run."""
     from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
     compared = compare_with_tools(budget.request(), Comparison(), on_progress)
@@ -433,7 +434,7 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
 
 def _read_baseline(path: Path, anew: bool) -> Baseline:
-    """Return the baseline; an empty one where it is not there, or is broken and written `anew`.
+    """Return the baseline; an empty one if it is missing, or is broken and written `anew`.
 
     Raises InputError for a broken file, and always for one of a newer schema.
     """

@@ -24,10 +24,10 @@ from crossflops.frontends import (
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, TensorSpec
-from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.ledger import CountedNode, Ledger, UncountedNode
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
-from crossflops.ir.profile import Folded, FoldedRow
+from crossflops.ir.profile import ConventionCount, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
 from crossflops.ir.training import OwnBackwards
@@ -67,7 +67,7 @@ _DRAWS = "the file draws random numbers without a seed: sizes can differ in anot
 
 
 def observe_request(request: Request) -> tuple[Request, Run]:
-    """The request with what a run of its file showed, and a note of that run.
+    """Run the request's ONNX file once, and return the request with the observations and a note.
 
     The values of its inputs are those of the request's file, where it has one.
 
@@ -92,7 +92,8 @@ def observe_request(request: Request) -> tuple[Request, Run]:
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
-    """Return what a run of an ONNX model on these arrays shows, by input name; others are made up.
+    """Run an ONNX model on these arrays, by input name, and return the observations; missing
+    inputs are random.
 
     Raises what `bench.processes.observe` raises.
     """
@@ -133,14 +134,14 @@ class CountedModel(msgspec.Struct, frozen=True):
 
 
 class ModelBuild:
-    """The model of a request: built once, however often it is counted or asked.
+    """The model of a request: built once, for any number of counts and questions.
 
     It is built without numbers where shapes are enough, and once more with them where it turns
     out to need some.
     """
 
     def __init__(self, request: Request, *, is_run: bool = False) -> None:
-        """Build nothing yet.
+        """Record the request; build nothing yet.
 
         Args:
             request: the model.
@@ -157,13 +158,13 @@ class ModelBuild:
         )
 
     def count(self, setting: Setting, views: Sequence[Setting] = ()) -> CountedModel:
-        """Count the model in a setting, and see what happens in the runs of `views`."""
+        """Count the model in a setting, and record the runs of `views`."""
         return self.ask(lambda source: self._count(source, setting, views))
 
     def ask(
         self, compute: Callable[[Source], _Answer], need: str = "the model needs its weights"
     ) -> _Answer:
-        """Return what is computed of the model.
+        """Return the result of a function of the model.
 
         Raises InputError where it needs values, and the request is to have none; the message
         begins with `need`.
@@ -205,7 +206,7 @@ class ModelBuild:
 
 
 def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
-    """Normalize and count in this setting, and see what the observed ones fuse."""
+    """Normalize and count in this setting, and record the fused kernels of the observed ones."""
     return count_recording(record_model(source, setting, observed))
 
 
@@ -219,7 +220,7 @@ def count_recording(recording: Recording) -> CountedModel:
 
 
 def write_program(counted: CountedModel, path: Path, hint: str) -> None:
-    """Write the ONNX model that a graph was read from. Raises InputError where there is none."""
+    """Write the ONNX model that a graph was read from. Raises InputError without one."""
     if isinstance(counted.program, bytes):
         from crossflops.export.program import save_uniform
 
@@ -233,15 +234,15 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
 
 
 def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
-    """The real runs that some convention needs."""
+    """Return the real runs that some convention needs."""
     return sorted(
         {view for convention in conventions if (view := convention.view(setting))},
         key=lambda view: (view.id, view.level),
     )
 
 
-def build_count_report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
-    """The report of a count."""
+def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] = ()) -> Report:
+    """Return the report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
         counted.graph, counted.trace, counted.ledger, tuple(folds), memory
@@ -268,7 +269,7 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
     if not _is_file(counted):
         return UNSET
     dead = count_dead(counted.graph)
-    return sum(row.cost.macs for row in dead if isinstance(row, Counted))
+    return sum(row.cost.macs for row in dead if isinstance(row, CountedNode))
 
 
 def _tell_dead_nodes(graph: Graph) -> None:
@@ -278,26 +279,27 @@ def _tell_dead_nodes(graph: Graph) -> None:
         amounts = {
             f"node {counted.node.key!r}": amount
             for counted in dead
-            if isinstance(counted, Counted) and (amount := getattr(counted.cost, kind))
+            if isinstance(counted, CountedNode) and (amount := getattr(counted.cost, kind))
         }
         if amounts:
             warnings.warn(
                 _dead_work_message(amounts, unit, "nodes"), CrossflopsWarning, stacklevel=3
             )
             break
-    unknown = [counted for counted in dead if isinstance(counted, Uncounted)]
+    unknown = [counted for counted in dead if isinstance(counted, UncountedNode)]
     if unknown:
         first = unknown[0]
         sentence = _DEAD_UNKNOWN.format(len(unknown), first.node.key, first.reason)
         warnings.warn(sentence, CrossflopsWarning, stacklevel=3)
 
 
-def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
-    """By module, the MACs of operators that a run does and on which no output depends.
+def _dead(counted: CountedModel, with_recomputation: bool = False) -> dict[str, int]:
+    """Return, by module, the MACs of operators on which no output depends, though a run computes
+    them.
 
     Of an operator that has no node, and of one of whose parts some have none, those of the parts,
     where they are known. What reaches an output by empty tensors alone has no node either. With
-    `again` those alone that stand in a checkpoint, which may run them again, and back with
+    `with_recomputation` only those in a checkpoint, which may run them again, and back with
     gradients of zeros.
     """
     from crossflops.frontends.converted import all_nested_nodes
@@ -317,13 +319,13 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     )
     dead: Counter[str] = Counter()
     for call, amount in (*parts, *((call, exact_operator_macs(call, trace)) for call in full)):
-        if call.checkpoint or not again:
+        if call.checkpoint or not with_recomputation:
             dead[trace.modules[call.module].path] += amount
     return {path: amount for path, amount in dead.items() if amount}
 
 
 def _node_with_open_sizes(counted: CountedModel) -> str:
-    """The first node of ai.onnx whose sizes its operands leave open; "" where none is.
+    """Return the first node of ai.onnx whose sizes its operands leave open; "" without one.
 
     All that is not counted behind it waits for its sizes.
     """
@@ -352,8 +354,8 @@ def _dead_work_message(
 
 def fold_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
-) -> Folded:
-    """The count as the convention folds it. Raises InputError where no call was recorded."""
+) -> ConventionCount:
+    """Return the count as the convention folds it. Raises InputError if no call was recorded."""
     if convention.formula is not None:
         raise InputError(
             f"{convention.tool} is a formula over the config of a language model, which is not "
@@ -386,7 +388,7 @@ def fold_by_convention(
     ]
     if rounded := int(prediction.total) - sum(left):
         rows.append(FoldedRow("", "", rounded))
-    return Folded(
+    return ConventionCount(
         tool=convention.tool,
         edition=convention.edition,
         total=prediction.total,
@@ -397,7 +399,7 @@ def fold_by_convention(
 
 
 def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Prediction":
-    """Return what a convention of graph nodes says of the nodes that it sees.
+    """Return a convention's bookings of the nodes that it sees.
 
     Raises PredictionError where the tool itself would fail.
     """
@@ -409,14 +411,14 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
     return predict_nodes(convention, graph, count_whole(graph))
 
 
-def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> Folded:
-    """By node, zeros left out. Of nodes of which no rule can say anything nothing is booked."""
+def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> ConventionCount:
+    """Return the bookings by node, zeros left out. Nodes without a decidable rule have none."""
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
         index = booking.call, booking.path
         amounts[index] = amounts.get(index, 0) + prediction.worth(booking)
-    return Folded(
+    return ConventionCount(
         tool=convention.tool,
         edition=convention.edition,
         total=sum(amounts.values()),
@@ -434,7 +436,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 @contextmanager
 def collecting_warnings() -> Iterator[list[str]]:
-    """The sentences of every CrossflopsWarning of the block, each once, when it ends.
+    """Collect the sentences of every CrossflopsWarning of the block, each once, at its end.
 
     They are heard whatever is filtered, and shown as always, then.
     """
@@ -459,7 +461,7 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
 
 
 def build_for(request: Request) -> ModelBuild:
-    """Return what builds the model of a request, with values where its conventions watch runs."""
+    """Return the builder of a request's model, with values if its conventions watch runs."""
     return ModelBuild(
         request, is_run=bool(views_to_observe(_request_conventions(request), request.setting))
     )
@@ -467,7 +469,8 @@ def build_for(request: Request) -> ModelBuild:
 
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
-    """What `crossflops.count` gives, and the graph and the ledger of the mode that was asked for.
+    """Return the result of `crossflops.count`, with the graph and the ledger of the requested
+    mode.
 
     `build` is the model of the request, where the caller has more to ask of it.
 
@@ -484,7 +487,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         report, native = _count_report(build, settled.setting, conventions)
         if _is_of_pytorch(native.trace) and (dead := _dead(native)):
             warnings.warn(_dead_work_message(dead), CrossflopsWarning, stacklevel=2)
-            if request.train and (inside := _dead(native, again=True)):
+            if request.train and (inside := _dead(native, with_recomputation=True)):
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
         if request.is_file:
@@ -521,7 +524,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:
-    """Return what was said of a training step, None where nothing was."""
+    """Return the training flags of a request, None without any."""
     return {
         "train": request.train or None,
         "frozen": request.frozen or None,
@@ -531,14 +534,16 @@ def flags_of_training(request: Request) -> dict[str, Any]:
 
 
 def name_of_loss(loss: str | Callable[..., Any]) -> str:
-    """As a report tells it: of an object that is called, such as a partial, its class."""
+    """Return the name of a loss in a report: of a callable object, such as a partial, its
+    class.
+    """
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "__qualname__", type(loss).__qualname__))
 
 
 def refuse_training(request: Request) -> None:
-    """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
+    """Raise InputError for options of training without it, UnknownNameError for an optimizer."""
     if not request.train and (request.frozen or request.trainable):
         which = "--frozen" if request.frozen else "--trainable"
         raise InputError(f"{which} requires --train", "add --train")
@@ -579,7 +584,7 @@ def exact_steps(
 def own_backwards_in_step(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> OwnBackwards:
-    """Return what the functions of a model with a backward pass of their own run in its step.
+    """Return the work of custom autograd functions in the training step of a model.
 
     What the loss of the request misses is severed from its graph.
     """
@@ -592,20 +597,20 @@ def own_backwards_in_step(
         reached=tuple(index not in missed for index in outputs) if request.loss else UNSET,
     )
     setting = msgspec.structs.replace(request.setting, step=step)
-    return build.ask(lambda source: own_of(native, source, setting))
+    return build.ask(lambda source: source_backward_costs(native, source, setting))
 
 
-def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
-    """Return the same of a source, for the step in the setting."""
+def source_backward_costs(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
+    """Return the work of a source's custom autograd functions, for the step in the setting."""
     if not native.graph.functions:
         return ()
-    return require_frontend(source.model).own_backwards(source, setting)
+    return require_frontend(source.model).custom_backward_costs(source, setting)
 
 
 def sever_missed_outputs(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> CountedModel:
-    """Return the count with what misses the loss of the request severed.
+    """Return the count, with outputs cut off that the loss of the request does not use.
 
     Raises InputError, TargetError.
     """
@@ -613,7 +618,7 @@ def sever_missed_outputs(
 
 
 def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ...]:
-    """Return of each output of the model, flat and in their order, whether the loss depends on it.
+    """Return, for each output of the model in flat order, whether the loss depends on it.
 
     Raises InputError, TargetError.
     """
@@ -633,7 +638,7 @@ def _source_outputs_in_loss(
 
 
 def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
-    """The count with outputs severed that a loss misses.
+    """Return the count, with outputs cut off that a loss does not use.
 
     Raises InputError where which they are is not known.
     """
@@ -652,7 +657,7 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
 def with_training(
     report: Report, native: CountedModel, exact: "Steps", optimizer: str = ""
 ) -> Report:
-    """The report with the exact training step, and apart that of the optimizer."""
+    """Return the report with the exact training step, and separately that of the optimizer."""
     from crossflops.ledger.training.rule_of_thumb import differences
 
     thumb = (
@@ -675,7 +680,7 @@ def with_training(
 
 
 def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
-    """The report with the rule of thumb by parameters and tokens, where there are tokens."""
+    """Return the report with the rule of thumb by parameters and tokens, if there are tokens."""
     from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
     per_token = PerToken.from_totals(report.model.inputs, report.totals)
@@ -701,7 +706,9 @@ def _request_conventions(request: Request) -> list["Convention"]:
 def _count_report(
     build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
 ) -> tuple[Report, CountedModel]:
-    """The report at definite sizes, also as these conventions fold it, and the native count."""
+    """Return the report at definite sizes, also as these conventions fold it, and the native
+    count.
+    """
     watched = views_to_observe(conventions, setting)
     modes = {}
 
@@ -714,7 +721,7 @@ def _count_report(
 
     native = mode(setting.training)
 
-    def fold(convention: "Convention") -> Folded:
+    def fold(convention: "Convention") -> ConventionCount:
         return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
 
     formulas = [convention for convention in conventions if convention.formula is not None]
@@ -737,9 +744,9 @@ def _count_report(
 
 
 def _each_folded(
-    conventions: Sequence["Convention"], fold: Callable[["Convention"], Folded]
-) -> list[Folded]:
-    """The count as each convention folds it, and a warning for each of several that cannot.
+    conventions: Sequence["Convention"], fold: Callable[["Convention"], ConventionCount]
+) -> list[ConventionCount]:
+    """Return the count under each convention, and a warning for each of several that fails.
 
     Raises InputError where none can.
     """
@@ -757,7 +764,7 @@ def _each_folded(
 
 
 def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
-    """The request at definite sizes: those of the formulas, or of a run."""
+    """Return the request at definite sizes: those of the formulas, or of a run."""
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:

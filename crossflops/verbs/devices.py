@@ -23,7 +23,8 @@ _CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
 def additional_devices(
     name: str | None, catalogue: str | Path | None = None
 ) -> tuple[Device, ...]:
-    """The devices beside those of the catalogue: the user's own, and `measured` where it is meant.
+    """Return the devices beside those of the catalogue: the user's own, and `measured` if
+    requested.
 
     To measure this machine takes some seconds, unless it was measured before. Raises InputError
     for a file that cannot be understood.
@@ -42,7 +43,7 @@ def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
 def this_machine(
     catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
 ) -> Machine:
-    """Return what the system says, which devices of the catalogue these are, and what is measured.
+    """Return the system's data, the devices of the catalogue that match, and the measured peak.
 
     Raises NoCpuError where the system says nothing and nothing is measured.
     """
@@ -72,13 +73,13 @@ def this_machine(
         peaks={
             name: device.peaks for name, device in devices.items() if isinstance(device, Device)
         },
-        measured=load_or_measure_peak(again=True) if measure else None,
+        measured=load_or_measure_peak(measure_anew=True) if measure else None,
         notes=tuple(notes),
     )
 
 
 def _device(look: Callable[[], Device]) -> Device | str:
-    """The device that is found, or why there is none."""
+    """Return the device that is found, or why there is none."""
     try:
         return look()
     except AmbiguousDeviceError as error:
@@ -94,7 +95,7 @@ def _device_display_name(device: Device | str) -> str:
 
 
 def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
-    """Whether the units and the clock of the driver give the peak of the sheet.
+    """Return a doubt if the driver's units and clock do not give the peak of the sheet.
 
     2 FLOPs x FP32 units x highest clock, as vendors print it.
     """
@@ -113,7 +114,7 @@ def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
 
 
 def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
-    """The device of a GPU that was found; of a slice, the share that its driver reports.
+    """Return the device of a GPU that was found; of a slice, the share that its driver reports.
 
     Raises UnknownNameError where it is not in the catalogue.
     """

@@ -14,9 +14,10 @@ from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request, fit_requests
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
-from crossflops.verbs.revisions import AtRevision, count_at_revision, revision_of
+from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, revision_of
 
-Side: TypeAlias = tuple[str, Request | Path | AtRevision]  # a name, and what it is the name of
+# a name, and what it is the name of
+Side: TypeAlias = tuple[str, Request | Path | TargetAtRevision]
 _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 
 
@@ -24,7 +25,8 @@ _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 def diff(
     first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
-    """From the first to the second; `most` is the share by which a total may grow.
+    """Return the difference from the first to the second; `most` is the share by which a total may
+    grow.
 
     Of two models the causes are given, too. Raises what counting raises, and InputError for a file
     that is no report of a count.
@@ -52,7 +54,7 @@ def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, Count
     on_progress(f"counting {name}")
     if isinstance(source, Request):
         return native_count(source)
-    if isinstance(source, AtRevision):
+    if isinstance(source, TargetAtRevision):
         return count_at_revision(source, _read_report_file), None
     return _read_report_file(source), None
 
@@ -73,23 +75,23 @@ def _read_report_file(source: Path) -> Report:
 
 
 def side_of(text: str, request: Callable[[str], Request]) -> Side:
-    """Return what was typed: a report, a model, or REVISION: and one of them.
+    """Return the side of a typed text: a report, a model, or REVISION: and one of them.
 
     `request` makes one of a target. Raises InputError.
     """
     revision, index = revision_of(text)
     source = Path(index) if is_report(index) else request(index)
-    return text, AtRevision(revision, source) if revision else source
+    return text, TargetAtRevision(revision, source) if revision else source
 
 
 def requests_of(sides: Sequence[Side]) -> list[Request]:
-    """Return the requests of those sides that are to be counted."""
+    """Return the requests of the sides that must be counted."""
     sources = [_side_source(side) for side in sides]
     return [source for source in sources if isinstance(source, Request)]
 
 
 def fit_side_options(sides: Sequence[Side]) -> list[Side]:
-    """Return the sides, each without the options that the other alone has a use for.
+    """Return the sides, each without options that only the other uses.
 
     Raises InputError for an option that neither has a use for.
     """
@@ -107,13 +109,15 @@ def fit_side_options(sides: Sequence[Side]) -> list[Side]:
 
 def _side_source(side: Side) -> Request | Path:
     _, of = side
-    return of.source if isinstance(of, AtRevision) else of
+    return of.source if isinstance(of, TargetAtRevision) else of
 
 
-def _with_source(of: Request | Path | AtRevision, request: Request) -> Request | AtRevision:
-    return AtRevision(of.revision, request) if isinstance(of, AtRevision) else request
+def _with_source(
+    of: Request | Path | TargetAtRevision, request: Request
+) -> Request | TargetAtRevision:
+    return TargetAtRevision(of.revision, request) if isinstance(of, TargetAtRevision) else request
 
 
 def is_report(text: str) -> bool:
-    """Whether this names the file of a report."""
+    """Return whether this names the file of a report."""
     return text.lower().endswith((".json", ".json.gz")) and ":" not in Path(text).name

@@ -21,7 +21,7 @@ from crossflops.frontends.conversion import converting
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.agreement import Agreement
 from crossflops.ir.graph import Graph, Node
-from crossflops.ir.ledger import Counted, Uncounted
+from crossflops.ir.ledger import CountedNode, UncountedNode
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets.request import Request
@@ -33,8 +33,8 @@ Format: TypeAlias = Literal["onnx", "model-explorer"]
 SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "model-explorer": ".json"}
 
 
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written: see `crossflops.verbs.api.export`."""
+class FileRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to write a model: see `crossflops.verbs.api.export`."""
 
     to: Format
     file: Path
@@ -44,13 +44,13 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(list[Path]):
-    """The files that were written; `agreement` is what `verify` found of the first of them."""
+    """The files that were written; `agreement` is the result of `verify` for the first of them."""
 
     agreement: Agreement | None = None
 
 
-def export_request(request: Request, requested: Exported) -> Files:
-    """Write the model or its counts to a file, and run it beside the model where that is asked.
+def export_request(request: Request, requested: FileRequest) -> Files:
+    """Write the model or its counts to a file, and run it beside the model on request.
 
     Returns the files that were written.
     """
@@ -90,7 +90,7 @@ def _tell_unloadable(file: Path) -> None:
         warn_about_file(str(file), sentence)
 
 
-def _check_export_options(requested: Exported) -> None:
+def _check_export_options(requested: FileRequest) -> None:
     to, file = requested.to, requested.file
     if to not in SUFFIXES:
         raise InputError(f"unknown format {to!r}", f"choose one of {', '.join(SUFFIXES)}")
@@ -112,8 +112,8 @@ def _check_export_options(requested: Exported) -> None:
         )
 
 
-def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]]:
-    """Every node with the counts of itself and all in it, functions that others share included."""
+def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[CountedNode | UncountedNode]]]:
+    """Yield every node with the counts of itself and all in it, shared functions included."""
     for node in graph.nodes:
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
@@ -121,7 +121,7 @@ def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Un
 def _export_from_file(
     source: Source,
     setting: Setting,
-    requested: Exported,
+    requested: FileRequest,
     parameters: "ParameterNotes | None" = None,
 ) -> list[Path]:
     from crossflops.export.onnx_file import (
@@ -152,7 +152,7 @@ def _export_from_file(
 
 
 def _refuse_sizes(source: Source) -> None:
-    """Raises InputError for sizes that a copy of a file does not have."""
+    """Raise InputError for sizes that a copy of a file does not have."""
     file = source.model
     sized = {"--input": file.specs, "--dim": file.dims, "--trips and --branch": file.control}
     for flag, value in sized.items():
@@ -162,7 +162,7 @@ def _refuse_sizes(source: Source) -> None:
             )
 
 
-def _from_model(source: Source, setting: Setting, requested: Exported) -> list[Path]:
+def _from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
@@ -190,9 +190,9 @@ def _from_model(source: Source, setting: Setting, requested: Exported) -> list[P
 
 
 def _from_converted(
-    model: bytes, setting: Setting, requested: Exported, parameters: "ParameterNotes"
+    model: bytes, setting: Setting, requested: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
-    """By way of the file that the converter makes, which has all its numbers."""
+    """Write the file that the converter makes, which has all its numbers."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import Source, require_frontend
 from crossflops.ir.architecture import LanguageArchitecture
-from crossflops.ir.profile import Folded
+from crossflops.ir.profile import ConventionCount
 from crossflops.reconcile.formulas import reconcile_formulas
 from crossflops.report.llm import FormulaReport
 from crossflops.report.report import Report
@@ -52,10 +52,10 @@ def _token_shape(report: Report) -> tuple[int, int]:
     )
 
 
-def folds_of_formulas(answers: FormulaReport) -> tuple[Folded, ...]:
+def folds_of_formulas(answers: FormulaReport) -> tuple[ConventionCount, ...]:
     """Return the number of each formula that has one."""
     return tuple(
-        Folded(
+        ConventionCount(
             tool=account.tool,
             edition=account.edition,
             total=account.theirs,

@@ -1,4 +1,4 @@
-"""What was asked, and with what it was made: beside the result of every verb."""
+"""The request and the versions of a result, for every verb."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _ROOTS = ("/", "~", "./", "\\\\")  # how a path begins that tells of this machin
 
 
 def framework_versions(is_file: bool) -> dict[str, str]:
-    """The versions of crossflops and, of a model that is no file, of the framework."""
+    """Return the versions of crossflops and, unless the model is a file, of the framework."""
     names = ["crossflops"]
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
@@ -30,7 +30,7 @@ def framework_versions(is_file: bool) -> dict[str, str]:
 
 
 def _distribution_version(name: str) -> str:
-    """The version of an installed distribution, "" of what is not installed.
+    """Return the version of an installed distribution, "" if it is not installed.
 
     The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of
     a small count, is asked where no folder does.
@@ -47,7 +47,7 @@ def _distribution_version(name: str) -> str:
 
 
 def _metadata_version(name: str) -> str:
-    """The version that the metadata of a distribution state."""
+    """Return the version that the metadata of a distribution state."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -56,20 +56,20 @@ def _metadata_version(name: str) -> str:
         return ""
 
 
-def non_default_options(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:
-    """The options of a verb that are not as they are by default; without those named in `but`."""
+def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[str, Any]:
+    """Return the options of a verb that are not at their defaults, without some of them."""
     usual = asdict(type(options)())
     return {
         name: value
         for name, value in asdict(options).items()
-        if name not in but and value is not usual[name] and value != usual[name]
+        if name not in exclude and value is not usual[name] and value != usual[name]
     }
 
 
 def build_request_record(
     verb: str, request: Request, model: ModelInfo, flags: Mapping[str, Any]
 ) -> RequestRecord:
-    """The request as a report tells it, without the flags that are None.
+    """Return the request in a report's form, without the flags that are None.
 
     Where no inputs were given they are those of the model.
     """
@@ -96,7 +96,8 @@ def build_request_record(
 
 
 def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
-    """The request of a verb around a count: the flags of both. `of` is that of the count, if any.
+    """Return the request of a verb around a count: the flags of both. `of` is that of the count,
+    if any.
 
     Without a model the target is "", and the work was given.
     """
@@ -106,7 +107,7 @@ def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> Re
 
 
 def portable(text: str) -> str:
-    """Paths without what is of this machine: from the current folder, or without their folders.
+    """Return paths without parts of this machine: relative to this folder, or the name alone.
 
     >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
     ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
@@ -125,7 +126,7 @@ def _from_here(path: str) -> str:
 
 
 def _model_class_name(request: Request) -> str:
-    """The class of the model, or the function that it is, by its full name."""
+    """Return the full name of the model's class, or of the model if it is a function."""
     assert request.given is not None
     return _full_name(request.given.model)
 
@@ -141,7 +142,9 @@ def _flags_with_values(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_json_value(value: Any) -> Any:
-    """The value as JSON has it; paths without this machine, other objects by their class."""
+    """Return the value as JSON has it; paths without this machine, other objects by their
+    class.
+    """
     match value:
         case None | bool() | int() | float():
             return value

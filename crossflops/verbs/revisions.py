@@ -34,7 +34,7 @@ _PACKAGE = Path(__file__).parents[1]
 _CHILD = "from crossflops.verbs.revisions import main; main()"
 
 
-class AtRevision(msgspec.Struct, frozen=True):
+class TargetAtRevision(msgspec.Struct, frozen=True):
     """A target, or the file of a report, as it was at a revision."""
 
     revision: str
@@ -42,7 +42,7 @@ class AtRevision(msgspec.Struct, frozen=True):
 
 
 def revision_of(text: str) -> tuple[str, str]:
-    r"""The revision and the target that `REVISION:TARGET` names; "" where it is a target alone.
+    r"""Return the revision and the target of `REVISION:TARGET`; "" for a target alone.
 
     `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
     is a target. The letter of `C:\models\model.py:make` and `C:/model.onnx` is a drive. Raises
@@ -73,7 +73,7 @@ def revision_of(text: str) -> tuple[str, str]:
 
 
 def refuse_unknown(revision: str) -> None:
-    """Raise InputError for a revision that git does not have here: what is to be fetched."""
+    """Raise InputError for a revision that git does not have here, with what to fetch."""
     if not _git("rev-parse", "--verify", "--quiet", "--end-of-options",
                 f"{revision}^{{commit}}").returncode:  # fmt: skip
         return
@@ -95,7 +95,7 @@ def refuse_unknown(revision: str) -> None:
 
 
 def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
-    """Return how to bring a revision that is not here, or the name that was meant."""
+    """Return the way to fetch a missing revision, or the name that was meant."""
     if both := re.fullmatch(r"(.+?)\.{2,3}(.+)", revision):
         return (
             f"name one commit: `git merge-base {both[1]} {both[2]}` prints their common ancestor"
@@ -131,7 +131,7 @@ def _files_at(revision: str) -> list[str]:
 
 
 def place_at(revision: str, path: str) -> str | None:
-    """Return where a revision has a file, from this folder; None where it has none.
+    """Return the path of a file at a revision, from this folder; None if it has none.
 
     Git says so, since a checkout may be sparse, and a link may lead elsewhere. Raises InputError
     where git does not know: the file is of a submodule, or of no part of the repository.
@@ -161,7 +161,7 @@ def place_at(revision: str, path: str) -> str | None:
 
 
 def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the names, from this folder, of files that were called otherwise at a revision.
+    """Return the names, from this folder, of files that had another name at a revision.
 
     Of `paths` those are seen, too, which git does not know yet: a copy of its index has them.
     """
@@ -192,8 +192,8 @@ def files_called(name: str) -> list[str]:
     return [os.path.relpath(path, here) for path in paths if path.is_file()]
 
 
-def count_at_revision(side: AtRevision, read: Callable[[Path], Report]) -> Report:
-    """The report of a side; `read` reads one that is a file. Raises what counting raises."""
+def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) -> Report:
+    """Return the report of a side; `read` reads a file. Raises what counting raises."""
     with checking_out_revision(side.revision) as folder:
         if not folder.is_dir():
             raise InputError(
@@ -207,7 +207,9 @@ def count_at_revision(side: AtRevision, read: Callable[[Path], Report]) -> Repor
 
 @contextmanager
 def checking_out_revision(revision: str) -> Iterator[Path]:
-    """The current folder in a temporary worktree of the revision, which may not have it."""
+    """Check the revision out into a temporary worktree; yield this folder in it, which may not
+    exist.
+    """
     top = repository()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
         tree = Path(temporary, top.name)
@@ -226,7 +228,7 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
 
 
 def count_in(request: Request, folder: Path, revision: str) -> Report:
-    """The count of a process that runs in the folder, and imports from there what lies here."""
+    """Count in another process, which runs in the folder and imports local modules from there."""
     refuse_pointer(request, folder, revision)
     if request.inputs_file is not None:
         request = msgspec.structs.replace(
@@ -254,7 +256,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
 
 
 def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
-    """Raise InputError where the revision holds a pointer of Git LFS in the place of the model."""
+    """Raise InputError if the revision holds a pointer of Git LFS in the place of the model."""
     if not request.is_file or request.target is None:
         return
     try:
@@ -269,7 +271,9 @@ def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
 
 
 def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
-    """Where modules are imported from, with the folders of this repository as they are there."""
+    """Return the folders that modules are imported from, those of this repository as checked
+    out.
+    """
     top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
@@ -278,14 +282,14 @@ def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
 
 
 def paths_outside_repository() -> list[str]:
-    """The folders of the reader's PYTHONPATH that do not lie in this repository."""
+    """Return the folders of the reader's PYTHONPATH that do not lie in this repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     top, absolute = repository(), map(os.path.abspath, paths)
     return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
 
 
 def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
-    """Return the paths in the repository, apart from Python and from installed packages."""
+    """Yield the paths in the repository, apart from Python and from installed packages."""
     parts = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
     for path in (Path(text).resolve() for text in paths if text):
@@ -294,7 +298,7 @@ def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
 
 
 def repository() -> Path:
-    """The folder of the repository, links followed."""
+    """Return the folder of the repository, links followed."""
     return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
 
 
@@ -312,7 +316,7 @@ def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess
 
 
 def main() -> None:
-    """The process: from a request on stdin to the file of a report, or of what was raised."""
+    """Run as the process: from a request on stdin to the file of a report, or of an error."""
     from crossflops.verbs.count import native_count
 
     request, top, answer = pickle.loads(sys.stdin.buffer.read())
@@ -326,7 +330,7 @@ def main() -> None:
 
 
 def refuse_modules_of(top: Path) -> None:
-    """Raises InputError where something was imported from the repository as it is now."""
+    """Raise InputError if a module was imported from the repository as it is now."""
     package = _PACKAGE
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -25,7 +25,7 @@ def build_paper_table(
     latency: bool = False,
     jobs: int = 1,
 ) -> PaperTable:
-    """Every model under the name that stands before its request.
+    """Return every model under the name before its request.
 
     Each is also counted by the conventions of `tools`; one that cannot count a model leaves its
     cell empty, and the row says why. With `latency` each is run in onnxruntime, when all are
@@ -71,7 +71,7 @@ def _count_rows(
 
 
 def choose_jobs(models: int) -> int:
-    """Return how many models of frameworks are counted side by side, where nobody says.
+    """Return the default number of framework models to count side by side.
 
     At most the CPUs that this process may use, one for each 4 GiB of memory, and one for every
     two models: a process takes seconds to import a framework.
@@ -84,7 +84,7 @@ def choose_jobs(models: int) -> int:
 
 
 def refuse_jobs(requests: Sequence[Request]) -> None:
-    """Raise InputError where there are no two models of frameworks to count side by side."""
+    """Raise InputError without two models of frameworks to count side by side."""
     if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
         raise InputError(
             "--jobs has no effect: it needs at least two framework models; files are counted "
@@ -100,7 +100,7 @@ _MEMORY_OF_A_MODEL = 4 * 1024**3  # bytes
 def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
-    """The rows with the median time of a run, and where and how they ran."""
+    """Return the rows with the median time of a run, and its conditions."""
     from crossflops.verbs.bench import Conditions, cpus, time_single_run
 
     timed: list[PaperRow] = []

@@ -13,7 +13,7 @@ from crossflops.verbs import count
 
 
 class CountedRow(NamedTuple):
-    """A row, the editions of the conventions in it, and the versions of what made it."""
+    """A row, the editions of the conventions in it, and the versions of its makers."""
 
     row: PaperRow
     editions: dict[str, str]

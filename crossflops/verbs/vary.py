@@ -13,9 +13,9 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import Opened
+from crossflops.frontends.onnx.reading import OpenedFile
 from crossflops.ir.graph import Graph
-from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.polynomial import Dimension, Formulas, Polynomial, evaluate, polynomial
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
@@ -49,10 +49,10 @@ class _Line(NamedTuple):
 
 
 class _Counter:
-    """Counts one file at many sizes, and every size once."""
+    """Counts of one file at many sizes, every size once."""
 
     def __init__(self, file: OnnxFile, fixed: Mapping[str, int], setting: Setting) -> None:
-        self._opened = Opened(msgspec.structs.replace(file, dims={}))
+        self._opened = OpenedFile(msgspec.structs.replace(file, dims={}))
         self._fixed = dict(fixed)
         self._setting = setting
         self._known: dict[tuple[tuple[str, int], ...], _Point] = {}
@@ -81,13 +81,13 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
             counted.cost.bytes_written,
         )
         for counted in ledger.counts
-        if isinstance(counted, Counted)
+        if isinstance(counted, CountedNode)
     }
     return _Point(sums, costs)
 
 
 def fit_formulas(request: Request) -> Formulas:
-    """The formulas of what is asked for. Raises InputError unless that is an ONNX file."""
+    """Return the formulas of a request. Raises InputError unless it is an ONNX file."""
     if request.observe:
         message = "--vary counts at many sizes and cannot be combined with --observe"
         raise InputError(message, "leave out one of the two")
@@ -103,7 +103,7 @@ def fit_formulas(request: Request) -> Formulas:
 def formulas(
     file: OnnxFile, names: Sequence[str], dims: Mapping[str, int], setting: Setting = Setting()
 ) -> Formulas:
-    """The totals of a file as polynomials in the named dimensions; `dims` binds the others.
+    """Return the totals of a file as polynomials in the named dimensions; `dims` binds the others.
 
     A polynomial is made from the fewest points and holds at further random ones, or it is none.
     Sizes with a stride have none: then it is tried on the multiples of 2, 4, ... 64.
@@ -139,7 +139,7 @@ def _without_formula(dimension: Dimension, reason: str) -> Dimension:
 def _fit_dimension_line(
     counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random
 ) -> _Line:
-    """Return what the totals are along one dimension, with the others at their base sizes."""
+    """Return the totals along one dimension, with the others at their base sizes."""
     problem: CrossflopsError | None = None
     node = reason = ""
     sizes: tuple[int, ...] = ()
@@ -179,7 +179,9 @@ def _dimension(
 
 
 def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
-    """Three neighbours, two far beyond, and random ones between; all multiples of the step."""
+    """Return three neighbours, two far sizes, and random ones between; all multiples of the
+    step.
+    """
     first = -(-start // step)
     beyond = range(first + 3 + _REACH, first + _FAR)
     between = range(first + 3, first + 3 + _REACH)
@@ -191,7 +193,7 @@ def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple
 def _degree(
     counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
 ) -> int | None:
-    """The highest degree of any total along the dimension, None where one is no polynomial."""
+    """Return the highest degree of any total along the dimension, None if one is no polynomial."""
     for enough in range(2 + _SPARE, len(sizes) + 1):
         points = [counter.point_at_sizes({**base, name: size}).totals for size in sizes[:enough]]
         degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
@@ -202,7 +204,7 @@ def _degree(
 
 
 def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]) -> str:
-    """The first node whose cost is no polynomial, or that is not counted at every size."""
+    """Return the first node whose cost is no polynomial, or that is not counted at every size."""
     points = [counter.point_at_sizes({**base, name: size}).nodes for size in sizes]
     for key in points[0]:
         costs = [point[key] for point in points if key in point]
@@ -213,7 +215,7 @@ def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[in
 
 
 def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
-    """Whether a node costs the same at any size far beyond: a table of positions has an end.
+    """Return whether a node costs the same at any large size: a table of positions has an end.
 
     Then there may be a polynomial up to that end. A stride bends again and again.
     """
@@ -229,7 +231,7 @@ def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], n
 def _fit_joint_polynomials(
     counter: _Counter, lines: Sequence[_Line], rng: random.Random
 ) -> dict[str, Polynomial]:
-    """The polynomials in all dimensions together; none where they do not hold elsewhere.
+    """Return the polynomials in all dimensions together; none if they do not hold elsewhere.
 
     Along the lines through the base point a degree may be lower than elsewhere, so it may grow.
     """
@@ -253,7 +255,9 @@ def _fit_joint_polynomials(
 
 
 def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
-    """A random size of every dimension, among the multiples for which the formulas are made."""
+    """Return a random size of every dimension, among the multiples for which the formulas are
+    made.
+    """
     sizes = {}
     for line in lines:
         step = line.dimension.multiple_of or 1
@@ -278,7 +282,8 @@ Powers = tuple[int, ...]
 
 
 def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | None:
-    """The degree of the one polynomial through all points; None if it takes too many of them.
+    """Return the degree of the one polynomial through all points; None if it takes too many of
+    them.
 
     At least `spare` points more than the degree needs must lie on it, so that they are a check:
     Newton's divided differences of every order above the degree are zero.
@@ -289,7 +294,7 @@ def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | N
 
 
 def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
-    """Newton's coefficients: the divided differences that begin at the first point."""
+    """Return Newton's coefficients: the divided differences that begin at the first point."""
     row, coefficients = list(values), []
     for order in range(len(indices)):
         coefficients.append(row[0])
@@ -303,7 +308,7 @@ def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> 
 def interpolate(
     axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int]
 ) -> dict[Powers, Fraction]:
-    """The polynomial through a grid: coefficients by the power of every dimension.
+    """Return the polynomial through a grid: coefficients by the power of every dimension.
 
     `axes` are the sizes of each dimension, `values` what was counted at every combination.
     Newton's form is found along one axis after the other, then multiplied out.
@@ -336,7 +341,9 @@ def interpolate(
 
 
 def _basis(indices: Sequence[int]) -> list[list[Fraction]]:
-    """Newton's basis, multiplied out: the product of (x - place) over the first k places."""
+    """Return Newton's basis, multiplied out: the product of (x - position) over the first k
+    positions.
+    """
     product, basis = [Fraction(1)], []
     for index in indices:
         basis.append(product)

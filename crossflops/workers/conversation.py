@@ -1,4 +1,4 @@
-"""What every process beside this one holds: a conversation about one order, a line each.
+"""The conversation of a helper process about one order, a line each.
 
 It says `hello`, reads its order as JSON, and writes its answer to the file `result` that the order
 names, under a temporary name first. A worker that has a tool to run says `ready` before that, and
@@ -24,8 +24,10 @@ Say = Callable[[str], None]
 Wait = Callable[[], None]
 
 
-class Ordered(Protocol):
-    """What every order has: the file for the answer, and a limit of address space in bytes."""
+class OrderFields(Protocol):
+    """The fields of every order: the file for the answer, and a limit of address space in
+    bytes.
+    """
 
     @property
     def result(self) -> str:
@@ -38,11 +40,11 @@ class Ordered(Protocol):
         ...
 
 
-AnyOrder = TypeVar("AnyOrder", bound=Ordered)
+AnyOrder = TypeVar("AnyOrder", bound=OrderFields)
 
 
-def hear(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
-    """Hold the conversation on what were stdin and stdout, and leave without clean-up.
+def serve_order(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
+    """Serve the order on stdin and stdout, and leave without clean-up.
 
     `answered(order, wait)` gives the answer; what runs for it may leave threads or atexit handlers
     behind that never end. `kind` is the type of the order.
@@ -56,7 +58,7 @@ def hear(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
 
 
 def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], Any]) -> NoReturn:
-    """Write what `answered(wait)` gives, where `wait` says `ready` and waits for `go`."""
+    """Write the result of `answered(wait)`, where `wait` sends `ready` and waits for `go`."""
     released = threading.Event()
     threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
 
@@ -88,7 +90,7 @@ def take_streams() -> tuple[BinaryIO, int]:
 
 
 def speaker(replies: int) -> Say:
-    """Return what writes a line to a file descriptor, at once."""
+    """Return a function that writes a line to a file descriptor, at once."""
 
     def say(event: str) -> None:
         os.write(replies, f"{event}\n".encode())
@@ -97,7 +99,7 @@ def speaker(replies: int) -> Say:
 
 
 def _listen(requests: BinaryIO, released: threading.Event) -> None:
-    """Hear `go`; end with all that was started when the parent is gone, which closes the pipe."""
+    """Wait for `go`; end with all started processes when the parent closes the pipe."""
     while line := requests.readline():
         if line.strip() == b"go":
             released.set()

@@ -1,4 +1,4 @@
-"""What a worker process is asked to do, and the model that travels to it."""
+"""The job of a worker process, and the model that travels to it."""
 
 import importlib
 import os
@@ -15,7 +15,7 @@ from crossflops.plugins.adapter import is_module
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool on one model, built afresh in the worker.
+    """One tool on one model, built anew in the worker.
 
     The model comes from a target string, called with `arguments`, and the inputs from a file,
     from specs, or from the target itself; or model and inputs come from the file
@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_contents(self) -> bool:
-        """Whether the model object that the caller has must be sent along."""
+        """Whether the caller's model object must be sent along."""
         return self.target is None and self.pickle_path is None and self.onnx_path is None
 
 

@@ -20,7 +20,7 @@ from crossflops.threads import silence_streams
 def observe_tool(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
-    """Return what the tool says about the model, with the seconds that it took.
+    """Return the tool's result for the model, with the seconds that it took.
 
     Raises what the tool raises, and TypeError or ValueError on an answer that is no profile of
     this tool. Of a model without values, as `setting.fake` says, InputError where the tool does
@@ -44,7 +44,7 @@ def observe_tool(
 
 
 def fake_weights_error(tool: str) -> InputError:
-    """Return what is said of a tool that is not run on a model without values."""
+    """Return the error of a tool that is not run on a model without values."""
     return InputError(
         f"{tool} needs real weight values and was skipped",
         "use --weights real, if the weights fit in memory",
@@ -70,7 +70,7 @@ def _time_tool(
 def run_here(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile | Failure:
-    """Run a tool on a copy in this process, where nothing bounds its time and memory.
+    """Run a tool on a copy in this process, without limits of time and memory.
 
     What the tool prints past Python's own streams is not held back; functions of PyTorch that it
     replaces are put back. A tool that crashes takes this process along. Use
@@ -102,7 +102,7 @@ def run_here(
 def _copy_model_and_inputs(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What shares nothing with the caller's that a tool could change: see `Frontend.copied`."""
+    """Return copies that share nothing that a tool could change: see `Frontend.copied`."""
     frontend = frontend_of(model)
     if frontend is None:
         return copy.deepcopy((model, args, kwargs))
@@ -110,6 +110,6 @@ def _copy_model_and_inputs(
 
 
 def model_kind_failure(adapter: Adapter, model: object) -> Failure:
-    """The failure of a tool that cannot be asked about a model of this kind."""
+    """Return the failure of a tool that does not support a model of this kind."""
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     return tool_failure(adapter.name, "accept", f"{adapter.name} does not accept a {kind}")

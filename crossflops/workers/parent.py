@@ -49,12 +49,12 @@ Ready = list[tuple[int, Order, Adapter]]
 
 
 def main() -> None:
-    """Hold the conversation, and leave without clean-up."""
-    hold({})
+    """Serve the conversation, and leave without clean-up."""
+    serve_orders({})
 
 
-def hold(sources: Mapping[int, Source]) -> NoReturn:
-    """Hold the conversation. Models that are not in `sources` are built as the orders say."""
+def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
+    """Serve the conversation. Models that are not in `sources` are built as the orders say."""
     requests, replies = take_streams()
     say = speaker(replies)
     say("hello")
@@ -86,7 +86,7 @@ def hold(sources: Mapping[int, Source]) -> NoReturn:
 
 
 def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
-    """The tools that can be loaded here without a trace in what is shared, one after the other."""
+    """Return the tools that load here without changing shared state, one after the other."""
     ready: Ready = []
     before = _global_state()
     for model_index, order in enumerate(orders):
@@ -106,7 +106,7 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
 def _build_order_models(
     ready: Ready, sources: Mapping[int, Source], say: Say
 ) -> tuple[dict[int, Source], Ready]:
-    """The models, and the orders that have theirs; of the others the failure is written."""
+    """Return the models, and their orders; write a failure for each of the others."""
     built = dict(sources)
     for job in {order.job.model: order.job for _, order, _ in ready}.values():
         if job.model in built:
@@ -127,7 +127,7 @@ def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
 
 
 def _adapter(job: Job) -> Adapter | None:
-    """The adapter, loaded; None where it fails, which its own process will say with its reason."""
+    """Return the adapter, loaded; None if it fails, which its own process will report."""
     try:
         adapter = worker.adapter_of(job)
         if isinstance(adapter, Failure):
@@ -147,21 +147,23 @@ def _import_framework(name: str) -> None:
 
 
 def _set_threads(model_index: int) -> None:
-    """Bound the threads of PyTorch, which counts its own, where it has been imported."""
+    """Limit the threads of PyTorch, which counts its own, if it is imported."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(model_index)
 
 
 def _global_state() -> tuple[Any, ...]:
-    """Return what a tool could change under the others, besides their model and functions."""
+    """Return the state that a tool could change under the others, besides their model and
+    functions.
+    """
     torch = sys.modules.get("torch")
     dtype = None if torch is None else torch.get_default_dtype()
     return os.getcwd(), dtype, replaceable_functions()
 
 
 def _has_global_state_changed(before: tuple[Any, ...]) -> bool:
-    """Whether the current folder, the default precision or functions of PyTorch are others now."""
+    """Return whether the current folder, the default precision or functions of PyTorch changed."""
     *settings, known = before
     *settings_now, known_now = _global_state()
     if settings != settings_now:
@@ -173,14 +175,16 @@ def _has_global_state_changed(before: tuple[Any, ...]) -> bool:
 
 
 def _is_pytorch_function(function: Any) -> bool:
-    """Whether PyTorch's own code stands there: it wraps some functions on the import of others."""
+    """Return whether the function is PyTorch's own code: it wraps some functions on later
+    imports.
+    """
     torch = sys.modules["torch"]
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename.startswith(os.path.dirname(torch.__file__ or ""))
 
 
 def _fit_to_fork() -> None:
-    """End this process unless it has one thread; those that are about to end get their time."""
+    """End this process unless it has one thread; wait for threads that are about to end."""
     end = time.monotonic() + _PATIENCE
     while threads() > 1:
         if time.monotonic() > end:
@@ -194,7 +198,7 @@ def _fit_to_fork() -> None:
 def _fork_workers(
     ready: Ready, sources: Mapping[int, Source], native: set[int], say: Say
 ) -> dict[int, int]:
-    """The number of each order by the process that works on it.
+    """Fork the workers; return the number of each order by its process.
 
     `native` are the ends of conversations, of which a worker keeps its own. None begins before all
     are forked, so that what a tool does to this process costs no other.
@@ -225,7 +229,7 @@ def _run_forked_worker(
     native: set[int],
     answered: Callable[[Job, Callable[[], None]], Profile | Failure],
 ) -> NoReturn:
-    """The life of a worker, in a group of its own and without the conversations of others."""
+    """Run a worker, in a process group of its own and without the conversations of others."""
     try:
         requests, replies = order.link or (0, 1)
         os.setsid()
@@ -252,7 +256,7 @@ def _run_forked_worker(
 
 
 def _reap_workers(numbers: dict[int, int], say: Say) -> None:
-    """Tell the end of every worker, and end what it started and left in its group."""
+    """Report the end of every worker, and end the processes that it left in its group."""
     while numbers:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         if ended is None:
@@ -266,7 +270,7 @@ def _reap_workers(numbers: dict[int, int], say: Say) -> None:
 
 
 def _beyond(memory: int | None) -> int | None:
-    """A limit of address space on top of what this process has, and its workers inherit."""
+    """Return a limit of address space on top of the present size, which workers inherit."""
     return None if memory is None else memory + address_space()
 
 

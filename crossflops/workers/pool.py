@@ -21,7 +21,7 @@ from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.parent import UNFIT
 from crossflops.workers.process import READY, Worker
-from crossflops.workers.warm import Parent, can_fork
+from crossflops.workers.warm import ForkServer, can_fork
 
 _LARGE = 100_000_000  # bytes of a file
 _INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment
@@ -36,10 +36,11 @@ class Workers:
 
         with Workers(jobs) as workers:  # they start, build, and wait
             ...  # export, count, fix the predictions
-            for tool, answer in workers.go():  # they run, and answer as they finish
+            for tool, answer in workers.iterate_results():  # they run, and finish
                 ...
 
-    Tools that were `let` go before run while the caller still works, one fewer at a time.
+    Released tools run before the results are read, while the caller still works, one fewer at a
+    time.
 
     Jobs without a target are on one of the `contents`, by the number `Job.model`: a model object
     with its positional and keyword inputs, which is pickled once, on entry. Whatever becomes of a
@@ -69,9 +70,9 @@ class Workers:
         interpreters: Mapping[str, str] | None = None,
         at_once: int | None = None,
         fork: bool | None = None,
-        tell: Callable[[str], None] | None = None,
+        on_progress: Callable[[str], None] | None = None,
         built: Mapping[int, Source] | None = None,
-        still: Still = contextlib.nullcontext,
+        single_threaded: Still = contextlib.nullcontext,
     ) -> None:
         self._jobs = tuple(jobs)
         self._contents = contents or {}
@@ -82,16 +83,16 @@ class Workers:
         self._fork = can_fork() if fork is None else fork
         self._fewest = 1 if fork or built else 2
         self._built = built or {}
-        self._still = still
-        self._tell = tell or (lambda _line: None)
+        self._single_threaded = single_threaded
+        self._on_progress = on_progress or (lambda _line: None)
         self._env: dict[str, str] = {}
         self._news: SimpleQueue[tuple[Any, str | None]] = SimpleQueue()
-        self._living: list[Worker] = []
-        self._cleared: list[Worker] = []  # those that may run
-        self._room = self._at_once - 1  # how many run at a time: the caller works as well
-        self._admitting = threading.Lock()
-        self._parents: list[Parent] = []
-        self._answered: list[tuple[int, Answer]] = []  # by the model, not yet given
+        self._active: list[Worker] = []
+        self._released: list[Worker] = []  # those that may run
+        self._slots = self._at_once - 1  # how many run at a time: the caller works as well
+        self._start_lock = threading.Lock()
+        self._parents: list[ForkServer] = []
+        self._results: list[tuple[int, Answer]] = []  # by the model, not yet given
         self._folder = Path()
         self._scratch = contextlib.ExitStack()
 
@@ -113,44 +114,44 @@ class Workers:
     ) -> None:
         self._stop()
 
-    def go(self, model: int = 0) -> Iterator[Answer]:
-        """Let the tools run on a model, and give tool and answer as they finish."""
-        self._room += 1
+    def iterate_results(self, model: int = 0) -> Iterator[Answer]:
+        """Let the tools run on a model, and yield tool and answer as they finish."""
+        self._slots += 1
         try:
             yield from self._answers(model)
         finally:
-            self._room -= 1
+            self._slots -= 1
 
-    def let(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools run on a model from now on: `go` gives their answers."""
-        with self._admitting:
+    def release_tools(self, model: int, tools: Collection[str]) -> None:
+        """Let these tools run on a model from now on: `iterate_results` yields their answers."""
+        with self._start_lock:
             cleared = [worker for worker in self._workers_of_model(model) if worker.tool in tools]
-            self._cleared += [worker for worker in cleared if worker not in self._cleared]
-        self._admit()
+            self._released += [worker for worker in cleared if worker not in self._released]
+        self._start_ready_workers()
 
     def _answers(self, model: int) -> Iterator[Answer]:
         while True:
-            for row in [row for row in self._answered if row[0] == model]:
-                self._answered.remove(row)
+            for row in [row for row in self._results if row[0] == model]:
+                self._results.remove(row)
                 yield row[1]
             living = self._workers_of_model(model)
             if not living:
                 return
-            self.let(model, {worker.tool for worker in living})
+            self.release_tools(model, {worker.tool for worker in living})
             who, event = self._news.get()
-            if isinstance(who, Parent):
-                self._hear(who, event)
-            elif event is None and who in self._living:
+            if isinstance(who, ForkServer):
+                self._on_parent_event(who, event)
+            elif event is None and who in self._active:
                 self._end(who, who.answer())
 
-    def drop(self, model: int) -> None:
-        """End the tools that wait to run on a model."""
+    def cancel_tools(self, model: int) -> None:
+        """Cancel the tools that wait to run on a model."""
         dropped = self._workers_of_model(model)
         for worker in dropped:
             self._remove(worker)
         for worker in dropped:
             worker.close()
-        if not self._living:  # no thread listens any more: this process may be forked again
+        if not self._active:  # no thread listens any more: this process may be forked again
             for parent in self._parents:
                 parent.close()
             self._parents.clear()
@@ -163,10 +164,10 @@ class Workers:
         for model_index, job in enumerate(self._jobs):
             if job.needs_contents and job.model in obstacles:
                 refused = tool_failure(job.tool, "build", obstacles[job.model], jobs.HINT)
-                self._answered.append((job.model, (job.tool, refused)))
+                self._results.append((job.model, (job.tool, refused)))
             else:
                 workers.append(self._worker(model_index, job))
-        self._living = list(workers)
+        self._active = list(workers)
         # Parents first: whoever is started alone is listened to by a thread, and no fork has one.
         for siblings in sorted(_siblings(workers), key=_is_alone):
             if len(siblings) < self._fewest or _is_alone(siblings):
@@ -174,23 +175,23 @@ class Workers:
             elif self._fork:
                 self._start_parent(siblings)
             else:
-                self._tell("forking is disabled: starting one process per tool (slower)")
+                self._on_progress("forking is disabled: starting one process per tool (slower)")
                 self._start_alone(siblings)
         self._built = {}
 
     def _start_alone(self, workers: Sequence[Worker]) -> None:
-        """Each in a process of its own."""
+        """Start a process for each worker."""
         for worker in workers:
             refused = worker.start(self._env)
             if refused is not None:
                 self._end(worker, refused)
 
     def _start_parent(self, workers: Sequence[Worker]) -> None:
-        """All from one parent."""
+        """Start all workers from one parent."""
         log = self._folder / f"parent{len(self._parents)}.log"
-        parent = Parent(workers, workers[0].python, log, self._hear_of, self._timeout)
+        parent = ForkServer(workers, workers[0].python, log, self._on_event, self._timeout)
         try:
-            with self._still():
+            with self._single_threaded():
                 parent.start(self._env, self._built if parent.python == sys.executable else {})
         except OSError as problem:
             parent.close()
@@ -201,24 +202,24 @@ class Workers:
 
     def _end(self, worker: Worker, answer: Profile | Failure) -> None:
         self._remove(worker)
-        self._answered.append((worker.order.job.model, (worker.tool, answer)))
+        self._results.append((worker.order.job.model, (worker.tool, answer)))
 
     def _remove(self, worker: Worker) -> None:
-        with self._admitting:
-            self._living.remove(worker)
-            if worker in self._cleared:
-                self._cleared.remove(worker)
+        with self._start_lock:
+            self._active.remove(worker)
+            if worker in self._released:
+                self._released.remove(worker)
 
     def _workers_of_model(self, model: int) -> list[Worker]:
-        return [worker for worker in self._living if worker.order.job.model == model]
+        return [worker for worker in self._active if worker.order.job.model == model]
 
-    def _hear_of(self, who: Any, event: str | None) -> None:
-        """Keep the news until `go` takes it; whoever waits for room may have it now."""
+    def _on_event(self, who: Any, event: str | None) -> None:
+        """Keep the event for `iterate_results`, and start workers if a slot became free."""
         self._news.put((who, event))
-        self._admit()
+        self._start_ready_workers()
 
-    def _hear(self, parent: Parent, event: str | None) -> None:
-        """Take the news of a parent: a tool that it could not load, or its own end.
+    def _on_parent_event(self, parent: ForkServer, event: str | None) -> None:
+        """Handle an event of a parent: a tool that it could not load, or its own end.
 
         A parent that ended as it loaded a tool leaves that tool to itself, and the others to
         another parent. One that found itself unfit to fork leaves all to themselves. Else its
@@ -231,51 +232,51 @@ class Workers:
             return
         status, waiting = parent.close(), parent.waiting
         self._parents.remove(parent)
-        waiting = [worker for worker in waiting if worker in self._living]
+        waiting = [worker for worker in waiting if worker in self._active]
         culprit = parent.culprit
         if culprit in waiting:
             reason = parent.last_line() or "it cannot be loaded together with other tools"
-            self._tell(f"starting a separate process for {culprit.tool} (slower): {reason}")
+            self._on_progress(f"starting a separate process for {culprit.tool} (slower): {reason}")
             waiting.remove(culprit)
             self._start_alone([culprit])
             if waiting:
                 self._start_parent(waiting)
         elif status == UNFIT and not parent.overdue:
-            self._tell(f"starting one process per tool (slower): {parent.last_line()}")
+            self._on_progress(f"starting one process per tool (slower): {parent.last_line()}")
             self._start_alone(waiting)
         else:
             for worker in waiting:
-                worker.share_fate(parent, status)
+                worker.fail_with_parent(parent, status)
                 self._end(worker, worker.answer())
 
     def _stop(self) -> None:
-        with self._admitting:
-            self._cleared.clear()
-        for worker in self._living:
+        with self._start_lock:
+            self._released.clear()
+        for worker in self._active:
             worker.close()
         for parent in self._parents:
             parent.close()
-        for worker in self._living:
+        for worker in self._active:
             worker.close()  # those that a parent forked in the meantime
-        self._living.clear()
+        self._active.clear()
         self._parents.clear()
         self._scratch.close()
 
-    def _admit(self) -> None:
-        """Start those that may run and wait, as many as may run at a time.
+    def _start_ready_workers(self) -> None:
+        """Start released workers that wait, as many as may run at a time.
 
         It is called by whatever thread has news. Those that read a file come last, and of a large
         one when all others have ended: each holds the weights for itself, and several times, where
         the others share them.
         """
-        with self._admitting:
-            going = [worker for worker in self._cleared if not worker.over]
-            free = max(0, self._room - sum(worker.running for worker in going))
+        with self._start_lock:
+            going = [worker for worker in self._released if not worker.over]
+            free = max(0, self._slots - sum(worker.running for worker in going))
             ready = [worker for worker in going if worker.said == READY and not worker.running]
             sharing = any(worker.order.job.onnx_path is None for worker in going)
             for worker in sorted(ready, key=_file_size)[:free]:
                 if not (sharing and _file_size(worker) > _LARGE):
-                    worker.go()
+                    worker.start_run()
 
     def _worker(self, model_index: int, job: Job) -> Worker:
         python = self._interpreters.get(job.tool, sys.executable)
@@ -288,10 +289,10 @@ class Workers:
             memory=self._memory,
         )
         log = self._folder / f"{model_index}.log"
-        return Worker(order, python, log, self._hear_of, self._timeout)
+        return Worker(order, python, log, self._on_event, self._timeout)
 
     def _pack(self) -> dict[int, BaseException | str]:
-        """Pickle the model objects; what stood in the way, by the number of the model."""
+        """Pickle the model objects; return the errors by model index."""
         obstacles: dict[int, BaseException | str] = {}
         for model in {job.model for job in self._jobs if job.needs_contents}:
             if model not in self._contents:
@@ -308,7 +309,9 @@ class Workers:
 
 
 def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
-    """The workers by what a parent would share: interpreter, framework, and who reads a file."""
+    """Yield the workers in groups by what a parent would share: interpreter, framework, file
+    reading.
+    """
     groups: dict[tuple[Any, ...], list[Worker]] = {}
     for worker in workers:
         job = worker.order.job
@@ -322,13 +325,13 @@ def _is_alone(siblings: Sequence[Worker]) -> bool:
 
 
 def _file_size(worker: Worker) -> int:
-    """The bytes of the file that it reads; 0 where it reads none."""
+    """Return the bytes of the file that the worker reads; 0 without one."""
     path = worker.order.job.onnx_path
     return os.path.getsize(path) if path and os.path.exists(path) else 0
 
 
 def _worker_import_paths(python: str, job: Job) -> tuple[str, ...]:
-    """Where the worker shall look for modules after everything of its own.
+    """Return the folders where the worker looks for modules after its own.
 
     Another interpreter gets nothing of this one's installation, only what the user added.
     """

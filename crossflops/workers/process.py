@@ -19,7 +19,7 @@ from crossflops.errors import relay
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import end_with, threads
 from crossflops.plugins.failures import shorten_line, speaks_of_memory, tool_failure
-from crossflops.workers.conversation import Ordered
+from crossflops.workers.conversation import OrderFields
 from crossflops.workers.jobs import Order
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
@@ -32,25 +32,27 @@ News = Callable[[Any, str | None], None]  # is told who speaks, and the word; No
 
 
 class Process(Protocol):
-    """A process with which a conversation is held, a line each."""
+    """A process that exchanges lines with this one."""
 
     def lines(self) -> Iterator[bytes]:
-        """Return what it says, until it ends."""
+        """Return the lines that it writes, until it ends."""
 
     def send(self, line: bytes) -> None:
-        """Say a line to it. One that is gone is noticed by the listener."""
+        """Send a line. The listener notices a process that is gone."""
 
     def kill(self) -> None:
         """Kill it and all that it started and that stayed in its group."""
 
     def status(self) -> int | None:
-        """The exit status, negative for a signal, once it has ended; None where it is unknown."""
+        """Return the exit status, negative for a signal, once it has ended; None where it is
+        unknown.
+        """
 
     def release(self) -> None:
         """Close the ends of the conversation."""
 
 
-class Started:
+class SpawnedProcess:
     """A process that this one started, in a group of its own: a `Process`.
 
     -P keeps the current directory off the front of sys.path. Raises OSError where the
@@ -72,18 +74,18 @@ class Started:
             )
 
     def lines(self) -> Iterator[bytes]:
-        """See `Process`."""
+        """Read lines: see `Process`."""
         return iter(self._process.stdout or ())
 
     def send(self, line: bytes) -> None:
-        """See `Process`."""
+        """Send a line: see `Process`."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line + b"\n")
                 self._process.stdin.flush()
 
     def kill(self) -> None:
-        """See `Process`."""
+        """Kill the process: see `Process`."""
         if self._process.returncode is not None:
             return
         with contextlib.suppress(OSError):
@@ -93,11 +95,11 @@ class Started:
                 self._process.kill()
 
     def status(self) -> int | None:
-        """See `Process`."""
+        """Return the exit status: see `Process`."""
         return self._process.wait()
 
     def release(self) -> None:
-        """See `Process`."""
+        """Release the conversation: see `Process`."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -105,12 +107,12 @@ class Started:
 
 
 def can_be_cloned() -> bool:
-    """Whether this process can be forked as it is, which Linux alone can tell."""
+    """Return whether this process can be forked as it is, which only Linux can tell."""
     single = sys.platform == "linux" and threads() == 1
     return single and sys.stdout is not None and sys.stderr is not None
 
 
-class Cloned:
+class ForkedProcess:
     """A fork of this process, in a group of its own, whose life is `live()`: a `Process`.
 
     Like one that was started it has the conversation for stdin and stdout, and of what is open
@@ -133,29 +135,29 @@ class Cloned:
         self._status: int | None = None
 
     def lines(self) -> Iterator[bytes]:
-        """See `Process`."""
+        """Read lines: see `Process`."""
         return iter(self._replies)
 
     def send(self, line: bytes) -> None:
-        """See `Process`."""
+        """Send a line: see `Process`."""
         with contextlib.suppress(OSError):
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """See `Process`. It may not have its group yet."""
+        """Kill the process: see `Process`. It may not have its group yet."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """See `Process`."""
+        """Return the exit status: see `Process`."""
         if self._status is None:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._status
 
     def release(self) -> None:
-        """See `Process`."""
+        """Release the conversation: see `Process`."""
         for pipe in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -165,10 +167,10 @@ class Background:
     """A fork of this process, which computes while this one goes on: see `can_be_cloned`."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:
-        self._process = Cloned(partial(_write_fork_answer, compute), Path(os.devnull), ())
+        self._process = ForkedProcess(partial(_write_fork_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
-        """Return what `compute()` gave, once it has ended; None where it raised, or crashed."""
+        """Return the result of `compute()`, once it has ended; None if it raised, or crashed."""
         return self._result
 
     @cached_property
@@ -177,14 +179,14 @@ class Background:
         return pickle.loads(data) if self._process.status() == 0 else None
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.status()
         self._process.release()
 
 
 def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
-    """Write what it gives to the conversation; nobody looks at what it prints."""
+    """Write the answer to the conversation; printed text is dropped."""
     with os.fdopen(os.dup(1), "wb") as replies:
         end_with(0, partial(os._exit, 1))
         os.dup2(2, 1)
@@ -212,8 +214,8 @@ def _live(
         os._exit(1)
 
 
-class Forked:
-    """A process that a warm parent forked, which tells how it ended: a `Process`."""
+class GrandchildProcess:
+    """A process that the fork server forked, which reports its end: a `Process`."""
 
     def __init__(self, pid: int, requests: BinaryIO, replies: BinaryIO) -> None:
         self._pid = pid
@@ -223,44 +225,44 @@ class Forked:
         self._told = threading.Event()
 
     def on_exit(self, status: int) -> None:
-        """The parent has told its exit status: no last word is to come."""
+        """Record the exit status that the parent reported."""
         self._status = status
-        self.orphan()
+        self.detach()
 
-    def orphan(self) -> None:
-        """The parent will say no more. The process goes on, if it does."""
+    def detach(self) -> None:
+        """Stop waiting for the fork server's exit report; the process itself may keep running."""
         self._told.set()
 
     def lines(self) -> Iterator[bytes]:
-        """See `Process`."""
+        """Yield lines: see `Process`."""
         with self._replies:
             yield from self._replies
 
     def send(self, line: bytes) -> None:
-        """See `Process`."""
+        """Send a line: see `Process`."""
         with contextlib.suppress(OSError, ValueError):  # broken, or closed
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """See `Process`. It may not have its group yet."""
+        """Kill the process: see `Process`. It may not have its group yet."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """See `Process`."""
+        """Return the exit status: see `Process`."""
         self._told.wait(_REAPED)
         return self._status
 
     def release(self) -> None:
-        """See `Process`."""
+        """Release the conversation: see `Process`."""
         with contextlib.suppress(OSError):
             self._requests.close()
 
 
-class Attended:
-    """A process that is listened to, and has a clock while it works.
+class MonitoredProcess:
+    """A process with a listener, and a timeout while it works.
 
     `news` is told this and each word that it says, and None when it has ended, from a thread of
     its own. `limit` are the seconds that a piece of its work may take: the clock kills it,
@@ -282,30 +284,32 @@ class Attended:
     def attend(self, process: Process) -> None:
         """Listen to a process that has begun to work."""
         self._process = process
-        self.wind()
+        self.restart_timeout()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def send(self, line: bytes) -> None:
-        """Say a line to the process."""
+        """Send a line to the process."""
         if self._process is not None:
             self._process.send(line)
 
-    def wind(self) -> None:
-        """Give it its time from now on."""
-        self.rest()
+    def restart_timeout(self) -> None:
+        """Restart the timeout."""
+        self.cancel_timeout()
         self._clock = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), self._run_out)
         self._clock.daemon = True
         self._clock.start()
 
-    def rest(self) -> None:
-        """Stop the clock: it waits."""
+    def cancel_timeout(self) -> None:
+        """Cancel the timeout: the process waits."""
         if self._clock is not None:
             self._clock.cancel()
 
     def close(self) -> int | None:
-        """Kill what is left, reap the process, release the conversation; the exit status."""
-        self.rest()
+        """Kill the process and its children, reap it, release the conversation; return the exit
+        status.
+        """
+        self.cancel_timeout()
         if self._process is None:
             return 0
         self._process.kill()
@@ -316,16 +320,16 @@ class Attended:
         return status
 
     def on_line(self, line: bytes) -> None:
-        """Take a line that the process said."""
+        """Handle a line from the process."""
         raise NotImplementedError
 
     def last_line(self) -> str:
-        """Return what it wrote to stderr last, in one short line."""
+        """Return its last line on stderr, shortened."""
         lines = [line for line in self.tail().splitlines() if line.strip()]
         return shorten_line(lines[-1], _QUOTED) if lines else ""
 
     def tail(self) -> str:
-        """The end of what it wrote to stderr."""
+        """Return the end of what it wrote to stderr."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL))
@@ -333,27 +337,27 @@ class Attended:
         except OSError:
             return ""
 
-    def tell(self, event: str | None) -> None:
-        """Tell a word, or with None its end."""
+    def emit_event(self, event: str | None) -> None:
+        """Emit an event, or None at the end."""
         self.over |= event is None
         self._news(self, event)
 
     def _run_out(self) -> None:
-        """Its time is over. What it started in another group may keep its pipe open: say so."""
+        """End the process after its timeout. Processes in other groups may keep its pipe open."""
         self.overdue = True
         if self._process is not None:
             self._process.kill()
-        self.tell(None)
+        self.emit_event(None)
 
     def _listen(self) -> None:
         if self._process is not None:
             for line in self._process.lines():
                 self.on_line(line.strip())
-        self.tell(None)
+        self.emit_event(None)
 
 
-class Ended(NamedTuple):
-    """How a process ended: its exit status, negative for a signal, and what it wrote last.
+class ProcessEnd(NamedTuple):
+    """The end of a process: its exit status, negative for a signal, and its last words.
 
     `overdue` says that its time was over.
     """
@@ -364,9 +368,9 @@ class Ended(NamedTuple):
 
     @property
     def how(self) -> str:
-        """Its status in words.
+        """The exit status in words.
 
-        >>> Ended(-11, False, "").how, Ended(2, False, "").how
+        >>> ProcessEnd(-11, False, "").how, Ended(2, False, "").how
         ('by SIGSEGV', 'with status 2')
         """
         return _how(self.status)
@@ -376,27 +380,29 @@ def _how(status: int) -> str:
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
 
-class _Alone(Attended):
-    """A process with one order, whose end is all that is waited for."""
+class _SingleProcess(MonitoredProcess):
+    """A process with one order, of which only the end is waited for."""
 
     def on_line(self, line: bytes) -> None:
-        """Take what it says: that it is there."""
+        """Handle its greeting."""
 
 
-def run_single_process(module: str, order: Ordered, folder: Path, seconds: float) -> Ended:
-    """Give a process its order, and wait until it has answered, or ended otherwise.
+def run_single_process(
+    module: str, order: OrderFields, folder: Path, seconds: float
+) -> ProcessEnd:
+    """Send a process its order, and wait until it has answered, or ended otherwise.
 
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
     happens here, it ends with all that it started.
     """
     ended = threading.Event()
 
-    def hear(_process: Any, event: str | None) -> None:
+    def on_event(_process: Any, event: str | None) -> None:
         if event is None:
             ended.set()
 
-    process = _Alone(sys.executable, folder / "log", hear, seconds)
-    process.attend(Started(sys.executable, module, process.log, dict(os.environ)))
+    process = _SingleProcess(sys.executable, folder / "log", on_event, seconds)
+    process.attend(SpawnedProcess(sys.executable, module, process.log, dict(os.environ)))
     try:
         process.send(msgspec.json.encode(order))
         ended.wait()
@@ -404,11 +410,11 @@ def run_single_process(module: str, order: Ordered, folder: Path, seconds: float
         status = process.close()
     output = process.tail()
     relay(output)
-    return Ended(status or 0, process.overdue, output)
+    return ProcessEnd(status or 0, process.overdue, output)
 
 
-class Worker(Attended):
-    """A worker process: let it go, and have its answer when it has ended.
+class Worker(MonitoredProcess):
+    """A worker process: release it, and get its answer when it has ended.
 
     `limit` holds for building and for running, each.
     """
@@ -421,9 +427,9 @@ class Worker(Attended):
         self._status: int | None = None  # that of a parent that did not come to fork it
 
     def start(self, env: dict[str, str]) -> Failure | None:
-        """Start a process of its own, and give it its order."""
+        """Start a process of its own, and send it its order."""
         try:
-            process = Started(self.python, "crossflops.workers.worker", self.log, env)
+            process = SpawnedProcess(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:
             return self.cannot_start(problem)
         self.attend(process)
@@ -431,7 +437,7 @@ class Worker(Attended):
         return None
 
     def cannot_start(self, problem: OSError) -> Failure:
-        """The failure of a tool whose interpreter is not there."""
+        """Return the failure of a tool whose interpreter is missing."""
         return tool_failure(
             self.tool,
             "load",
@@ -439,28 +445,28 @@ class Worker(Attended):
             f"give the path of a Python interpreter in which {self.tool} is installed",
         )
 
-    def share_fate(self, parent: Attended, status: int | None) -> None:
-        """Never forked: what became of the parent became of this worker."""
+    def fail_with_parent(self, parent: MonitoredProcess, status: int | None) -> None:
+        """Fail with the parent: this worker was never forked."""
         self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
         self._status = status
 
-    def go(self) -> None:
-        """Let the tool start. Its time counts from here."""
+    def start_run(self) -> None:
+        """Release the tool, and start its timeout."""
         self.running = True
-        self.wind()
+        self.restart_timeout()
         self.send(b"go")
 
     def on_line(self, line: bytes) -> None:
-        """Take a word of the worker's, and stop the clock when it is ready."""
+        """Handle a line of the worker, and stop the clock when it is ready."""
         if line not in _WORDS:
             return
         self.said = line.decode()
         if self.said == READY:
-            self.rest()
-        self.tell(self.said)
+            self.cancel_timeout()
+        self.emit_event(self.said)
 
     def answer(self) -> Profile | Failure:
-        """Return what the worker answered, or what became of it."""
+        """Return the worker's answer, or its failure."""
         status = self.close() if self._process is not None else self._status
         answer = self._result()
         if isinstance(answer, Profile):
@@ -486,7 +492,7 @@ class Worker(Attended):
         return answer
 
     def _fate(self, status: int | None) -> Failure:
-        """Why a process ended without an answer."""
+        """Return why a process ended without an answer."""
         doing = "running" if self.running else "building the model"
         if self.overdue:
             return tool_failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")

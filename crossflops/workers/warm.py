@@ -16,15 +16,15 @@ from crossflops.frontends import Source
 from crossflops.frontends.conversion import forget_listeners
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
-from crossflops.workers.parent import REFUSED, THREADS, hold
+from crossflops.workers.parent import REFUSED, THREADS, serve_orders
 from crossflops.workers.process import (
-    Attended,
     Background,
-    Cloned,
-    Forked,
+    ForkedProcess,
+    GrandchildProcess,
+    MonitoredProcess,
     News,
     Process,
-    Started,
+    SpawnedProcess,
     Worker,
     can_be_cloned,
 )
@@ -36,12 +36,14 @@ _MODULE = "crossflops.workers.parent"
 
 
 def can_fork() -> bool:
-    """Whether parents are asked to fork here: Linux alone forks with what native code has."""
+    """Return whether fork servers are used here: only Linux forks with the state of native
+    code.
+    """
     return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
 
 
 def import_numpy() -> None:
-    """Import NumPy so that it has no threads here, which it starts when it is imported."""
+    """Import NumPy so that it starts no threads here, as it does on import."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -52,7 +54,7 @@ def import_numpy() -> None:
 
 
 def unfreeze_memory(collect: bool) -> None:
-    """Let the collector of this process look at what it had when it was forked: see `Cloned`.
+    """Unfreeze the objects that this process had when it was forked: see `ForkedProcess`.
 
     With `collect` it looks at once.
     """
@@ -63,7 +65,7 @@ def unfreeze_memory(collect: bool) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch is imported, and has no pool of threads until this is left."""
+    """Import PyTorch, and keep it from starting a thread pool in the block."""
     with contextlib.ExitStack() as restoring:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             torch: Any = importlib.import_module("torch")
@@ -78,7 +80,7 @@ def one_thread() -> Iterator[None]:
 
 
 def fork_background(compute: Callable[[], Any]) -> Background:
-    """A fork of this process that is at `compute()`, with PyTorch on half the CPUs.
+    """Fork this process and run compute() there, with half of the CPUs for PyTorch.
 
     This process must have imported PyTorch for itself: see `can_be_cloned`.
     """
@@ -93,10 +95,10 @@ def fork_background(compute: Callable[[], Any]) -> Background:
 
 def _hold(sources: Mapping[int, Source]) -> NoReturn:
     forget_listeners()
-    hold(sources)
+    serve_orders(sources)
 
 
-class Parent(Attended):
+class ForkServer(MonitoredProcess):
     """A process that loads the tools of its workers, builds their models, and forks them.
 
     `limit` are the seconds that each step may take. A worker that has been forked is listened
@@ -109,7 +111,7 @@ class Parent(Attended):
         super().__init__(python, log, events, limit)
         self._workers = tuple(workers)
         self._links: dict[int, tuple[BinaryIO, BinaryIO]] = {}  # to and from each worker
-        self._forked: dict[int, Forked] = {}
+        self._forked: dict[int, GrandchildProcess] = {}
         self._gone: set[int] = set()  # those that it will not fork
         self._step = ""
 
@@ -128,7 +130,7 @@ class Parent(Attended):
         return self._workers[int(model_index)] if event == "loading" else None
 
     def start(self, env: dict[str, str], sources: Mapping[int, Source]) -> None:
-        """Start the process, whose libraries may have no threads, and give it its orders.
+        """Start the process, whose libraries may have no threads, and send it its orders.
 
         With `sources`, models of its orders by number, it is a fork of this process where that can
         be. Raises OSError where the interpreter cannot be started.
@@ -149,9 +151,9 @@ class Parent(Attended):
         process: Process
         try:
             if sources and can_be_cloned():
-                process = Cloned(partial(_hold, sources), self.log, other)
+                process = ForkedProcess(partial(_hold, sources), self.log, other)
             else:
-                process = Started(self.python, _MODULE, self.log, single, other)
+                process = SpawnedProcess(self.python, _MODULE, self.log, single, other)
         finally:
             for end in other:
                 os.close(end)
@@ -159,37 +161,37 @@ class Parent(Attended):
         self.send(msgspec.json.encode([worker.order for worker in self._workers]))
 
     def on_line(self, line: bytes) -> None:
-        """Take a line of the parent's: what it does next, or what became of a worker."""
+        """Handle a line of the parent: its next step, or the end of a worker."""
         event, *numbers = line.decode(errors="replace").split()
         if event == "forked":
             model_index, process = map(int, numbers)
-            self._forked[model_index] = Forked(process, *self._links.pop(model_index))
+            self._forked[model_index] = GrandchildProcess(process, *self._links.pop(model_index))
             self._workers[model_index].attend(self._forked[model_index])
-            self.rest()
+            self.cancel_timeout()
         elif event == "ended":
             model_index, status = map(int, numbers)
             self._forked[model_index].on_exit(status)
-            self._workers[model_index].tell(None)  # a copy of it may keep its pipe open
+            self._workers[model_index].emit_event(None)  # a copy of it may keep its pipe open
         elif event == REFUSED:
             self._gone.add(int(numbers[0]))
-            self._workers[int(numbers[0])].tell(None)  # its failure is written
+            self._workers[int(numbers[0])].emit_event(None)  # its failure is written
         elif event == OWN:
             self._gone.add(int(numbers[0]))
-            self.tell(line.decode())
+            self.emit_event(line.decode())
         elif event in _STEPS:
             self.said = "hello"
             self._step = line.decode()
-            self.wind()
+            self.restart_timeout()
 
     def worker_of_event(self, event: str) -> Worker:
-        """The worker that a word in the news is about."""
+        """Return the worker that an event is about."""
         return self._workers[int(event.split()[1])]
 
     def close(self) -> int | None:
-        """End the process; of workers that it forked and that go on, it will tell no more."""
+        """End the process; it will report nothing more of workers that go on."""
         status = super().close()
         for forked in self._forked.values():
-            forked.orphan()
+            forked.detach()
         for link in self._links.values():
             for end in link:
                 end.close()

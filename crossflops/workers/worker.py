@@ -25,7 +25,7 @@ from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import Stage, tool_failure
 from crossflops.workers import jobs
-from crossflops.workers.conversation import Wait, hear
+from crossflops.workers.conversation import Wait, serve_order
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.observe import model_kind_failure, observe_tool
 
@@ -33,8 +33,8 @@ _TRY_VALUES = "it ran on fake tensors; use --weights real, if the weights fit in
 
 
 def main() -> None:
-    """Hold the conversation about one order."""
-    hear(Order, _answer_order)
+    """Serve the conversation about one order."""
+    serve_order(Order, _answer_order)
 
 
 def _answer_order(order: Order, wait: Wait) -> Profile | Failure:
@@ -61,7 +61,7 @@ def answer_job(job: Job, wait: Wait) -> Profile | Failure:
 
 
 def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Failure:
-    """Run a tool that is loaded on a model that is built, after `wait` was called.
+    """Run a loaded tool on a built model, after `wait` was called.
 
     Where values turn out to be needed, on one that is built with them, if nobody forbade it.
     """
@@ -94,7 +94,7 @@ def _observe_job(job: Job, adapter: Adapter, source: Source) -> Profile:
 
 
 def build_job_source(job: Job) -> Source:
-    """The model of a job with its positional and keyword inputs."""
+    """Return the model of a job with its positional and keyword inputs."""
     if job.onnx_path is not None:
         return Source(Path(job.onnx_path), (), {})
     if job.pickle_path is not None:
@@ -119,7 +119,7 @@ def build_job_source(job: Job) -> Source:
 
 
 def _unpack_job_source(job: Job) -> Source:
-    """The model that the caller gave; where it has no values, as a tool can run it."""
+    """Return the model that the caller gave; without values, in a form that a tool can run."""
     source = Source(*jobs.unpack(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:
@@ -128,12 +128,12 @@ def _unpack_job_source(job: Job) -> Source:
 
 
 def hint_of(job: Job) -> str:
-    """Return what to do where the model of a job cannot be built."""
+    """Return the remedy for a model of a job that cannot be built."""
     return jobs.HINT if job.pickle_path else ""
 
 
 def adapter_of(job: Job) -> Adapter | Failure:
-    """The adapter that the job names, or that its tool has in this environment."""
+    """Return the adapter that the job names, or that its tool has in this environment."""
     if job.adapter is None:
         return discovery.load_plugin_adapter(job.tool)
     return discovery.load_value(job.tool, job.adapter)
@@ -141,7 +141,7 @@ def adapter_of(job: Job) -> Adapter | Failure:
 
 @contextlib.contextmanager
 def pausing_garbage_collection() -> Iterator[None]:
-    """In this context modules are imported: what they make stays, and none of it is garbage.
+    """Pause garbage collection for imports, whose objects all stay.
 
     Looking for some after every 700 objects takes a third of the time. A fork, too, shares only
     what its collector leaves alone: https://docs.python.org/3/library/gc.html#gc.freeze
@@ -155,7 +155,7 @@ def pausing_garbage_collection() -> Iterator[None]:
 
 
 def extend_path(paths: tuple[str, ...]) -> None:
-    """Look for modules there, too, after everything of this interpreter."""
+    """Append folders to the module search path, after those of this interpreter."""
     sys.path.extend(path for path in paths if path not in sys.path)
 
 

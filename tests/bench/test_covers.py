@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.bench.covers import Executed, ExecutedGraph, build_kernel_profile, covers
+from crossflops.bench.covers import ExecutedGraph, ExecutedNode, build_kernel_profile, covers
 from crossflops.bench.kernels import KernelTime, KernelTimes
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.trace import Setting
@@ -19,7 +19,7 @@ def graph_of(text):
 
 def level(*nodes, stored=()):
     """An executed level: name, operator, inputs, outputs of each node."""
-    return ExecutedGraph(tuple(Executed(*node) for node in nodes), frozenset(stored))
+    return ExecutedGraph(tuple(ExecutedNode(*node) for node in nodes), frozenset(stored))
 
 
 def ops(graph, joined):

@@ -20,7 +20,7 @@ def here(monkeypatch):
     """A machine with a GPU."""
     monkeypatch.setattr(machine, "cpu", lambda root: CPU)
     monkeypatch.setattr(machine, "gpus", lambda: ((GPU,), ("nothing of AMD",)))
-    monkeypatch.setattr(machine, "load_or_measure_peak", lambda again=False: PEAK)
+    monkeypatch.setattr(machine, "load_or_measure_peak", lambda measure_anew=False: PEAK)
 
 
 def test_a_name_of_several_is_no_error_where_they_agree(line):

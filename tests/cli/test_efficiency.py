@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.hardware.rates import numerators
-from crossflops.ir.profile import Folded
+from crossflops.ir.profile import ConventionCount
 from crossflops.ir.trace import Setting
 from crossflops.targets.request import Request
 
@@ -174,7 +174,11 @@ def test_by_the_convention_of_a_tool(efficiency, answers, line, report):
     """--as takes the tool's total as MACs; one that counts two per MAC is halved first."""
     for tool, unit in (("thop", 1), ("torch-flop-counter", 2)):
         total = 10 * unit
-        answers(replace(report(), as_=Folded(tool=tool, edition="1", total=total, assumed=False)))
+        answers(
+            replace(
+                report(), as_=ConventionCount(tool=tool, edition="1", total=total, assumed=False)
+            )
+        )
         status, out, _ = efficiency("m:f", *SPEED, "--as", tool)
         assert status == 0
         assert line.asked.as_ == tool

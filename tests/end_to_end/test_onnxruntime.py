@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from crossflops.ir.ledger import Uncounted
+from crossflops.ir.ledger import UncountedNode
 from tests.onnx_files import graph_of, ledger_of, optimized, saved, with_weights
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -70,7 +70,7 @@ def model(request, tmp_path):
 def counted(path):
     """MACs, and the operators; nothing is left uncounted."""
     ledger = ledger_of(path)
-    assert [row.reason for row in ledger.counts if isinstance(row, Uncounted)] == []
+    assert [row.reason for row in ledger.counts if isinstance(row, UncountedNode)] == []
     return ledger.total.macs, {str(row.node.op) for row in ledger.counts}
 
 

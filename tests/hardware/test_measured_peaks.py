@@ -40,7 +40,7 @@ def test_a_measurement_is_kept(cache):
     first = machine.load_or_measure_peak()
     assert machine.load_or_measure_peak() == first == machine.load_machine_peak()
     assert len(cache) == 1
-    machine.load_or_measure_peak(again=True)
+    machine.load_or_measure_peak(measure_anew=True)
     assert len(cache) == 2
 
 

@@ -16,7 +16,7 @@ from crossflops.hardware.rates.numerators import (
 )
 from crossflops.hardware.rates.question import Question
 from crossflops.hardware.rates.remarks import basis
-from crossflops.ir.profile import Failure, Folded, Profile
+from crossflops.ir.profile import ConventionCount, Failure, Profile
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.report.report import InputInfo, ModelInfo, NodeRow, Report, Totals, UncountedRow
@@ -169,7 +169,9 @@ def test_given_beside_a_model_names_the_native_count():
 
 def test_a_convention_in_macs_is_taken_as_it_is():
     """thop@0.0.31 counts one per MAC: its total is the numerator."""
-    by_thop = report(as_=Folded(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=False))
+    by_thop = report(
+        as_=ConventionCount(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=False)
+    )
     numerator = convention_numerator(by_thop)
     assert (numerator.label, numerator.macs) == ("thop@0.0.31", 4_111_514_624)
     assert words(numerator, by_thop)[1] == ()
@@ -179,7 +181,7 @@ def test_a_convention_in_flops_is_not_doubled_twice():
     """torch's counter counts two per MAC: its total is halved before the rule of two applies."""
     total = 8_178_368_512
     doubled = report(
-        as_=Folded(tool="torch-flop-counter", edition="2", total=total, assumed=False)
+        as_=ConventionCount(tool="torch-flop-counter", edition="2", total=total, assumed=False)
     )
     numerator = convention_numerator(doubled)
     assert numerator.macs == NATIVE
@@ -188,7 +190,9 @@ def test_a_convention_in_flops_is_not_doubled_twice():
 
 def test_an_odd_total_in_flops_is_rounded_and_said():
     """A total that is no whole number of MACs says that it was rounded."""
-    odd = report(as_=Folded(tool="torch-flop-counter", edition="2", total=7, assumed=True))
+    odd = report(
+        as_=ConventionCount(tool="torch-flop-counter", edition="2", total=7, assumed=True)
+    )
     numerator = convention_numerator(odd)
     assert numerator.macs in {3, 4}
     notes, warnings = words(numerator, odd)
@@ -198,7 +202,7 @@ def test_an_odd_total_in_flops_is_rounded_and_said():
 
 def test_what_counts_no_contractions_is_no_numerator():
     """Bytes, or elementwise operations alone, cannot be turned into MACs."""
-    by_bytes = Folded(tool="bytes", edition="1", total=7, assumed=False)
+    by_bytes = ConventionCount(tool="bytes", edition="1", total=7, assumed=False)
     with pytest.raises(InputError, match="bytes counts no multiply-accumulates"):
         convention_numerator(report(as_=by_bytes))
 

@@ -3,14 +3,14 @@
 import pytest
 
 from crossflops.hardware.rates.remarks import module_time_remarks, short_step
-from crossflops.hardware.rates.runs import Timed
+from crossflops.hardware.rates.runs import TimedRow
 
 A100, BANDWIDTH = 312e12, 1555e9
 
 
 def row(path, seconds, rate=1e12):
     """A row with that rate."""
-    return Timed(path=path, flops=round(rate * seconds), seconds=seconds)
+    return TimedRow(path=path, flops=round(rate * seconds), seconds=seconds)
 
 
 def test_a_step_of_34_us_updates_no_336_million_parameters():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from crossflops.errors import OperandError
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
-from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
 from crossflops.ledger.count import count, count_node, count_whole
 from crossflops.operators import all_operator_rules
 from crossflops.testing.graphs import graph_from_nodes, spec_from_shape, to_node
@@ -87,7 +87,7 @@ def test_only_nodes_that_are_alike_cost_the_same():
 def test_an_unknown_operator_is_uncounted_and_never_zero(op):
     """A node without a rule is in the ledger with a reason, beside the counted ones."""
     ledger = count(graph_from_nodes(to_node("Relu", [(2,)], [(2,)]), to_node(op, [(2,)], [(2,)])))
-    assert [type(entry) for entry in ledger.counts] == [Counted, Uncounted]
+    assert [type(entry) for entry in ledger.counts] == [CountedNode, UncountedNode]
     assert op.rpartition("::")[2] in ledger.uncounted[0].reason
 
 
@@ -96,7 +96,7 @@ def test_an_unknown_shape_is_uncounted_and_names_the_tensor():
     gap = count_node(
         to_node("Relu", [spec_from_shape(None, name="x")], [spec_from_shape(None, name="y")])
     )
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert "'y'" in gap.reason
 
 
@@ -254,7 +254,7 @@ def test_no_node_makes_the_counter_raise(data):
         counted = count_node(drawn)
     except OperandError:
         return
-    if isinstance(counted, Counted):
+    if isinstance(counted, CountedNode):
         assert min(getattr(counted.cost, kind) for kind in counted.cost.__struct_fields__) >= 0
     else:
         assert counted.reason

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import Cost, Counted
+from crossflops.ir.ledger import Cost, CountedNode
 from crossflops.ledger.count import count_node
 
 
@@ -237,7 +237,7 @@ small = st.integers(1, 3)
 def work(node: Node) -> Cost:
     """The kinds of work that the counter gives, without bytes."""
     counted = count_node(node)
-    assert isinstance(counted, Counted), counted
+    assert isinstance(counted, CountedNode), counted
     cost = counted.cost
     return Cost(**{kind: getattr(cost, kind) for kind in cost.__struct_fields__[:6]})
 

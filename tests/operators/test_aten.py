@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import ZERO, Cost, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, work
@@ -129,7 +129,7 @@ def test_room_for_a_result_costs_nothing(name, inputs):
 def test_an_lstm_without_its_weights_is_uncounted(inputs):
     """Too few tensors, or too many for a layer without biases, are no LSTM."""
     gap = count_node(to_node(LSTM, inputs, [(2, 1, 2)], **ONE_LAYER))
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert "inputs" in gap.reason
 
 

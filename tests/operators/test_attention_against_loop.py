@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.ledger import Cost, Counted, Uncounted
+from crossflops.ir.ledger import Cost, CountedNode, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, reference, small, softmax, values, work
@@ -77,15 +77,17 @@ def test_lengths_that_are_data_give_a_bound():
     padded = count_node(
         to_node("Attention-24", [*qkv, None, None, None, "1:int64"], [(1, 2, 3, 4)])
     )
-    assert isinstance(full, Counted)
-    assert isinstance(padded, Counted)
+    assert isinstance(full, CountedNode)
+    assert isinstance(padded, CountedNode)
     assert (full.exactness, padded.exactness) == ("exact", "bound")
     assert padded.cost.macs == full.cost.macs == 1 * 2 * 3 * 3 * (4 + 4)
 
 
 def test_packed_heads_without_their_number_are_uncounted():
     """A 3-D operand cannot be split into heads without q_num_heads."""
-    assert isinstance(count_node(to_node("Attention", [(1, 2, 8)] * 3, [(1, 2, 8)])), Uncounted)
+    assert isinstance(
+        count_node(to_node("Attention", [(1, 2, 8)] * 3, [(1, 2, 8)])), UncountedNode
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import ZERO, Cost, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import work
@@ -218,7 +218,7 @@ def test_data_movement_is_a_stated_zero(one):
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
     """A node that leaves its work open gets a reason that names what is missing."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

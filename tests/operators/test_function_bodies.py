@@ -14,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from crossflops.ir.graph import Node, Op, TensorSpec
-from crossflops.ir.ledger import ZERO, Cost, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.operators import not_counted
 from tests import node_tests
@@ -90,7 +90,7 @@ def costs_of_data_nodes(case) -> Iterator[tuple[Node, Cost]]:
             attrs=attrs,
         )
         counted = count_node(node)
-        assert not isinstance(counted, Uncounted), counted.reason
+        assert not isinstance(counted, UncountedNode), counted.reason
         yield node, Cost(**{kind: getattr(counted.cost, kind) for kind in KINDS})
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, small, total, work
@@ -127,7 +127,7 @@ def test_work_by_kind(one, expected):
 def test_a_model_that_yields_maps_is_counted():
     """ZipMap has an output that is no tensor: it moves nothing that has a size."""
     counted = count_node(to_node(f"{ML}ZipMap", [X], [None]))
-    assert isinstance(counted, Counted)
+    assert isinstance(counted, CountedNode)
     assert (counted.cost.bytes_read, counted.cost.bytes_written) == (0, 0)
 
 
@@ -141,7 +141,7 @@ def test_a_model_that_yields_maps_is_counted():
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
     """A node whose attributes do not fit gets a reason that names what is wrong."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

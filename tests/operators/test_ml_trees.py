@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.ledger import Cost, Uncounted
+from crossflops.ir.ledger import Cost, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import few, small, work
@@ -105,7 +105,7 @@ def test_ensemble_of_version_5_by_hand(attrs, expected):
 def test_a_forest_that_is_none_is_uncounted(change, words):
     """A cycle, a missing node or tables of several lengths end with a reason."""
     gap = count_node(to_node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **{**ROOTED, **change}))
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import Cost, Counted, Uncounted
+from crossflops.ir.ledger import Cost, CountedNode, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import work
@@ -177,7 +177,7 @@ def test_work_by_kind(one, kinds):
 def test_what_is_not_exact_says_so(one, exactness):
     """Work that depends on data is a bound, work of an algorithm that is ours an estimate."""
     counted = count_node(one)
-    assert isinstance(counted, Counted)
+    assert isinstance(counted, CountedNode)
     assert counted.exactness == exactness
 
 
@@ -193,7 +193,7 @@ def test_what_is_not_exact_says_so(one, exactness):
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
     """A node that leaves its work open gets a reason that names what is missing."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

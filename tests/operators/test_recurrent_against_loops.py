@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.ledger import Cost, Uncounted
+from crossflops.ir.ledger import Cost, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, few, numbers, reference, values, work
@@ -153,7 +153,7 @@ def test_a_clip_compares_each_gate_twice():
 def test_what_is_not_known_is_uncounted(attrs):
     """Coupled gates, too few activations or unknown ones give a reason, not a number."""
     lstm = to_node("LSTM", [(5, 2, 3), (1, 16, 3), (1, 16, 4)], [(5, 1, 2, 4)], **attrs)
-    assert isinstance(count_node(lstm), Uncounted)
+    assert isinstance(count_node(lstm), UncountedNode)
 
 
 def test_sequence_lens_give_a_bound():

@@ -7,7 +7,7 @@ from onnx import helper
 
 import crossflops
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import Cost, Uncounted
+from crossflops.ir.ledger import Cost, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.onnx_files import saved
@@ -138,7 +138,7 @@ def test_work_by_kind(one, expected):
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

@@ -35,11 +35,11 @@ def fork(request):
 def ask(fakes, fork):
     """Run one fake tool in a worker, and give its answer."""
 
-    def run(kind, model=None, inputs=((), {}), **options):
+    def run(kind, model=None, inputs=None, **options):
         job = Job(tool="fake", setting=Setting(), adapter=f"fake_tools:{kind}")
-        contents = (model or fakes.Model(), *inputs)
+        contents = (model or fakes.Model(), *(inputs or ((), {})))
         with Workers([job], contents={0: contents}, fork=fork, **options) as workers:
-            [(tool, answer)] = workers.go()
+            [(tool, answer)] = workers.iterate_results()
         assert tool == answer.tool == "fake"
         return answer
 

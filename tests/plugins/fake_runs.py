@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from crossflops.workers.conversation import hear
+from crossflops.workers.conversation import serve_order
 
 
 class RunAsked(msgspec.Struct, frozen=True):
@@ -36,4 +36,4 @@ def answered(order, wait):
 
 
 if __name__ == "__main__":
-    hear(RunAsked, answered)
+    serve_order(RunAsked, answered)

@@ -42,7 +42,7 @@ def test_a_worker_elsewhere_looks_its_tool_up(venv, fakes):
     job = Job(tool="other", setting=Setting())
     contents = (fakes.Model(7), (), {})
     with Workers([job], contents={0: contents}, interpreters={"other": python}) as workers:
-        [(_, answer)] = workers.go()
+        [(_, answer)] = workers.iterate_results()
     assert isinstance(answer, Profile)
     assert answer.total == 7
 

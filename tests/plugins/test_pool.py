@@ -157,7 +157,7 @@ def test_a_class_that_the_worker_cannot_import_is_a_failure(ask, monkeypatch):
 def test_a_job_without_any_model_is_a_failure(fakes):
     """Neither a target nor a model object: said, not raised."""
     with Workers([job("Honest")]) as workers:
-        [(_, answer)] = workers.go()
+        [(_, answer)] = workers.iterate_results()
     assert (answer.stage, answer.message) == (
         "build",
         "the job has neither a target nor a model",
@@ -167,7 +167,7 @@ def test_a_job_without_any_model_is_a_failure(fakes):
 def test_a_tool_that_nobody_offers_is_a_failure(fakes):
     """The worker looks an unnamed adapter up in its own environment."""
     with Workers([Job(tool="nosuch", setting=Setting())], contents={0: (1, (), {})}) as workers:
-        [(_, answer)] = workers.go()
+        [(_, answer)] = workers.iterate_results()
     assert answer.stage == "load"
     assert "nosuch" in answer.message
     assert "pip install" in answer.hint
@@ -197,7 +197,7 @@ def test_one_failure_leaves_the_others_alone(fakes):
     """A tool that crashes does not keep another from answering."""
     jobs = [job("Segfaults"), job("Other", tool="other")]
     with Workers(jobs, contents={0: (fakes.Model(5), (), {})}) as workers:
-        answers = dict(workers.go())
+        answers = dict(workers.iterate_results())
     assert isinstance(answers["fake"], Failure)
     assert answers["other"].total == 5
 

@@ -44,7 +44,7 @@ def test_no_tool_starts_before_it_is_let_go(reporting, tmp_path, fork):
         time.sleep(0.4)  # twice as long as the tool takes
         assert not (tmp_path / "fake.times").exists()
         before = time.monotonic()
-        assert all(isinstance(answer, Profile) for _, answer in workers.go())
+        assert all(isinstance(answer, Profile) for _, answer in workers.iterate_results())
     assert float(wait_for(tmp_path / "fake.times").split()[0]) >= before
 
 
@@ -52,7 +52,7 @@ def test_no_more_tools_run_than_allowed(reporting, tmp_path):
     """With one at a time, the second begins after the first has ended."""
     jobs = [job("Reports"), job("ReportsToo", tool="other")]
     with Workers(jobs, contents={0: reporting}, at_once=1) as workers:
-        answers = dict(workers.go())
+        answers = dict(workers.iterate_results())
     assert all(isinstance(answer, Profile) for answer in answers.values())
     (_, ended), (begun, _) = spans(tmp_path, *answers)
     assert ended <= begun
@@ -67,12 +67,12 @@ def test_tools_that_are_let_run_while_the_caller_works(reporting, tmp_path, fork
     """The other one still waits; `go` gives the answers of both."""
     jobs = [job("Reports"), job("ReportsToo", tool="other")]
     with Workers(jobs, contents={0: reporting}, at_once=2, fork=fork) as workers:
-        workers.let(0, {"fake"})
+        workers.release_tools(0, {"fake"})
         wait_for(tmp_path / "fake.times")
         wait_for(tmp_path / "other.ready")
         time.sleep(0.4)  # twice as long as the tool takes
         before = time.monotonic()
-        answers = dict(workers.go())
+        answers = dict(workers.iterate_results())
     assert all(isinstance(answer, Profile) for answer in answers.values())
     (_, ended), (begun, _) = spans(tmp_path, "fake", "other")
     assert ended < before < begun
@@ -82,7 +82,7 @@ def test_a_place_is_kept_for_a_caller_who_works(reporting, tmp_path):
     """Of two that may run at once one does, then the other; of one none."""
     jobs = [job("Reports"), job("ReportsToo", tool="other")]
     with Workers(jobs, contents={0: reporting}, at_once=2) as workers:
-        workers.let(0, {"fake", "other"})
+        workers.release_tools(0, {"fake", "other"})
         wait_for(tmp_path / "fake.times")
         wait_for(tmp_path / "other.times")
     (_, ended), (begun, _) = spans(tmp_path, "fake", "other")
@@ -90,7 +90,7 @@ def test_a_place_is_kept_for_a_caller_who_works(reporting, tmp_path):
     for file in tmp_path.glob("fake.*"):
         file.unlink()
     with Workers([job("Reports")], contents={0: reporting}, at_once=1) as workers:
-        workers.let(0, {"fake"})
+        workers.release_tools(0, {"fake"})
         wait_for(tmp_path / "fake.ready")
         time.sleep(0.4)
         assert not (tmp_path / "fake.times").exists()
@@ -102,10 +102,10 @@ def test_tools_that_are_dropped_do_not_run_in_turn(reporting, tmp_path):
     with Workers(jobs, contents={0: reporting}, at_once=2) as workers:
         wait_for(tmp_path / "fake.ready")
         wait_for(tmp_path / "other.ready")
-        workers.let(0, {"fake", "other"})
-        workers.drop(0)
+        workers.release_tools(0, {"fake", "other"})
+        workers.cancel_tools(0)
         time.sleep(0.4)
-        assert list(workers.go()) == []
+        assert list(workers.iterate_results()) == []
     assert not list(tmp_path.glob("*.times"))
 
 
@@ -116,7 +116,7 @@ def test_who_reads_a_large_file_comes_when_the_others_have_ended(reporting, tmp_
         file.truncate(200_000_000)  # which takes no place
     jobs = [job("ReadsAFile", tool="other", onnx_path=str(path)), job("Reports")]
     with Workers(jobs, contents={0: reporting}, at_once=2) as workers:
-        answers = dict(workers.go())
+        answers = dict(workers.iterate_results())
     assert all(isinstance(answer, Profile) for answer in answers.values())
     _, ended = (tmp_path / "fake.times").read_text().split()
     assert float((tmp_path / "model.began").read_text()) >= float(ended)
@@ -171,7 +171,7 @@ def test_the_clock_runs_while_the_caller_is_busy(reporting, tmp_path, fork):
         [job("HangsWhileBuilding")], contents={0: reporting}, timeout=4, fork=fork
     ) as workers:
         assert gone(int(wait_for(tmp_path / "fake.ready")))
-        [(_, answer)] = workers.go()
+        [(_, answer)] = workers.iterate_results()
     assert (answer.stage, answer.message) == ("time", "stopped after 4 s of building the model")
 
 
@@ -179,7 +179,7 @@ def test_a_worker_that_waits_is_not_timed(reporting):
     """It got ready within its time; how long the export takes is not its doing."""
     with Workers([job("Reports")], contents={0: reporting}, timeout=3) as workers:
         time.sleep(4)
-        assert all(isinstance(answer, Profile) for _, answer in workers.go())
+        assert all(isinstance(answer, Profile) for _, answer in workers.iterate_results())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell script stands for an interpreter")
@@ -190,7 +190,7 @@ def test_an_interpreter_that_never_stops_talking_is_stopped(fakes, tmp_path, for
     python.chmod(0o755)
     given = {"contents": {0: (fakes.Model(), (), {})}, "interpreters": {"fake": str(python)}}
     with Workers([job("Honest")], timeout=1, fork=fork, **given) as workers:
-        [(_, answer)] = workers.go()
+        [(_, answer)] = workers.iterate_results()
     assert answer.stage == "time"
 
 
@@ -217,6 +217,6 @@ def test_temporary_files_go(fakes, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     jobs = [job("Crashes"), job("Other", tool="other")]
     with Workers(jobs, contents={0: (fakes.Model(), (), {})}) as workers:
-        list(workers.go())
+        list(workers.iterate_results())
         assert list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())

@@ -36,9 +36,9 @@ def both(fakes, tmp_path):
         lines = []
         contents = (model or fakes.Model(5), (), {})
         with Workers(
-            jobs, contents={0: contents}, tell=lines.append, at_once=2, **options
+            jobs, contents={0: contents}, on_progress=lines.append, at_once=2, **options
         ) as workers:
-            answers = dict(workers.go())
+            answers = dict(workers.iterate_results())
         return answers["fake"], answers["other"], lines
 
     return run
@@ -69,9 +69,9 @@ def test_the_other_way_can_be_asked_for(fakes, monkeypatch, way):
     lines = []
     fork = False if way == "argument" else None
     with Workers(
-        jobs, contents={0: (fakes.Model(), (), {})}, fork=fork, tell=lines.append
+        jobs, contents={0: (fakes.Model(), (), {})}, fork=fork, on_progress=lines.append
     ) as workers:
-        answers = dict(workers.go())
+        answers = dict(workers.iterate_results())
     assert {answer.total for answer in answers.values()} == {os.getpid()}
     assert len(lines) == (way != "declared")
 
@@ -147,7 +147,7 @@ def test_a_model_that_cannot_be_built_is_the_failure_of_all(fakes):
     answers = {}
     for fork in (False, True):
         with Workers(jobs, fork=fork) as workers:
-            answers[fork] = dict(workers.go())
+            answers[fork] = dict(workers.iterate_results())
     assert answers[True] == answers[False]
     assert {answer.stage for answer in answers[True].values()} == {"build"}
 
@@ -170,9 +170,9 @@ def test_tools_on_two_models_have_one_parent(fakes):
     """The tools of the second wait until they are let go."""
     given = {0: (fakes.Model(), (), {}), 1: (fakes.Model(), (), {})}
     with Workers(on_two_models("TellsItsParent", None, None), contents=given) as workers:
-        [(_, first)] = workers.go(0)
-        [(_, second)] = workers.go(1)
-        assert list(workers.go(1)) == []
+        [(_, first)] = workers.iterate_results(0)
+        [(_, second)] = workers.iterate_results(1)
+        assert list(workers.iterate_results(1)) == []
     assert first.total == second.total != os.getpid()
 
 
@@ -180,7 +180,9 @@ def test_each_model_has_its_own_answer(fakes):
     """Two objects, by their numbers."""
     given = {0: (fakes.Model(5), (), {}), 1: (fakes.Model(7), (), {})}
     with Workers(on_two_models("Honest", None, None), contents=given) as workers:
-        totals = [answer.total for number in (1, 0) for _, answer in workers.go(number)]
+        totals = [
+            answer.total for number in (1, 0) for _, answer in workers.iterate_results(number)
+        ]
     assert totals == [7, 5]
 
 
@@ -188,8 +190,8 @@ def test_a_model_that_cannot_be_built_costs_it_alone(fakes):
     """The tool on the other model answers."""
     jobs = on_two_models("Honest", "nosuch:model", None)
     with Workers(jobs, contents={1: (fakes.Model(5), (), {})}) as workers:
-        [(_, first)] = workers.go(0)
-        [(_, second)] = workers.go(1)
+        [(_, first)] = workers.iterate_results(0)
+        [(_, second)] = workers.iterate_results(1)
     assert (first.stage, second.total) == ("build", 5)
 
 
@@ -197,9 +199,9 @@ def test_tools_of_a_model_can_be_dropped(fakes):
     """Those of the other go on, and the parent with them."""
     given = {0: (fakes.Model(5), (), {}), 1: (fakes.Model(7), (), {})}
     with Workers(on_two_models("Honest", None, None), contents=given) as workers:
-        workers.drop(0)
-        assert list(workers.go(0)) == []
-        assert [answer.total for _, answer in workers.go(1)] == [7]
+        workers.cancel_tools(0)
+        assert list(workers.iterate_results(0)) == []
+        assert [answer.total for _, answer in workers.iterate_results(1)] == [7]
 
 
 _CLONING = """
@@ -216,8 +218,9 @@ _CLONING = """
     ]
     lines = []
     source = Source(fake_tools.built(), (), {})
-    with Workers(jobs, built={0: source}, tell=lines.append, at_once=2, timeout=20) as workers:
-        answers = dict(workers.go())
+    options = {"at_once": 2, "timeout": 20}
+    with Workers(jobs, built={0: source}, on_progress=lines.append, **options) as workers:
+        answers = dict(workers.iterate_results())
     totals = {tool: getattr(answer, "total", None) for tool, answer in answers.items()}
     stages = {tool: getattr(answer, "stage", None) for tool, answer in answers.items()}
     print(json.dumps([totals, stages, lines, source.model.macs, os.getcwd()]))

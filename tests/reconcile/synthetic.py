@@ -3,13 +3,13 @@
 from hypothesis import strategies as st
 
 from crossflops.ir.graph import Node, Op, TensorSpec
-from crossflops.ir.ledger import Cost, Counted, Ledger
+from crossflops.ir.ledger import Cost, CountedNode, Ledger
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Call, Module, Setting, Trace
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.conditions import input_elements, run_as
 from crossflops.rules.prediction import predict
-from crossflops.rules.rule import Convention, OfCost, Rule
+from crossflops.rules.rule import Convention, CostWeights, Rule
 from crossflops.tools.ptflops_pytorch import ptflops_batch_size, ptflops_total_amount
 
 SETTING = Setting()
@@ -87,7 +87,7 @@ def ledger(macs, adds=None):
     return Ledger(
         "digest",
         tuple(
-            Counted(
+            CountedNode(
                 node=Node(
                     key=f"n{place}", op=Op("", "MatMul", 13), inputs=(), outputs=(), call=key
                 ),
@@ -199,7 +199,7 @@ def conventions(draw):
                 cause=draw(st.sampled_from(("cause.a", "cause.b", "cause.c"))),
                 amount=input_elements
                 if counted
-                else OfCost({"macs": draw(st.integers(-3, 3))})
+                else CostWeights({"macs": draw(st.integers(-3, 3))})
                 if kind != "unseen" and draw(st.booleans())
                 else None,
                 factor=draw(st.integers(-5, 5)),

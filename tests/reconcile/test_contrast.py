@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from crossflops.reconcile.walk import reconcile
 from crossflops.report.comparison import contrast
 from crossflops.rules.prediction import predict
-from crossflops.rules.rule import OfCost
+from crossflops.rules.rule import CostWeights
 from tests.reconcile.synthetic import (
     SETTING,
     convention,
@@ -63,7 +63,9 @@ def two_products(first, second):
     """Tools with so much per MAC; the first sees both products, the second one of them."""
     calls = trace(operator("o"), replace(operator("p"), target="aten.bmm"))
     case = calls, ledger({"o": 100, "p": 30})
-    o, p = (rule(name, "core", target, amount=OfCost({"macs": 1})) for name, target in PRODUCTS)
+    o, p = (
+        rule(name, "core", target, amount=CostWeights({"macs": 1})) for name, target in PRODUCTS
+    )
     return contrast(
         account(convention(o, p, unit=first), case), account(convention(o, unit=second), case)
     )
@@ -112,5 +114,5 @@ def test_an_older_account_still_adds_up():
         assert (compared.unit, compared.residual) == (1, 0)
 
 
-SEEN = rule("sees.o", "core", "aten.mm", amount=OfCost({"macs": 1}))
+SEEN = rule("sees.o", "core", "aten.mm", amount=CostWeights({"macs": 1}))
 CASE = (trace(operator("o")), ledger({"o": 100}))

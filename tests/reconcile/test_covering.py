@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from crossflops.ir.trace import Trace
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
-from crossflops.rules.rule import OfCost
+from crossflops.rules.rule import CostWeights
 from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
 LAYER = rule("layer", "core", "my.Conv", "module", amount=input_elements, stands_for=("aten.mm",))
@@ -59,7 +59,7 @@ def test_what_a_hook_does_is_not_the_forward():
 def test_beneath_a_function_only_the_function_is_booked(weights):
     """Parts and operators within go with it."""
     whole = rule(
-        "whole", "core", "f.apply", "function", amount=OfCost(weights) if weights else None
+        "whole", "core", "f.apply", "function", amount=CostWeights(weights) if weights else None
     )
     part = rule("part", "part", "aten.mm", amount=input_elements)
     rules = convention(whole, MM, part)

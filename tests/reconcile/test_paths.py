@@ -7,7 +7,7 @@ from crossflops.ir.trace import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.rules.rule import OfCost
+from crossflops.rules.rule import CostWeights
 from tests.reconcile.synthetic import (
     SEES,
     SETTING,
@@ -26,7 +26,7 @@ from tests.reconcile.synthetic import (
 def test_weights_fold_the_ledger():
     """A clause may weigh kinds of cost beneath its call, all the way down."""
     rules = convention(
-        rule("weighed", "part", "my.Conv", "module", amount=OfCost({"macs": 2, "adds": 3}))
+        rule("weighed", "part", "my.Conv", "module", amount=CostWeights({"macs": 2, "adds": 3}))
     )
     calls = trace(
         call("c", "(model)", "module", "my.Conv", 0),

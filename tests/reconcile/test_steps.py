@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Setting
-from crossflops.reconcile.walk import Ground, Stage, booking_steps
+from crossflops.reconcile.walk import NativeWork, Stage, booking_steps
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
 from tests.reconcile.synthetic import (
@@ -228,7 +228,7 @@ def test_steps_come_in_one_order():
         for step in booking_steps(
             predict(rules, calls, SETTING, costs),
             calls,
-            Ground({key: cost.macs for key, cost in costs.costs_by_call.items()}),
+            NativeWork({key: cost.macs for key, cost in costs.costs_by_call.items()}),
         )
     }
     assert stages == set(Stage) - {Stage.PRECISION}  # sums are exact here

@@ -9,7 +9,7 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.parameters import reconcile_stored
 from crossflops.tools.registry import parse_convention
-from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import count_source
 from tests.onnx_files import parsed, saved, with_weights
 
@@ -20,7 +20,7 @@ def explained(path, tool, ours=None):
     """The explanation of what a tool should print of a file."""
     file = OnnxFile(path=path, inlined=False)
     mine = count_source(Source(file, (), {}), Setting(), ())
-    stock = FileOfTools(file, path).stock(mine)
+    stock = ToolInputFile(file, path).stock(mine)
     return reconcile_stored(
         parse_convention(tool).parameters, mine.graph.params if ours is None else ours, stock
     )

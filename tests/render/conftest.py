@@ -4,7 +4,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.errors import UnknownNameError
-from crossflops.ir.profile import Failure, Folded, Profile
+from crossflops.ir.profile import ConventionCount, Failure, Profile
 from crossflops.ir.reconciliation import Cause, Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.render.pages import comparison, places
@@ -193,4 +193,6 @@ def troubled():
 @pytest.fixture
 def folded():
     """A count by a convention that had to assume its calls."""
-    return counted(as_=Folded(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=True))
+    return counted(
+        as_=ConventionCount(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=True)
+    )

@@ -10,7 +10,7 @@ from crossflops import Report
 from crossflops.ir.profile import Failure
 from crossflops.ir.reconciliation import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.render.formats import FORMATS
-from crossflops.render.pages.places import Compared
+from crossflops.render.pages.places import ComparisonView
 from crossflops.render.terminal import terminal
 from crossflops.report.comparison import Against, contrast
 
@@ -109,7 +109,7 @@ def test_it_is_read_back_as_it_was_written(two):
     assert plain["alignment"]["same"] is False
     assert [tool["residual"] for tool in plain["tools"]] == [0, 0]
     for write in FORMATS.values():
-        assert write(Compared(again, 5)) == write(Compared(two, 5))
+        assert write(ComparisonView(again, 5)) == write(ComparisonView(two, 5))
 
 
 def test_a_table_has_every_layer(two):

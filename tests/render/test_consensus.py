@@ -8,7 +8,7 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.render.formats import markdown
 from crossflops.render.terminal import terminal
-from crossflops.report.consensus import consensus
+from crossflops.report.consensus import build_consensus
 from crossflops.report.report import ModuleRow, UncountedRow
 from crossflops.verbs.compare.questions import answer_report_questions
 
@@ -45,12 +45,12 @@ def found(resnet):
 
 def stands(report):
     """Where each tool stands."""
-    return {verdict.tool: verdict.stand for verdict in consensus(report).verdicts}
+    return {verdict.tool: verdict.stand for verdict in build_consensus(report).verdicts}
 
 
 def test_the_sentence_can_be_cited(found):
     """Value, convention, inputs, setting, versions, and who agrees."""
-    agreement = consensus(found)
+    agreement = build_consensus(found)
     assert (agreement.macs, agreement.flops, agreement.citable, agreement.caveats) == (
         MACS,
         2 * MACS,
@@ -77,8 +77,8 @@ def test_a_tool_that_counts_other_macs_differs(found):
     """Whatever it counts on top: it is named with its largest causes, and not in the sentence."""
     wrong = told(found, "thop", **{"pool.adaptive": 102_400})
     assert stands(wrong)["thop"] == "differs"
-    assert "thop" not in consensus(wrong).sentence
-    (why,) = (verdict.why for verdict in consensus(wrong).verdicts if verdict.tool == "thop")
+    assert "thop" not in build_consensus(wrong).sentence
+    (why,) = (verdict.why for verdict in build_consensus(wrong).verdicts if verdict.tool == "thop")
     assert why == "+1.09 % as MACs: norm.batch +44.46 M, pool.adaptive +102.4 k"
 
 
@@ -95,7 +95,7 @@ def test_a_residual_is_no_agreement(found):
 def test_uncounted_nodes_are_in_the_sentence(found):
     """No number can be cited without them: it is a lower bound."""
     some = replace(found, uncounted=tuple(UncountedRow(f"n{k}", "Odd", "new") for k in range(2)))
-    agreement = consensus(some)
+    agreement = build_consensus(some)
     assert not agreement.citable
     assert "at least 4 089 184 256 multiply" in agreement.sentence
     assert (
@@ -110,8 +110,8 @@ def test_uncounted_nodes_are_in_the_sentence(found):
 def test_a_weaker_count_says_so(found, grade, word):
     """A node whose work depends on data makes it an upper bound."""
     weak = replace(found, nodes=tuple(replace(node, exactness=grade) for node in found.nodes))
-    assert f"ResNet: {word} 4 089 184 256" in consensus(weak).sentence
-    assert not consensus(weak).citable
+    assert f"ResNet: {word} 4 089 184 256" in build_consensus(weak).sentence
+    assert not build_consensus(weak).citable
 
 
 def test_setting_and_failures_are_told(found):
@@ -122,7 +122,9 @@ def test_setting_and_failures_are_told(found):
         setting=Setting(training=True, grad=False),
         profiles=(*found.profiles, failure),
     )
-    assert "in training mode, without gradients, contractions only" in consensus(other).sentence
+    assert (
+        "in training mode, without gradients, contractions only" in build_consensus(other).sentence
+    )
     assert "torchinfo            failed" in terminal(
         answer_report_questions(other, consensus=True), 80
     )
@@ -131,7 +133,7 @@ def test_setting_and_failures_are_told(found):
 def test_a_module_is_worded_as_one(found):
     """With --module the number is that of the module."""
     row = ModuleRow(path="layer1.0", class_="Block", macs=7, flops=14, params=1)
-    agreement = consensus(replace(found, module=row))
+    agreement = build_consensus(replace(found, module=row))
     assert agreement.sentence.startswith(
         "layer1.0 of ResNet: 7 multiply-accumulates (MACs; 14 FLOPs"
     )
@@ -139,7 +141,7 @@ def test_a_module_is_worded_as_one(found):
 
 def test_without_tools_there_is_a_number(count):
     """Nobody agrees, and the sentence says nothing of it."""
-    agreement = consensus(count)
+    agreement = build_consensus(count)
     assert agreement.verdicts == ()
     assert agreement.sentence.endswith("counted by crossflops on the ONNX graph (opset 23).")
 
@@ -147,7 +149,7 @@ def test_without_tools_there_is_a_number(count):
 def test_it_is_read_back_as_it_was_written(found):
     """JSON holds the sentence; pages show it with the tools, and no account of each."""
     report = answer_report_questions(found, consensus=True)
-    assert report.to_dict()["consensus"]["sentence"] == consensus(found).sentence
+    assert report.to_dict()["consensus"]["sentence"] == build_consensus(found).sentence
     assert Report.from_json(report.to_json()) == report
     page = markdown(report)
     assert "multiply-accumulates (MACs; 8.178 GFLOPs at 2 per MAC)" in page

@@ -27,7 +27,7 @@ from crossflops.rules.conditions import (
     subclass_of,
     through,
 )
-from crossflops.rules.rule import Convention, OfCost, Rule
+from crossflops.rules.rule import Convention, CostWeights, Rule
 
 CAUSE = Cause(
     id="norm.batch",
@@ -167,10 +167,10 @@ def made(**fields):
 
 def test_every_way_of_booking_is_told():
     """Weights, a formula, a factor, and nothing at all."""
-    weighed = OfCost({"macs": 1, "adds": 2})
+    weighed = CostWeights({"macs": 1, "adds": 2})
     assert rule_amount_words(made()) == "nothing"
     assert rule_amount_words(made(amount=weighed, factor=3)) == "3 x (1 x macs + 2 x adds)"
-    assert rule_amount_words(made(amount=OfCost({"macs": 1}))) == "1 x macs"
+    assert rule_amount_words(made(amount=CostWeights({"macs": 1}))) == "1 x macs"
     assert rule_amount_words(made(amount=output_elements, factor=2)) == "2 x n(y)"
 
 

@@ -8,7 +8,7 @@ from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.render.formats import markdown
-from crossflops.render.pages.places import Compared, module_distances
+from crossflops.render.pages.places import ComparisonView, module_distances
 from crossflops.render.terminal import terminal
 from crossflops.report.report import ModuleRow
 
@@ -183,10 +183,10 @@ class TestPlaces:
 
     def test_top_says_how_many(self, report):
         """One row, and how many there are more; none at all with 0."""
-        text = terminal(Compared(report, 1), 80)
+        text = terminal(ComparisonView(report, 1), 80)
         assert "a.*.x" not in text
         assert "   and 2 modules more with a difference\n" in text
-        assert "disagree" not in terminal(Compared(report, 0), 80)
+        assert "disagree" not in terminal(ComparisonView(report, 0), 80)
 
     def test_tools_that_count_alike_share_a_column(self, report):
         """The first one names it, and a line the others."""

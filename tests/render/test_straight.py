@@ -42,7 +42,7 @@ BLOCKS: st.SearchStrategy[Block] = st.one_of(
 @settings(deadline=None, max_examples=150)
 def test_the_lines_are_those_of_rich(block: Block, width: int) -> None:
     """Whatever is drawn: no line of rich's is another."""
-    straight = terminal._straight(block, width)
+    straight = terminal._layout_without_rich(block, width)
     if straight is not None:
         arranged = terminal._rich_block_lines(block, width, colour=False)
         assert [line.rstrip() for line in straight] == [line.rstrip() for line in arranged]
@@ -50,5 +50,5 @@ def test_the_lines_are_those_of_rich(block: Block, width: int) -> None:
 
 def test_a_line_that_is_too_long_is_left_to_rich() -> None:
     """And one that fits is not."""
-    assert terminal._straight(Text("word " * 5), 20) is None
-    assert terminal._straight(Text("word"), 20) == [" word"]
+    assert terminal._layout_without_rich(Text("word " * 5), 20) is None
+    assert terminal._layout_without_rich(Text("word"), 20) == [" word"]

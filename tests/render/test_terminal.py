@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from crossflops.commands import python
-from crossflops.ir.profile import Failure, Folded
+from crossflops.ir.profile import ConventionCount, Failure
 from crossflops.ir.trace import Setting
 from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages import comparison
@@ -155,7 +155,7 @@ def test_no_control_character_reaches_the_terminal(count):
     named = InputInfo(HOSTILE, "float32", (1,))
     model = replace(count.model, name=HOSTILE, inputs=(named, named))
     failure = Failure(tool=HOSTILE, stage="load", message=HOSTILE, hint=HOSTILE)
-    folds = Folded(tool=HOSTILE, edition="1", total=1, assumed=True)
+    folds = ConventionCount(tool=HOSTILE, edition="1", total=1, assumed=True)
     reports = (
         replace(count, model=model, uncounted=rows, as_=folds),
         replace(count, model=model, profiles=(failure,), reconciliations=()),

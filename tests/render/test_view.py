@@ -14,7 +14,7 @@ from crossflops.ir.ledger import Intensity, Memory
 from crossflops.render.formats import FORMATS
 from crossflops.render.html import html
 from crossflops.render.page import Page
-from crossflops.render.pages.view import Viewed
+from crossflops.render.pages.view import ReportTable
 from crossflops.render.terminal import terminal
 from crossflops.report.report import ModuleRow, NodeRow
 
@@ -45,7 +45,7 @@ def tree(count):
 
 def shown(report, **options):
     """The report and a table of it."""
-    return Viewed(report, report.view(**options))
+    return ReportTable(report, report.view(**options))
 
 
 def test_the_tree_is_indented_and_adds_up(tree):

@@ -1,8 +1,8 @@
 """A ledger as the tables of a report."""
 
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
-from crossflops.ir.ledger import Cost, Counted, Ledger, Uncounted
-from crossflops.ir.profile import Folded
+from crossflops.ir.ledger import Cost, CountedNode, Ledger, UncountedNode
+from crossflops.ir.profile import ConventionCount
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 from crossflops.report.report import InputInfo, ModuleRow, OpRow
 from crossflops.report.tables import report_from_ledger
@@ -15,7 +15,7 @@ def node(key, op, path, constant=False):
 
 def counted(key, op, path, precision="float32", constant=False, **cost):
     """A counted node."""
-    return Counted(
+    return CountedNode(
         node=node(key, op, path, constant), cost=Cost(**cost), formula="", precision=precision
     )
 
@@ -38,8 +38,8 @@ COUNTS = (
     counted("b", "Conv", "right", precision="float16", macs=10**20),
     counted("c", "Relu", "left", compares=7),
     counted("d", "MatMul", "", constant=True, macs=30, specials=2),
-    Uncounted(node("e", "Loop", "left"), "not yet"),
-    Uncounted(node("f", "Conv", "left"), "no shape"),
+    UncountedNode(node("e", "Loop", "left"), "not yet"),
+    UncountedNode(node("f", "Conv", "left"), "no shape"),
 )
 MODULES = (
     module(0, "", cls="my.Net", children=(1, 2), params=(("scale", 3, 0),)),
@@ -140,6 +140,6 @@ def test_the_model_is_named():
 
 def test_a_fold_is_passed_on():
     """The number by a tool's convention stands beside the native one."""
-    folded = Folded(tool="thop", edition="0.0.31", total=5, assumed=False)
+    folded = ConventionCount(tool="thop", edition="0.0.31", total=5, assumed=False)
     assert report_from_ledger(GRAPH, TRACE, Ledger("abc", COUNTS), (folded,)).as_ == folded
     assert REPORT.as_ is None

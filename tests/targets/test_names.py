@@ -8,7 +8,7 @@ import pytest
 
 from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, TargetError
 from crossflops.frontends import FRONTENDS, candidate_targets, names_like
-from crossflops.frontends.named import Named, image_input_spec, names_in_package
+from crossflops.frontends.named import NamedModel, image_input_spec, names_in_package
 from crossflops.frontends.named import make_library_model as make_named
 from crossflops.ir.graph import TensorSpec
 from crossflops.targets import load_target_source
@@ -134,7 +134,7 @@ def test_the_usual_input_is_at_the_sizes_that_are_asked_for(libraries):
     """The model is built for an image size where its input has one size."""
     model, named = build_target("timm:tiny_net", {"num_classes": 7}, sizes={"batch": 8})
     assert model.options == {"pretrained": False, "num_classes": 7}
-    assert isinstance(named, Named)
+    assert isinstance(named, NamedModel)
     assert [spec.shape for spec in named.specs] == [(8, 3, 32, 48)]
     model, named = build_target("timm:tiny_net", {}, sizes={"image_size": 64})
     assert model.options == {"pretrained": False, "img_size": 64}

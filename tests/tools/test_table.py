@@ -6,7 +6,7 @@ from crossflops.causes import all_causes
 from crossflops.errors import UnknownNameError
 from crossflops.ir.ledger import Cost
 from crossflops.operators import all_operator_rules
-from crossflops.rules.rule import OfCost, formula_equation
+from crossflops.rules.rule import CostWeights, formula_equation
 from crossflops.tools.onnx_tool_shapes import LOST
 from crossflops.tools.registry import (
     all_conventions,
@@ -56,9 +56,9 @@ def test_every_formula_has_words(convention):
         assert all(
             formula_equation(formula)
             for formula in formulas
-            if formula and not isinstance(formula, OfCost)
+            if formula and not isinstance(formula, CostWeights)
         ), rule
-        weights = rule.amount.weights if isinstance(rule.amount, OfCost) else {}
+        weights = rule.amount.weights if isinstance(rule.amount, CostWeights) else {}
         assert set(weights) <= set(Cost.__struct_fields__), rule.id
         assert rule.kind != "unseen" or rule.amount is None, rule.id
     assert convention.adds_up is None or formula_equation(convention.adds_up)

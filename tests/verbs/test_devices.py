@@ -26,7 +26,7 @@ def here(monkeypatch, tmp_path):
     """A machine with such GPUs, in a folder without configuration."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(devices, "cpu", lambda root: CPU)
-    monkeypatch.setattr(devices, "load_or_measure_peak", lambda again=False: PEAK)
+    monkeypatch.setattr(devices, "load_or_measure_peak", lambda measure_anew=False: PEAK)
     return lambda *cards: monkeypatch.setattr(devices, "gpus", lambda: (cards, ()))
 
 

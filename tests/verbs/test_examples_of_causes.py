@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch
-import torch.nn.utils.prune
+import torch.nn.utils.prune  # noqa: F401 - examples use it
 from msgspec import UNSET
 from torch import nn
 from torch.nn import functional
@@ -26,7 +26,7 @@ from crossflops.tools.registry import all_conventions, parse_convention
 from crossflops.verbs.compare.accounts import report_answers
 from crossflops.verbs.compare.counts import collect_counts, count_modes
 from crossflops.verbs.compare.predictions import predict_from_counts
-from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import count_source
 
 pytestmark = pytest.mark.torch
@@ -90,7 +90,7 @@ def booked(example):
     model, inputs = names["model"], names["inputs"]
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     setting, convention = settings(example.options), parse_convention(example.tool)
-    file = FileOfTools(None, Path("never-written.onnx")) if convention.sees == "node" else None
+    file = ToolInputFile(None, Path("never-written.onnx")) if convention.sees == "node" else None
     source = Source(model.train(setting.training), args, {})
     conventions = {"tool": convention}
     counted = count_modes(source, setting, conventions)

@@ -13,7 +13,7 @@ import crossflops
 from crossflops import Report
 from crossflops.facade import ShownBench, ShownEfficiency
 from crossflops.render.formats import markdown
-from crossflops.render.pages.bench import TOP, Benched
+from crossflops.render.pages.bench import TOP, BenchView
 from crossflops.render.terminal import terminal
 from crossflops.verbs.provenance import _to_json_value, portable
 
@@ -152,7 +152,7 @@ def test_a_printed_bench_is_its_table(files, monkeypatch):
         runtime="onnxruntime", device="cpu", threads=1, curve=(),
     )  # fmt: skip
     monkeypatch.setenv("COLUMNS", "70")
-    assert f"{bench}\n" == terminal(Benched(bench, TOP), 70)
+    assert f"{bench}\n" == terminal(BenchView(bench, TOP), 70)
     assert ShownBench.from_json(bench.to_json()) == bench
 
 

@@ -14,11 +14,11 @@ from crossflops.errors import InputError
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
-    OnShapes,
     Program,
-    Ready,
     Recording,
     Run,
+    RunnableModel,
+    ShapeTracedFrontend,
     Source,
     require_packages,
 )
@@ -28,7 +28,7 @@ from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
 
 
-class Jax(OnShapes):
+class Jax(ShapeTracedFrontend):
     """Functions of JAX and modules of Flax, traced on shapes and converted by jax2onnx."""
 
     name = "jax"
@@ -51,7 +51,7 @@ class Jax(OnShapes):
 
         return is_module(value) or is_jax_keras_model(value)
 
-    def adopts(self, value: object) -> bool:
+    def may_be_model(self, value: object) -> bool:
         """Whether this is callable, where JAX has been imported: it may be a function of JAX."""
         return "jax" in sys.modules and callable(value)
 
@@ -133,7 +133,7 @@ class Jax(OnShapes):
 
         return jax_loss_dependence(source, loss, setting)
 
-    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
+    def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
         """By the programs that JAX makes of these functions."""
         from crossflops.frontends.jax.train.own_backward import jax_own_backwards
 
@@ -144,7 +144,7 @@ class Jax(OnShapes):
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
-    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+    def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
         """The jitted function: see `model.runnable`."""
         from crossflops.frontends.jax.observe.running_models import prepare_jax_run
 

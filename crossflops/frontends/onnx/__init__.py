@@ -8,7 +8,7 @@ from typing import Any
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import Frontend, Program, Recording, Run, Source
-from crossflops.frontends.inputs import Given
+from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.frontends.onnx.binding import OnnxFile
 from crossflops.ir.trace import Setting
 
@@ -32,11 +32,11 @@ class Onnx(Frontend):
         """A file needs nothing but what crossflops needs."""
         return
 
-    def source(self, model: OnnxFile, provided: Given, owned: bool) -> Source:
+    def source(self, model: OnnxFile, provided: ProvidedInputs, owned: bool) -> Source:
         """The file itself, which has its specs."""
         return Source(model, (), {}, model.control)
 
-    def fits(self, source: Source, setting: Setting) -> None:
+    def check_inputs(self, source: Source, setting: Setting) -> None:
         """Raises where the file has other inputs, or cannot run on these."""
         from crossflops.frontends.onnx.binding import agrees
         from crossflops.load import read_onnx_model

@@ -37,7 +37,7 @@ class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
 _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
 
 
-class _Said(NamedTuple):
+class _TypedOptions(NamedTuple):
     """What the caller gave, for a command line that gives the rest as well."""
 
     path: str
@@ -96,7 +96,7 @@ def bind(
             _overridden(path, value.name, _file_input_sizes(value), spec.shape or ())
             _warn_of_input_type(path, value, spec.dtype)
         _write_input_sizes(value, None if spec is None else spec.shape, bound)
-    _require_input_sizes(inputs, _Said(path, dims, specs))
+    _require_input_sizes(inputs, _TypedOptions(path, dims, specs))
     return {name: bound[name] for name in sorted(bound) if name in names | inside}
 
 
@@ -215,7 +215,7 @@ def _write_input_sizes(
         raise InputError(f"input {value.name!r} {wrong}", _HINT)
 
 
-def _require_input_sizes(inputs: list[Any], stated: _Said) -> None:
+def _require_input_sizes(inputs: list[Any], stated: _TypedOptions) -> None:
     """Every dimension of every input tensor is a number."""
     named: list[str] = []
     missing: list[str] = []

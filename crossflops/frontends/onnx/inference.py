@@ -17,7 +17,7 @@ from crossflops.frontends.onnx.types import graph_value_types
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
 from crossflops.ir.graph import Graph, Op, TensorSpec
 from crossflops.load import beside, read_onnx_model
-from crossflops.load.beside import OtherProcess
+from crossflops.load.beside import OnnxHelperProcess
 from crossflops.load.protobuf import SCHEMA, look_up, parse_model_proto
 from crossflops.operators import find_operator_rule
 
@@ -108,7 +108,7 @@ def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
     early = beside.take_inference_process()
     if early is None:
         look_up(SCHEMA, "", "Identity", 1)  # all are made once, before there are two of us
-    other = early or OtherProcess(lambda: beside.infer_shapes_within_limits(data, *attempt))
+    other = early or OnnxHelperProcess(lambda: beside.infer_shapes_within_limits(data, *attempt))
     if early:
         early.infer(data, *attempt)
     find_operator_rule(

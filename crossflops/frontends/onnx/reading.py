@@ -52,7 +52,7 @@ def normalize_onnx_bytes(
         raise NormalizeError(message, _REPORT) from error
 
 
-class Opened:
+class OpenedFile:
     """A file that was read once, to be normalized at many sizes. Raises TargetError."""
 
     def __init__(self, file: OnnxFile) -> None:

@@ -20,13 +20,13 @@ from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
     Program,
-    Ready,
     Recording,
     Run,
+    RunnableModel,
     Source,
     require_packages,
 )
-from crossflops.frontends.inputs import Given, to_call_arguments
+from crossflops.frontends.inputs import ProvidedInputs, to_call_arguments
 from crossflops.frontends.named import Library
 from crossflops.ir.architecture import LanguageArchitecture
 from crossflops.ir.provenance import FAKE, META
@@ -108,7 +108,7 @@ class PyTorch(Frontend):
             generator.set_state(before)
 
     @contextmanager
-    def hollow(self, sure: bool) -> Iterator[None]:
+    def building_without_values(self, sure: bool) -> Iterator[None]:
         """Tensors are fake, but for a callable that imports PyTorch by way of other packages."""
         there = find_spec("torch") is not None if sure else "torch" in sys.modules
         if not there:
@@ -119,7 +119,7 @@ class PyTorch(Frontend):
         with building_fake_tensors():
             yield
 
-    def mends(self, error: Exception) -> bool:
+    def can_retry_after(self, error: Exception) -> bool:
         """Whether torchvision failed beside a CPU build of torch, and can be imported now."""
         from crossflops.frontends.pytorch.load.libraries import mends
 
@@ -135,7 +135,7 @@ class PyTorch(Frontend):
         """Raises MissingExtraError without what exports a model."""
         require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
 
-    def source(self, model: Any, provided: Given, owned: bool) -> Source:
+    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
         from crossflops.frontends.pytorch.load.fakes import weights_kind
         from crossflops.frontends.pytorch.load.inputs import (
@@ -188,7 +188,7 @@ class PyTorch(Frontend):
         with unfusing_flex_attention():
             return torch_loss_dependence(source, loss, setting)
 
-    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
+    def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
         """By a run of a copy without values, forward and back."""
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
         from crossflops.frontends.pytorch.train.own_backward import torch_own_backwards
@@ -196,7 +196,7 @@ class PyTorch(Frontend):
         with unfusing_flex_attention():
             return torch_own_backwards(source, setting)
 
-    def fits(self, source: Source, setting: Setting) -> None:
+    def check_inputs(self, source: Source, setting: Setting) -> None:
         """Runs the model as it is: to export it would take longer. Raises InputError."""
         import torch
 
@@ -284,7 +284,7 @@ class PyTorch(Frontend):
         with hiding_tool_replacements(model), watching_values(model) as needed:
             yield needed
 
-    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+    def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
         """The module called on its inputs: see `model.runnable`."""
         from crossflops.frontends.pytorch.load.model import to_ready_model
 

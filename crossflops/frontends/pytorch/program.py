@@ -69,7 +69,7 @@ from crossflops.frontends.pytorch.record.recorder import call_tree
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.tracing import (
     ExportRequest,
-    Traced,
+    TracedProgram,
     is_asked,
     trace_request,
 )
@@ -228,7 +228,7 @@ def record_torch_run(
     )
 
 
-def _trace_with_attention_masks(asked: ExportRequest) -> Traced:
+def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
     """Export the model, and note what the masks of FlexAttention leave out.
 
     Raises ValuesNeededError where a model without numbers has such masks.

@@ -15,10 +15,10 @@ from crossflops.errors import InputError
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
-    OnShapes,
     Program,
     Recording,
     Run,
+    ShapeTracedFrontend,
     Source,
 )
 from crossflops.frontends.inputs import Arguments, to_call_arguments
@@ -26,7 +26,7 @@ from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 
 
-class Sklearn(OnShapes):
+class Sklearn(ShapeTracedFrontend):
     """Fitted estimators, converted by skl2onnx with their weights."""
 
     name = "sklearn"

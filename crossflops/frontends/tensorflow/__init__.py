@@ -17,21 +17,21 @@ from crossflops.errors import InputError, TargetError
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
-    OnShapes,
     Program,
-    Ready,
     Recording,
     Run,
+    RunnableModel,
+    ShapeTracedFrontend,
     Source,
 )
 from crossflops.frontends.inputs import Arguments, to_call_arguments
-from crossflops.frontends.named import Library, Named
+from crossflops.frontends.named import Library, NamedModel
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
 
 
-class TensorFlow(OnShapes):
+class TensorFlow(ShapeTracedFrontend):
     """Models of Keras and TensorFlow, traced on shapes, frozen, and converted by tf2onnx."""
 
     name = "tensorflow"
@@ -75,7 +75,7 @@ class TensorFlow(OnShapes):
             return None
         return import_module("tensorflow").function(value), None
 
-    def usual_input(self, model: Any) -> Named | None:
+    def usual_input(self, model: Any) -> NamedModel | None:
         """See `usual.usual_input`."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
@@ -104,7 +104,7 @@ class TensorFlow(OnShapes):
         return quiet()
 
     @contextmanager
-    def hollow(self, sure: bool) -> Iterator[None]:
+    def building_without_values(self, sure: bool) -> Iterator[None]:
         """Weights of Keras have no memory, where it is imported and runs on TensorFlow."""
         if sure and find_spec("keras") is not None:
             import_module("keras")
@@ -164,7 +164,7 @@ class TensorFlow(OnShapes):
             )
         return spec
 
-    def fits(self, source: Source, setting: Setting) -> None:
+    def check_inputs(self, source: Source, setting: Setting) -> None:
         """Traces the model, and lets Keras number its layers from the start again."""
         from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 
@@ -211,7 +211,7 @@ class TensorFlow(OnShapes):
 
         return loss_dependence_flags(source, loss, setting)
 
-    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
+    def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
         """By the programs of their gradients."""
         from crossflops.frontends.tensorflow.train.own_backward import tensorflow_own_backwards
 
@@ -222,7 +222,7 @@ class TensorFlow(OnShapes):
         os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
         os.environ["TF_NUM_INTEROP_THREADS"] = "1"
 
-    def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
+    def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
         """The concrete function: see `model.runnable`."""
         from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
 

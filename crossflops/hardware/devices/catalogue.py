@@ -45,7 +45,7 @@ _SIZE = re.compile(r"([0-9]{1,4})gb")
 
 @lru_cache(4096)
 def device_name_words(name: str) -> Words:
-    """The words of a name, in lower case; spaces, hyphens and underscores set them apart.
+    """Return the words of a name, in lower case, split at spaces, hyphens and underscores.
 
     Marks such as (R) are none of them, nor is what drivers write behind a name, and a slash binds
     what stands around it.
@@ -58,7 +58,7 @@ def device_name_words(name: str) -> Words:
 
 
 def spellings(name: str, vendor: str) -> Iterator[Words]:
-    """The name with and without the vendor, and the brand, in front of it."""
+    """Yield the name with and without the vendor, and the brand, in front of it."""
     maker, brand = vendor.casefold(), _BRANDS.get(vendor, "")
     plain = device_name_words(name)
     while len(plain) > 1 and plain[0] in (maker, brand):
@@ -69,7 +69,7 @@ def spellings(name: str, vendor: str) -> Iterator[Words]:
 
 
 def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
-    """The words without the size of a memory, and that size in bytes; None where there is none.
+    """Return the words without the size of a memory, and that size in bytes; None without one.
 
     >>> split_memory_size(("a100", "80gb", "sxm"))
     (('a100', 'sxm'), 80000000000.0)
@@ -84,12 +84,14 @@ def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
 
 
 def device_labels(device: Device) -> tuple[str, ...]:
-    """Everything that a device is called."""
+    """Return all names of the device."""
     return device.label, device.name, *device.aliases
 
 
 def contains(device: Device, text: str) -> bool:
-    """Whether a name of the device contains the text, or what else it is begins a word with it."""
+    """Return whether a name of the device contains the text, or another of its labels begins a
+    word with it.
+    """
     requested = " ".join(device_name_words(text))
     traits = (device.vendor, device.kind, device.architecture)
     return any(
@@ -101,7 +103,7 @@ def contains(device: Device, text: str) -> bool:
 
 
 def one_of(package: Device) -> Device:
-    """One framework device of a package: an equal share of everything but the clocks.
+    """Return one framework device of a package: an equal share of everything but the clocks.
 
     A package with one framework device is that device. Raises InputError where the units
     cannot be shared.
@@ -131,7 +133,7 @@ def _scale_figures(figures: Mapping[str, float], factor: float) -> dict[str, flo
 
 
 def _round_to_twelve_digits(value: float) -> float:
-    """The nearest number of twelve digits, where it is as good as that one."""
+    """Return the nearest number of twelve digits if it is as close as the number itself."""
     short = float(f"{value:.12g}")
     return short if isclose(short, value, rel_tol=1e-13) else value
 
@@ -156,7 +158,7 @@ GB = 1e9
 
 
 def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
-    """The device of the name, by `find`; of a slice, its share of the device that is sliced.
+    """Return the device of the name, by `find`; of a slice, its share of the sliced device.
 
     Raises UnknownNameError where the share does not follow from the name, and what `find` raises.
     """
@@ -181,7 +183,7 @@ def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
 
 
 def slice_device(device: Device, profile: str, units: int, memory: float) -> Device:
-    """The share of a device that has `units` of its units and `memory` bytes of its memory.
+    """Return the share of a device that has `units` of its units and `memory` bytes of its memory.
 
     Raises ValueError where these are unknown of the device itself.
     """
@@ -230,7 +232,7 @@ _FAMILIES = "families.json"
 
 
 class AmbiguousDeviceError(UnknownNameError):
-    """A `name` that several devices bear. `candidates` are these devices."""
+    """An error of a `name` that several devices have. `candidates` are these devices."""
 
     def __init__(self, name: str, candidates: tuple[Device, ...]) -> None:
         ids = " | ".join(device.label for device in candidates)
@@ -243,24 +245,24 @@ class AmbiguousDeviceError(UnknownNameError):
 
 
 def catalogue_devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
-    """All known devices, in the order of the catalogue, and then those that were added."""
+    """Return all known devices: those of the catalogue in its order, then the added ones."""
     return (*_catalogue(), *additions)
 
 
 @cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Names that say less than which device it is, each with the labels of those that bear it."""
+    """Return names that several devices share, each with the labels of these devices."""
     text = files("crossflops.hardware.devices").joinpath(_FAMILIES).read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
 
 def search_devices(text: str, additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
-    """Every device with the text in one of its names. It lists; it says nothing of a peak."""
+    """Return every device with the text in one of its names."""
     return tuple(device for device in catalogue_devices(additions) if contains(device, text))
 
 
 def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
-    """The device of that id, name, alias or family, compared as a whole.
+    """Return the device of that id, name, alias or family, compared as a whole.
 
     Case does not matter, nor whether words are set apart by spaces, hyphens or underscores; the
     vendor may be left out; the size of the memory may be added, and has to be the device's. There
@@ -276,7 +278,7 @@ def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
 
 
 def dense_peak_rate(device: Device, precision: str) -> float:
-    """The dense peak in FLOP/s (OP/s for integers).
+    """Return the dense peak in FLOP/s (OP/s for integers).
 
     Raises UnknownNameError where the device has no peak for the precision, which is never
     replaced by the peak for another one.
@@ -290,7 +292,8 @@ def dense_peak_rate(device: Device, precision: str) -> float:
 
 
 def peak_from_clock(device: Device, precision: str) -> float | None:
-    """The peak in FLOP/s a second time: clock x units x FMA per clock and unit x 2.
+    """Return the peak in FLOP/s from clock x units x FMA per clock and unit x 2, as a second
+    source.
 
     None where the catalogue does not hold all of the factors. It finds a slip in the figures,
     not a common source that is wrong. Source of the formula: NVIDIA, A100 whitepaper,
@@ -303,19 +306,21 @@ def peak_from_clock(device: Device, precision: str) -> float | None:
 
 
 def clock_of(device: Device, precision: str) -> float | None:
-    """The clock in Hz on which the sheet's peak rests: some have another one for matrix units."""
+    """Return the clock in Hz of the sheet's peak: some devices have another one for matrix
+    units.
+    """
     clock = device.matrix_clock if precision in MATRIX else None
     return clock or device.clock
 
 
 def deviation(device: Device, precision: str) -> float | None:
-    """How far the derived peak is from the published one, as a fraction of the latter."""
+    """Return how far the derived peak is from the published one, as a fraction of the latter."""
     second = peak_from_clock(device, precision)
     return None if second is None else second / dense_peak_rate(device, precision) - 1
 
 
 def bandwidth_from_memory_bus(device: Device) -> float | None:
-    """Return the bandwidth in bytes/s a second time: memory bus x transfers per pin / 8.
+    """Return the bandwidth in bytes/s from memory bus x transfers per pin / 8, as a second source.
 
     None where the catalogue does not hold both factors.
     """
@@ -335,7 +340,7 @@ def _catalogue() -> tuple[Device, ...]:
 
 
 def _files() -> tuple[str, ...]:
-    """The files with devices, those of data centres first."""
+    """Return the files with devices, data centres first."""
     return tuple(
         f"{name}.json"
         for name in (
@@ -357,12 +362,12 @@ def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
 
 
 def _bearers(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices of that name, or of the name with the size of a memory."""
+    """Return the devices of that name, or of the name with the size of a memory."""
     return _bearing(spelled, additions) or _devices_with_memory_size(spelled, additions)
 
 
 def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices of that name; one alone where it is its own, whichever others bear it."""
+    """Return the devices of that name; a device whose own name it is comes alone."""
     by_name = (*_devices_by_name().get(spelled, ()), *_additions_with_name(spelled, additions))
     shared = _devices_by_family().get(spelled, ())
     if not by_name and not shared and (separate := _split_joined_words(spelled, additions)):
@@ -375,7 +380,7 @@ def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
 
 
 def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
-    """The name whose words these are, some of them written together: rtx4090, a10080gb.
+    """Return the name made of these words, some of them joined: rtx4090, a10080gb.
 
     Only where all of it is there, and never with a word of the name cut: "L4 0" is no L40.
     """
@@ -395,12 +400,12 @@ def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words 
 
 
 def _word_end_positions(spelled: Words) -> set[int]:
-    """Where words end, in letters from the start."""
+    """Return where words end, in letters from the start."""
     return set(accumulate(map(len, spelled)))
 
 
 def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """The devices of the name without the size of a memory, as far as theirs is of that size."""
+    """Return the devices of the name without its memory size that have a memory of that size."""
     named_size = split_memory_size(spelled)
     if named_size is None:
         return ()
@@ -422,7 +427,7 @@ def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple
 
 @cache
 def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
-    """Every spelling of every name, in words, with the devices whose own it is."""
+    """Return every spelling of every unique name, in words, with its devices."""
     return _devices_by_spelling(
         {device.label: device_labels(device) for device in catalogue_devices()}
     )
@@ -430,7 +435,7 @@ def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
 
 @cache
 def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
-    """Every spelling of every name that says less, in words, with the devices that bear it."""
+    """Return every spelling of every shared name, in words, with its devices."""
     return _devices_by_spelling(
         {
             device.label: tuple(name for name, ids in families().items() if device.label in ids)
@@ -451,7 +456,7 @@ def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tu
 
 
 def _advice(name: str) -> str:
-    """Return what to do about a name that is unknown, with the names that are nearest to it."""
+    """Return the remedy for an unknown name, with the nearest names."""
     advice = (
         "give the dense peak in TFLOP/s with --peak-tflops, or describe the device in a TOML file"
     )
@@ -477,7 +482,8 @@ RESERVED = "measured"  # the device that stands for what was measured here
 
 
 def additions(file: str | Path | None = None, folder: Path | None = None) -> tuple[Device, ...]:
-    """Devices of the configuration upwards of `folder` (the current one), and then of `file`.
+    """Return devices of configurations from `folder` (the current one) upwards, then those of
+    `file`.
 
     Raises InputError for a file that cannot be understood, and for names that are taken.
     """

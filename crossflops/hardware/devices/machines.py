@@ -27,7 +27,7 @@ _TPUS = {kind: f"tpu-v{kind}" for kind in (*_BY_CORE, "5e", "6e")} | {"5": "tpu-
 
 
 class NamedMachine(NamedTuple):
-    """A name that stands for so many `chips`, which the catalogue has as `devices`.
+    """A name for a number of `chips`, which the catalogue has as `devices`.
 
     Where it may be one of several devices, all of them are named.
     """
@@ -38,7 +38,7 @@ class NamedMachine(NamedTuple):
 
 
 def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None:
-    """Raise UnknownNameError, with the options to give, where a name stands for several devices.
+    """Raise UnknownNameError, with the options to use, where a name stands for several devices.
 
     Args:
         name: as it was given.
@@ -64,7 +64,7 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
 
 @cache
 def _machines() -> dict[str, NamedMachine]:
-    """Return the machines that are listed, by their plain name."""
+    """Return the listed machines, by their plain name."""
     text = files("crossflops.hardware.devices").joinpath(_FILE).read_bytes()
     by_source = msgspec.json.decode(text, type=dict[str, dict[str, tuple[int, str]]])
     return {
@@ -79,7 +79,7 @@ def _plain_machine_name(name: str) -> str:
 
 
 def _machine_by_name(name: str) -> NamedMachine | None:
-    """Return the machine of that name; of a name that begins several, what they have in common."""
+    """Return the machine of that name, or the common part of several that begin with it."""
     known, plain = _machines(), _plain_machine_name(name)
     for requested in (plain, f"standard {plain}"):
         if requested in known:

@@ -1,4 +1,4 @@
-"""What a device can do at most beside the dense peak of its sheet, and the peaks a question names.
+"""Peaks of a device other than the dense ones of its sheet, and the peaks of a question.
 
     sparse = dense x sparse factor    where weights are pruned so, and a sparse kernel runs
     bf16xN = bf16 / N                 FP32 as N products of BF16 parts
@@ -19,7 +19,7 @@ from crossflops.hardware.devices.catalogue import (
     find_device,
     peak_from_clock,
 )
-from crossflops.hardware.rates.question import WhichPeak
+from crossflops.hardware.rates.question import PeakSelection
 from crossflops.ir.device import Device, PeakRow
 
 EMULATIONS = {"bf16x3": 3, "bf16x6": 6, "bf16x9": 9}  # products of BF16 parts for one of FP32
@@ -28,7 +28,7 @@ _OTHERS = "default"
 
 
 def sparse(device: Device, precision: str) -> float | None:
-    """The peak in FLOP/s with structured sparsity; None where the device has none for it.
+    """Return the peak in FLOP/s with structured sparsity; None where the device has none for it.
 
     It is reached only where the weights are pruned so and a sparse kernel ran.
     """
@@ -38,7 +38,7 @@ def sparse(device: Device, precision: str) -> float | None:
 
 
 def sparse_peak(device: Device, precision: str) -> float:
-    """As `sparse`. Raises UnknownNameError where there is none."""
+    """Return the peak as `sparse` does. Raises UnknownNameError if there is none."""
     top = sparse(device, precision)
     if top is None:
         dense_peak_rate(device, precision)
@@ -50,7 +50,7 @@ def sparse_peak(device: Device, precision: str) -> float:
 
 
 def attainable(device: Device, precision: str) -> float:
-    """The peak in FLOP/s of a precision of the sheet, or one that follows from it.
+    """Return the peak in FLOP/s of a precision of the sheet, or one derived from it.
 
     `bf16_sparse` is that of BF16 with structured sparsity, `bf16x3` that of FP32 by products of
     BF16 parts. Raises UnknownNameError where the device has no such peak.
@@ -63,7 +63,7 @@ def attainable(device: Device, precision: str) -> float:
 
 
 def peak_rows(device: Device) -> tuple[PeakRow, ...]:
-    """Every peak of the device, in the order of its sheet."""
+    """Return every peak of the device, in the order of its sheet."""
     count = device.framework_devices_per_package
     return tuple(
         PeakRow(
@@ -87,7 +87,7 @@ ANY = ""  # the precision of a peak that is given for all
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True):
-    """A device of the catalogue, or peaks in FLOP/s by precision that are given.
+    """A device of the catalogue, or provided peaks in FLOP/s by precision.
 
     `bandwidth` is in bytes/s: the device's, unless one is given.
     """
@@ -97,7 +97,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float | None = None
 
     def top(self, precision: str) -> float:
-        """The dense peak in FLOP/s. Raises UnknownNameError where there is none."""
+        """Return the dense peak in FLOP/s. Raises UnknownNameError where there is none."""
         if precision in self.given:
             return self.given[precision]
         if self.device is not None:
@@ -111,7 +111,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Denominators(msgspec.Struct, frozen=True, kw_only=True):
-    """Peaks of one device or of several that are meant; None alone where there is neither.
+    """Peaks of one device or of several candidates; a single None without any.
 
     `trouble` is the error with which to end when the device is ambiguous or unknown, `left_out`
     names devices that are meant and have no such peak.
@@ -123,14 +123,14 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> bool:
-        """Whether an unknown device was named."""
+        """Return whether an unknown device was named."""
         return self.trouble is not None and self.against == (None,)
 
 
 def denominators(
-    requested: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+    requested: PeakSelection, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
-    """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
+    """Return peaks of all the `needed` precisions, from the catalogue and the `known` devices.
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
@@ -168,7 +168,7 @@ def denominators(
 def _able(
     meant: tuple[Peaks, ...], needed: tuple[str, ...], trouble: UnknownNameError
 ) -> Denominators:
-    """The candidates that have such peaks."""
+    """Return the candidates that have these peaks."""
     able, left = [], []
     for candidate in meant:
         try:
@@ -192,7 +192,7 @@ def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
 
 
 def parse_peak_tflops(text: str) -> tuple[str, float]:
-    """A peak in FLOP/s from TFLOP/s, for one precision or for any."""
+    """Return a peak in FLOP/s from TFLOP/s, for one precision or for any."""
     precision, _, value = text.rpartition("=")
     try:
         tflops = float(value)
@@ -207,7 +207,9 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
 
 
 def possible(device: Device, precision: str, rate: float) -> dict[str, float]:
-    """The device's peaks in other precisions, and with pruned weights, that allow such a rate."""
+    """Return the device's peaks in other precisions, and with pruned weights, that allow such a
+    rate.
+    """
     tops = {
         name: top
         for name, top in device.peaks.items()

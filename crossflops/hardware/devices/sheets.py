@@ -11,7 +11,7 @@ _COMMON = ("bf16", "fp16", "tf32", "int8", "fp32")  # by which devices are compa
 
 
 def sheet(device: Device) -> DeviceSheet:
-    """One device, with every peak derived, and the names that say less than it."""
+    """Return one device, with every peak derived, and the names that it shares with others."""
     emulated = {name: attainable(device, name) for name in EMULATIONS if "bf16" in device.peaks}
     several = {name: ids for name, ids in families().items() if len(ids) > 1}
     return DeviceSheet(
@@ -25,7 +25,7 @@ def sheet(device: Device) -> DeviceSheet:
 
 
 def _also(device: Device) -> tuple[DeviceShare, ...]:
-    """The devices that bear the same name, by the first precision that all have."""
+    """Return the devices with the same name, by the first precision that all of them have."""
     others = tuple(find_device(label) for label in device.also)
     chosen = _common_precision((device, *others))
     reference = _attainable_peak(device, chosen)
@@ -39,7 +39,7 @@ def _also(device: Device) -> tuple[DeviceShare, ...]:
 
 
 def build_device_list(devices: tuple[Device, ...], about: str, precision: str = "") -> DeviceList:
-    """Devices beside each other, by one precision: that which is given, or that most have.
+    """Return devices beside each other, by the given precision or the one that most have.
 
     Raises UnknownNameError for a precision that none of them has.
     """
@@ -63,7 +63,7 @@ def build_device_list(devices: tuple[Device, ...], about: str, precision: str = 
 
 
 def _common_precision(devices: tuple[Device, ...]) -> str:
-    """The first precision that all devices have; else the first that some have."""
+    """Return the first precision that all devices have; else the first that some have."""
     by_all = (name for name in _COMMON if all(name in device.peaks for device in devices))
     by_some = (name for name in _COMMON if any(name in device.peaks for device in devices))
     return next(by_all, None) or next(by_some, "fp32")
@@ -77,7 +77,7 @@ def _attainable_peak(device: Device, precision: str) -> float | None:
 
 
 def derive_peak(clock: float, units: float, fma_per_clock: float) -> Derivation:
-    """Clock (Hz) x units x FMA per clock and unit x 2 FLOPs per FMA, in FLOP/s.
+    """Return clock (Hz) x units x FMA per clock and unit x 2 FLOPs per FMA, in FLOP/s.
 
     Source: NVIDIA, A100 whitepaper: 1.41 GHz x 108 SMs x 64 x 2 = 19.49 TFLOP/s.
     """
@@ -91,7 +91,7 @@ def derive_peak(clock: float, units: float, fma_per_clock: float) -> Derivation:
 
 
 def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float) -> Derivation:
-    """Clock (Hz) x transfers per clock x bus width (bits) / 8 x channels, in bytes/s.
+    """Return clock (Hz) x transfers per clock x bus width (bits) / 8 x channels, in bytes/s.
 
     Memory of double data rate transfers twice in a clock: 2000 MHz x 2 x 32 / 8 x 2 channels is
     32 GB/s, and 1215 MHz x 2 x 5120 / 8, as in an A100 40GB, 1555.2 GB/s.
@@ -116,7 +116,7 @@ def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) 
 
 
 def device_from_options(peaks: tuple[str, ...], bandwidth: float | None) -> Device:
-    """A device that is described on the command line: `bf16=312` or `312` in TFLOP/s, and GB/s.
+    """Return a device described by options: `bf16=312` or `312` in TFLOP/s, and GB/s.
 
     Raises InputError for what is no rate.
     """

@@ -39,7 +39,7 @@ from crossflops.hardware.rates.terms import Piece, WorkTerm, repeats, terms
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
-    Moved,
+    MovedBytes,
     OtherPeak,
     Phase,
     PrecisionShare,
@@ -62,7 +62,7 @@ from crossflops.report.efficiency import (
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """How many devices, and how a model lies on them."""
+    """The number of devices, and how a model is distributed over them."""
 
     devices: int
     dp: int
@@ -88,7 +88,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def device_layout(parallel: Parallel) -> Layout:
-    """Raises InputError where the parts do not multiply to the devices."""
+    """Return the layout. Raises InputError if its parts do not multiply to the devices."""
     split = parallel.tp * parallel.pp
     devices, dp = parallel.devices, parallel.dp
     if devices is None:
@@ -104,7 +104,7 @@ def device_layout(parallel: Parallel) -> Layout:
 
 
 def bubble(pipeline: int, micro_batches: int) -> float:
-    """The share of a step in which a stage of the pipeline has nothing to do."""
+    """Return the share of a step in which a stage of the pipeline is idle."""
     return (pipeline - 1) / (micro_batches + pipeline - 1)
 
 
@@ -116,7 +116,7 @@ def pace(
     tokens: int | None = None,
     by_token: bool = False,
 ) -> Pace | None:
-    """Units a second from what was measured; None where nothing was.
+    """Return units a second from the measurement; None without one.
 
     A unit is an example, or a token where the work is that of one; `tokens` are those of an
     example, or None. Raises InputError for times that contradict each other.
@@ -164,7 +164,7 @@ def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
 
 
 def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float:
-    """Units a second as they were measured."""
+    """Return the units a second as they were measured."""
     if speed.examples_per_second is not None:
         return speed.examples_per_second * units
     assert speed.tokens_per_second is not None
@@ -184,7 +184,7 @@ def _refuse_parts(speed: Speed) -> None:
 
 
 def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], ...]:
-    """The seconds of a pass, or of the parts of a step."""
+    """Return the seconds of a pass, or of the parts of a step."""
     if speed.latency_ms is not None:
         _refuse_parts(speed)
         return (("pass", speed.latency_ms / 1e3),)
@@ -215,7 +215,7 @@ def efficiency_of_terms(
     against: Peaks | None = None,
     world: Layout = ALONE,
 ) -> Efficiency:
-    """A required rate, and its share of a peak; without one the rate stands alone.
+    """Return a required rate, and its share of a peak; without one the rate stands alone.
 
     `per_second` are units (examples or tokens) of all devices. Raises InputError for a count, a
     speed or a peak that is none, and UnknownNameError for a precision that the device lacks.
@@ -260,7 +260,7 @@ class IdealTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealTime:
-    """The sums over the parts. Without peaks there are no ideal times."""
+    """Return the sums over the parts. Without peaks there are no ideal times."""
     parts = tuple(parts)
     total = sum((term.flops for term in parts), Fraction(0))
     executed = sum((term.hardware_flops for term in parts), Fraction(0))
@@ -280,7 +280,7 @@ def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealT
 def _precision_shares(
     parts: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[PrecisionShare, ...] | UnsetType:
-    """The work by precision, where there are several."""
+    """Return the work by precision, where there are several."""
     flops: dict[str, Fraction] = {}
     for term in parts:
         flops[term.precision] = flops.get(term.precision, Fraction(0)) + term.flops
@@ -302,7 +302,7 @@ def _join_precision_names(parts: Sequence[WorkTerm]) -> str:
 
 
 def _mean_pass_factor(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]) -> int | float:
-    """k, the mean where it differs between the parts."""
+    """Return k, the mean where it differs between the parts."""
     mean = total / (2 * macs) if macs else parts[0].passes if parts else Fraction(1)
     return mean.numerator if mean.denominator == 1 else float(mean)
 
@@ -321,7 +321,7 @@ def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks
 
 
 class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked, and how fast it ran on which devices; `units` are those of an example."""
+    """The request, and how fast it ran on which devices; `units` are those of an example."""
 
     question: Question
     world: Layout
@@ -335,7 +335,7 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
 def attention_efficiency(
     row: Efficiency, pieces: Sequence[Piece], run: MeasuredRun, against: Peaks | None
 ) -> Attention | UnsetType:
-    """Score and value products with and without a causal mask, and the share either way."""
+    """Return score and value products with and without a causal mask, and the share either way."""
     if not any(piece.scores for piece in pieces):
         return UNSET
     question = run.question
@@ -358,7 +358,7 @@ def attention_efficiency(
 def recompute_by_reason(
     row: Efficiency, pieces: Sequence[Piece], question: Question, against: Peaks | None
 ) -> tuple[Repeat, ...] | UnsetType:
-    """Return what HFU has beside MFU, by its reason; UNSET where nothing is done again."""
+    """Return the difference between HFU and MFU, by its reason; UNSET without recomputation."""
     groups = repeats(pieces, question.training, question.causality, question.precisions)
     speed = row.examples_per_second
     parts = []
@@ -371,7 +371,7 @@ def recompute_by_reason(
 
 
 def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
-    """All devices together, where there are several."""
+    """Return the figures of all devices together, if there are several."""
     lay, per = run.world, row.examples_per_second
     if lay.devices == 1:
         return UNSET
@@ -390,7 +390,7 @@ def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
 def training_step_phases(
     parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
 ) -> TimedStep | UnsetType:
-    """A training step as DeepSpeed's profiler sums it up, of one device.
+    """Return a training step as DeepSpeed's profiler sums it up, of one device.
 
     forward  = 2 x MACs of the micro-batch, backward = 2 x MACs x (k - 1), over their latencies;
     the work of a replica is divided by the devices that share it.
@@ -435,8 +435,8 @@ def _build_step_phase(
 
 def pass_memory_traffic(
     split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
-) -> Moved | UnsetType:
-    """The bytes that a pass has to move on one device, and the use of its bandwidth.
+) -> MovedBytes | UnsetType:
+    """Return the bytes that a pass has to move on one device, and the use of its bandwidth.
 
     intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
     The pass is bound by memory left of the ridge, which is peak / bandwidth.
@@ -453,7 +453,7 @@ def pass_memory_traffic(
     if pace is not None:
         seconds = pace.seconds or batch * run.units * run.world.dp / pace.per_second
     mbu = total / (seconds * bandwidth) if seconds and bandwidth else None
-    transferred = Moved(
+    transferred = MovedBytes(
         model=transfer.model,
         bytes=total,
         weight_bytes=transfer.weights // run.world.split,
@@ -469,8 +469,8 @@ def pass_memory_traffic(
     return _with_roofline_bound(transferred, of_unit.peak)
 
 
-def _with_roofline_bound(traffic: Moved, peak: float | None) -> Moved:
-    """The same beneath the roofline, where peak and bandwidth are known."""
+def _with_roofline_bound(traffic: MovedBytes, peak: float | None) -> MovedBytes:
+    """Return the same beneath the roofline, where peak and bandwidth are known."""
     if peak is None or traffic.bandwidth is None or traffic.intensity is None:
         return traffic
     computing, moving = traffic.flops / peak, traffic.bytes / traffic.bandwidth
@@ -483,7 +483,7 @@ def _with_roofline_bound(traffic: Moved, peak: float | None) -> Moved:
 
 
 def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
-    """Tokens a second of one device, where examples are made of tokens."""
+    """Return the tokens a second of one device, if examples are made of tokens."""
     per = row.examples_per_second
     if row.unit == "token" or run.tokens is None or per is None:
         return UNSET
@@ -493,7 +493,9 @@ def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
 def other_peak_ratios(
     row: Efficiency, split: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
-    """A second denominator: the best matrix product that somebody measured on the device."""
+    """Return a second denominator: the best matrix product that somebody measured on the
+    device.
+    """
     device, per_second = (against.device if against else None), row.examples_per_second
     needed = {term.precision for term in split}
     if device is None or not split or not needed <= device.measured_matmul.keys():
@@ -519,5 +521,5 @@ LEAST, ADAM = 12, 28
 
 
 def update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
-    """The least that an update of so many parameters takes, and what Adam takes, by the memory."""
+    """Return the shortest time of an update of so many parameters, and Adam's, by the memory."""
     return params * LEAST / bandwidth, params * ADAM / bandwidth

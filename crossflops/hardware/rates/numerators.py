@@ -26,8 +26,8 @@ GIVEN = "given"
 _QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)(?:[eE]\+?(\d{1,2})|\s?([kKMGTP]?))")
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool whose total gives no MACs. What it counts per MAC is None where that is unknown."""
+class OmittedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool whose total gives no MACs. Its unit per MAC is None if it is unknown."""
 
     tool: str
     total: Amount
@@ -50,17 +50,17 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
     printed: Amount | None = None
     per_mac: int = 1
     assumed: bool = False
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[OmittedTool, ...] = ()
     attention: tuple[int, int, int] | None = None
 
     @property
     def split(self) -> tuple[Piece, ...]:
-        """The pieces; all of it is one, where nothing is known but the number."""
+        """The pieces; a single one where only the number is known."""
         return self.pieces or single_piece(self.macs)
 
 
 def quantity(text: str) -> int:
-    """A count as people write it, exactly: digits and perhaps one of k, M, G, T, P or a power.
+    """Return the exact count of a text: digits and perhaps one of k, M, G, T, P or a power.
 
     >>> quantity("4.112G"), quantity("57"), quantity("1.5e12")
     (4112000000, 57, 1500000000000)
@@ -82,12 +82,12 @@ def quantity(text: str) -> int:
 
 
 def external_numerator(macs: int) -> Numerator:
-    """A number from elsewhere."""
+    """Return the numerator of a number from elsewhere."""
     return Numerator(label=GIVEN, macs=macs)
 
 
 def native(report: Report) -> Numerator:
-    """The count of crossflops."""
+    """Return the numerator of crossflops' own count."""
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
 
@@ -111,7 +111,7 @@ def convention_numerators(report: Report, train: bool = False) -> tuple[Numerato
 
 
 def convention_numerator(report: Report) -> Numerator:
-    """The total of the convention that was asked for. Raises ValueError where none was.
+    """Return the total of the requested convention. Raises ValueError without one.
 
     Raises InputError for a convention that counts bytes, or nothing of contractions.
     """
@@ -135,7 +135,7 @@ def convention_numerator(report: Report) -> Numerator:
 
 
 def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
-    """The native count, then every tool that answered, in the order of the report.
+    """Return the native count, then every tool that answered, in the order of the report.
 
     The native count names the tools whose total cannot be turned into MACs.
     """
@@ -147,7 +147,7 @@ def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
         account = accounts.get(profile.tool)
         unit = find_convention(profile.tool, account.edition).unit if account else None
         if not unit or not isfinite(profile.total) or profile.total < 0:
-            left.append(LeftOut(tool=profile.tool, total=profile.total, per_mac=unit))
+            left.append(OmittedTool(tool=profile.tool, total=profile.total, per_mac=unit))
             continue
         numerators.append(
             Numerator(
@@ -179,7 +179,7 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def transfer_from_loads(loads: Iterable[Load], examples: int = 1, experts: str = "") -> Transfer:
-    """The bytes of one pass over so many examples, from its loads under `fused-ideal`.
+    """Return the bytes of one pass over so many examples, from its loads under `fused-ideal`.
 
     `experts` says what is assumed of the experts whose weights it reads, where it has some.
     """
@@ -218,7 +218,8 @@ _WITH_ATTENTION = {False: "2N + 4LHQT", True: "6N + 12LHQT (PaLM, appendix B)"}
 
 
 def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
-    """MACs of one token, forward, by the rule that three passes come to where they `train`.
+    """Return the MACs of one token, forward, by the rule that three passes come to where they
+    `train`.
 
     Raises InputError for sizes that are not enough.
     """
@@ -253,7 +254,7 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
 
 
 def transfer(language: Language) -> Transfer | None:
-    """The bytes of a decoding step. None where no context is given."""
+    """Return the bytes of a decoding step. None where no context is given."""
     if language.context is None or language.params is None:
         return None
     width = _layers_and_width(language)
@@ -274,12 +275,12 @@ def transfer(language: Language) -> Transfer | None:
 
 
 def language_token_count(language: Language) -> int | None:
-    """Tokens of one example in one pass: one where it is decoded, else the sequence."""
+    """Return the tokens of one example in one pass: one where it is decoded, else the sequence."""
     return 1 if language.context else language.seq
 
 
 def _layers_and_width(language: Language) -> tuple[int, int] | None:
-    """Layers, and heads x depth; None where neither is given."""
+    """Return layers, and heads x depth; None if neither is given."""
     sizes = (language.layers, language.hidden, language.heads, language.head_dim)
     if all(size is None for size in sizes):
         return None

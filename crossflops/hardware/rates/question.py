@@ -1,4 +1,4 @@
-"""What is asked of a count and a peak, in groups of fields. Every group has flags of its own.
+"""Questions to a count and a peak, in groups of fields. Every group has flags of its own.
 
 The names of the fields are those of the flags (`--peak-tflops` is `peak_tflops`), and no two
 groups have one in common, so that `Question.of` takes them all as keyword arguments.
@@ -21,7 +21,7 @@ _RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
 
 
 def rate_of(text: str) -> float:
-    """Return a rate as people write it: a number and perhaps one of k, M, G, T, P.
+    """Return the rate of a text: a number and perhaps one of k, M, G, T, P.
 
     >>> rate_of("2.6M"), rate_of("238.3k"), rate_of("1e3")
     (2600000.0, 238300.0, 1000.0)
@@ -34,8 +34,8 @@ def rate_of(text: str) -> float:
     return float(match[1]) * float(10 ** POWERS[match[2]])
 
 
-class WhoseCount(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose count: the native one unless said. Counts are texts, such as 4.112G.
+class WorkSource(msgspec.Struct, frozen=True, kw_only=True):
+    """The source of the count: the native one by default. Counts are texts, such as 4.112G.
 
     `macs` are of one example, `pass_macs` of one forward pass over the whole batch.
     """
@@ -48,7 +48,7 @@ class WhoseCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured: a rate of examples or tokens, or the time of a pass or of its parts.
+    """The measurement: a rate of examples or tokens, or the time of a pass or of its parts.
 
     Rates are those of all devices together, unless `per_device`; None: so, as nobody said it.
     They may be texts, such as 2.6M. `latency_ms` is a forward pass,
@@ -72,7 +72,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run besides the forward pass. Patterns are globs of parameters or modules.
+    """The parts of a step besides the forward pass. Patterns are globs of parameters or modules.
 
     `loss` is a callable, or FILE.py:CALLABLE, as in `crossflops.count`.
     """
@@ -89,7 +89,9 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_graph_passes(self) -> bool:
-        """Whether the passes of each node are those of its exact count, where there is one."""
+        """Return whether the passes of each node are those of its exact count, where there is
+        one.
+        """
         return self.backward != "flat" or bool(self.frozen or self.loss)
 
 
@@ -107,12 +109,12 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_requested(self) -> bool:
-        """Whether a run is asked for."""
+        """Whether a run is requested."""
         return any((self.run_tokens, self.run_examples, self.run_steps))
 
 
 class Precisions(msgspec.Struct, frozen=True, kw_only=True):
-    """What ran in which precision: all of it, some nodes by a pattern, or shares of the work."""
+    """Precisions: one of all work, those of some nodes by a pattern, or shares of the work."""
 
     precision: str = ""
     precision_of: tuple[str, ...] = ()
@@ -120,13 +122,15 @@ class Precisions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Causality(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of attention counts: the full square, or what a mask or a window leaves."""
+    """The counted part of attention: the full square, or the part that a mask or a window
+    leaves.
+    """
 
     causal: str = "full"
     window: int | None = None
 
 
-class WhichPeak(msgspec.Struct, frozen=True, kw_only=True):
+class PeakSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s.
 
     `catalogue` is a TOML file with devices of one's own.
@@ -178,29 +182,31 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_requested(self) -> bool:
-        """Whether a roofline is asked for, one way or another."""
+        """Whether a roofline is requested, one way or another."""
         return self.roofline or any(
             (self.bytes_, self.bytes_per_example, self.what_if, self.bench, self.plot)
         )
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Which work, at which speed, against which peak."""
+    """A question: the work, its speed, and the peak."""
 
-    work: WhoseCount = WhoseCount()
+    work: WorkSource = WorkSource()
     speed: Speed = Speed()
     training: TrainingOptions = TrainingOptions()
     length: RunLength = RunLength()
     precisions: Precisions = Precisions()
     causality: Causality = Causality()
-    against: WhichPeak = WhichPeak()
+    against: PeakSelection = PeakSelection()
     language: Language = Language()
     parallel: Parallel = Parallel()
     roof: Roof = Roof()
 
     @classmethod
     def from_fields(cls, **fields: Any) -> "Question":
-        """From the fields of all groups. Raises InputError for one that no group has."""
+        """Build a question from the fields of all groups. Raises InputError for an unknown
+        field.
+        """
         groups = {}
         for group in msgspec.structs.fields(cls):
             provided = {
@@ -243,7 +249,7 @@ _TEXTS = frozenset(
 
 
 def _tidy(name: str, value: Any) -> Any:
-    """As the fields have it: one for several, a number for its text, a word in lower case."""
+    """Return a value as the fields have it: one for several, a number for its text, lower case."""
     if value is None:
         return (
             () if name in _REPEATED else "" if name in ("backward", "optimizer", "loss") else None
@@ -269,5 +275,5 @@ def _parse_speed_rate(name: str, text: str) -> float:
 
 
 def group_field_names(group: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The fields of a group."""
+    """Return the fields of a group."""
     return group.__struct_fields__

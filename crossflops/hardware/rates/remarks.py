@@ -1,4 +1,4 @@
-"""What a rate rests on, and what contradicts it: sentences from the figures of `hardware`."""
+"""Assumptions of a rate, and contradictions to it: sentences from the figures of `hardware`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -7,17 +7,16 @@ from math import isfinite
 from crossflops.hardware.devices.catalogue import clock_of, deviation, find_device, peak_from_clock
 from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, possible
 from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
-from crossflops.hardware.rates.numerators import LeftOut, Numerator
+from crossflops.hardware.rates.numerators import Numerator, OmittedTool
 from crossflops.hardware.rates.question import Question, TrainingOptions
-from crossflops.hardware.rates.runs import Timed, above_peak, parents_with_time_gaps
+from crossflops.hardware.rates.runs import TimedRow, above_peak, parents_with_time_gaps
 from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, flat_factor_overstatement
 from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
-from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
-from crossflops.report.profile import ModuleProfile, modules_with_time_gap
-from crossflops.report.profile import above_peak as faster_modules
+from crossflops.report.efficiency import Attention, Efficiency, MovedBytes, RunCompute, TimedStep
+from crossflops.report.profile import ModuleProfile, modules_above_peak, modules_with_time_gap
 from crossflops.report.quantity import percent
 from crossflops.report.report import Report
 
@@ -35,7 +34,7 @@ _REASONS = (
 def basis(
     numerator: Numerator, question: Question, report: Report | None, examples: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what the MACs of an example were made from, and what to beware of.
+    """Return the source of an example's MACs, and cautions about it.
 
     `report` is the one that they are from, of a pass over so many `examples`.
     """
@@ -98,7 +97,7 @@ def _batch_size_note(examples: int, batch: int) -> str:
 
 
 def _as_macs(numerator: Numerator) -> Iterator[str]:
-    """How a total became MACs."""
+    """Yield how a total became MACs."""
     if numerator.printed is None:
         return
     total, unit = _group_digits(numerator.printed), numerator.per_mac
@@ -110,7 +109,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
         yield f"{numerator.label}: rounded to whole MACs"
 
 
-def _tool_omission_note(answer: LeftOut) -> str:
+def _tool_omission_note(answer: OmittedTool) -> str:
     why = "it counts no multiply-accumulates"
     if not isfinite(answer.total) or answer.total < 0:
         why = f"it printed {answer.total}"
@@ -177,7 +176,7 @@ def peak_share_remarks(
     training: TrainingOptions,
     against: Peaks | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what a share of a peak takes for granted, and what is doubtful about it."""
+    """Return the assumptions of a share of a peak, and doubts about it."""
     return (
         (*_flop_rule_notes(answer, parts, training, pieces), *_denominator(against, parts)),
         (
@@ -195,7 +194,7 @@ def _flop_rule_notes(
     training: TrainingOptions,
     pieces: Sequence[Piece],
 ) -> tuple[str, ...]:
-    """How MACs became FLOPs, and what is not among them."""
+    """Return how MACs became FLOPs, and what they leave out."""
     unit = "2 FLOPs per MAC: a multiplication and an addition"
     left = (
         "left out: operations other than contractions (normalization, activations, "
@@ -254,7 +253,9 @@ def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
 
 
 def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
-    """By how much 3 passes overstate a network whose first layer needs no input gradient."""
+    """Return by how much 3 passes overstate a network whose first layer needs no input
+    gradient.
+    """
     if not training.train or training.train_multiplier is not None:
         return ()
     if training.has_graph_passes:
@@ -275,7 +276,7 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
 
 
 def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Which peak, from where, and how far it was checked."""
+    """Return the peak, its source, and how far it was checked."""
     if against is None or not (against.given or against.device):
         return ()
     precisions = tuple(dict.fromkeys(term.precision for term in parts))
@@ -313,7 +314,7 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
 
 
 def _percent_with_sign(fraction: float) -> str:
-    """In percent with one decimal, and two significant digits where that has none.
+    """Return a share in percent with one decimal, or two significant digits if that is zero.
 
     >>> _percent_with_sign(0.0093), _percent_with_sign(-0.00036), _percent_with_sign(0.0)
     ('+0.9 %', '-0.036 %', '+0 %')
@@ -333,7 +334,7 @@ def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...
 
 
 def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """A peak that contradicts its own clock."""
+    """Return a note on a peak that contradicts its own clock."""
     device = against.device if against else None
     sentences = []
     for precision in dict.fromkeys(term.precision for term in parts):
@@ -350,7 +351,9 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
 def _namesakes(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float | None
 ) -> tuple[str, ...]:
-    """Other devices whose drivers print the same name, with the share of the peak of each."""
+    """Return other devices whose drivers print the same name, with the share of the peak of
+    each.
+    """
     device = against.device if against else None
     if against is None or device is None or not device.also:
         return ()
@@ -372,7 +375,7 @@ def _namesakes(
 def _impossible(
     answer: Efficiency, against: Peaks | None, parts: Sequence[WorkTerm]
 ) -> tuple[str, ...]:
-    """More than the peak: which it is, and why that may be."""
+    """Return a note on a rate above the peak: which it is, and the possible reason."""
     worst = max(answer.ratio or 0, answer.hfu or 0)
     if worst <= 1:
         return ()
@@ -386,7 +389,7 @@ def _impossible(
 def _other_peaks(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
 ) -> tuple[str, ...]:
-    """What the share would be if it ran otherwise on the same device, where that is possible."""
+    """Return the shares of other peaks of the same device that allow the rate."""
     device, ran = (against.device if against else None), {term.precision for term in parts}
     if against is None or device is None or len(ran) != 1:
         return ()
@@ -409,7 +412,7 @@ _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
 def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what the peaks of these precisions take for granted, a sentence each."""
+    """Return the assumptions of the peaks of these precisions, a sentence each."""
     pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
     sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
@@ -440,7 +443,7 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
-    """An optimizer's step that is too short to have read and written every parameter."""
+    """Return a note on an optimizer's step that is too short to read and write every parameter."""
     least, adam = update_seconds(params, bandwidth)
     if seconds >= least:
         return ()
@@ -453,8 +456,10 @@ def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]
     )
 
 
-def module_time_remarks(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
-    """Modules above the peak, and those whose parts do not account for their time."""
+def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[str, ...]:
+    """Return notes on modules above the peak, and on those whose parts do not add up to their
+    time.
+    """
     rows = tuple(rows)
     above = () if peak is None else above_peak(rows, peak)
     sentences = [
@@ -474,15 +479,15 @@ def module_time_remarks(rows: Iterable[Timed], peak: float | None) -> tuple[str,
 
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """Return what the speed and the attention of an efficiency rest on."""
+    """Return the assumptions of the speed and the attention of an efficiency."""
     return (*_speed(run), *_causal_mask_notes(row.attention))
 
 
 def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of a watched step: modules above the peak, and those whose parts leave time unexplained."""
-    above = () if peak is None else faster_modules(rows, peak)
+    """Return notes on modules of a profiled step: above the peak, or with unexplained time."""
+    above = () if peak is None else modules_above_peak(rows, peak)
     return (
         tuple(
             f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the "
@@ -519,7 +524,7 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
 
 
 def _whose(per_device: bool | None, devices: int) -> str:
-    """Return whose the rate is, and which option says that it is another's."""
+    """Return whose the rate is, and the option that declares it another's."""
     if per_device:
         return "the given speed is per device"
     all_of_them = f"the given speed is of all {devices} devices together"
@@ -531,7 +536,7 @@ def _whose(per_device: bool | None, devices: int) -> str:
 
 
 def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """Return the share of the peak on both readings of a rate, where both are possible."""
+    """Return the share of the peak on both readings of a rate, if both are possible."""
     devices, speed = run.world.devices, run.question.speed
     rated = speed.examples_per_second is not None or speed.tokens_per_second is not None
     is_unambiguous = speed.per_device is not None or not rated
@@ -562,12 +567,16 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
 def too_fast(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
-    """Return what is too fast to be true, beside the share of the peak itself."""
+    """Return notes on other figures that are too fast to be true, besides the share of the
+    peak.
+    """
     return (*_short_step(run, against), *_phases(step), *_bandwidth_warnings(moved))
 
 
 def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
-    """An optimizer's step that is too short for the parameters, even in shards."""
+    """Return a note on an optimizer's step that is too short for the parameters, even in
+    shards.
+    """
     seconds = dict(run.pace.parts).get("step") if run.pace else None
     if seconds is None or run.params is None or against is None or not against.bandwidth:
         return ()
@@ -585,7 +594,7 @@ def _phases(step: object) -> Iterator[str]:
 
 
 def _bandwidth_warnings(moved: object) -> Iterator[str]:
-    if isinstance(moved, Moved) and (moved.mbu or 0) > 1:
+    if isinstance(moved, MovedBytes) and (moved.mbu or 0) > 1:
         yield (
             f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache between "
             "passes, or the bandwidth is of another device"
@@ -598,7 +607,7 @@ def _bandwidth_warnings(moved: object) -> Iterator[str]:
 def whole_run_remarks(
     compute: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
 ) -> tuple[str, ...]:
-    """The length, the MFU and the energy of a whole run, and what is missing for them."""
+    """Return notes on a whole run's length, MFU and energy, and on missing options for them."""
     return (*_run_assumptions(compute, row, run), *_optimizer_notes(optimizer))
 
 

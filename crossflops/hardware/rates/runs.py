@@ -52,7 +52,7 @@ _SPEEDS = frozenset(WAYS)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: the line that it stands on, and the fields that it gives, or why it gives none."""
+    """One run: its line in the file, and its fields, or the reason why it has none."""
 
     line: int
     fields: dict[str, Any] = {}
@@ -60,7 +60,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of a file. `unused` are columns that are not known."""
+    """The runs of a file. `unused` are unknown columns."""
 
     name: str
     rows: tuple[RunRow, ...]
@@ -68,7 +68,7 @@ class RunTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
-    """The lines of a CSV that are not empty, with their numbers; there are two at least."""
+    """Return the lines of a CSV that are not empty, with their numbers; there are two at least."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -84,7 +84,7 @@ def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
 
 
 def read_run_table(path: str) -> RunTable:
-    """The table of a file. Raises InputError where there is none in it."""
+    """Return the table of a file. Raises InputError if it has none."""
     hint = "the first line must name the columns: device,precision,batch,rate"
     filled = read_csv_lines(path, hint)
     heads = tuple(map(_field, filled[0][1]))
@@ -101,7 +101,9 @@ def read_run_table(path: str) -> RunTable:
 
 
 def fields_of_every_row(table: RunTable) -> frozenset[str]:
-    """Return the fields that no row leaves to the command: a speed replaces another one's form."""
+    """Return the fields of the command for every row: a speed in the rows replaces another form of
+    it.
+    """
     rows = [row.fields for row in table.rows if row.trouble is None]
     if not rows:
         return frozenset()
@@ -159,7 +161,7 @@ def _parse_cell_value(name: str, text: str) -> Any:
 
 
 def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
-    """The question of one row: what it gives goes over what the command says.
+    """Return the question of one row: its fields override those of the command.
 
     A speed of the row replaces that of the command, in whatever form.
     """
@@ -177,7 +179,7 @@ def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
 # over the batch, with all that is in the module, where no model tells them.
 
 
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
+class TimedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A module or a node with its work in FLOPs and its time; a module's include its children."""
 
     path: str
@@ -195,8 +197,8 @@ _TIMES = {"ms": 1e-3, "latency_ms": 1e-3, "time_ms": 1e-3, "us": 1e-6, "s": 1.0,
 _HINT = "the first line must name the columns: module,ms or module,ms,macs"
 
 
-def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Timed, ...]:
-    """The rows of a file. `macs` are those of the pass that was counted, by module.
+def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[TimedRow, ...]:
+    """Return the rows of a file. `macs` are those of the pass that was counted, by module.
 
     `batches` is how many such passes one timed pass is, on its device. Raises InputError for a row
     that is none, named by its line.
@@ -224,7 +226,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
                 f"{where}: the MACs of {name!r} are unknown",
                 "give the model (`count --by module` lists its modules), or add a column macs",
             )
-        timed.append(Timed(path=name, flops=work, seconds=seconds))
+        timed.append(TimedRow(path=name, flops=work, seconds=seconds))
     return tuple(timed)
 
 
@@ -240,8 +242,8 @@ def _parse_seconds(text: str, unit: float, where: str) -> float:
     return seconds
 
 
-def module_times(rows: Sequence[Timed], peak: float | None) -> tuple[ModuleTime, ...]:
-    """Each with its rate and its share of the peak."""
+def module_times(rows: Sequence[TimedRow], peak: float | None) -> tuple[ModuleTime, ...]:
+    """Return each module with its rate and its share of the peak."""
     return tuple(
         ModuleTime(
             path=row.path,
@@ -257,13 +259,13 @@ def module_times(rows: Sequence[Timed], peak: float | None) -> tuple[ModuleTime,
 COVERED = 0.9  # of a parent's time that its children should account for
 
 
-def above_peak(rows: Iterable[Timed], peak: float) -> tuple[Timed, ...]:
-    """Rows that are faster than the device, which no run can be."""
+def above_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
+    """Return the rows that are faster than the device, which no run can be."""
     return tuple(row for row in rows if row.flops and row.rate > peak)
 
 
-class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
-    """A parent whose children leave much of its time unexplained, or take more than all of it."""
+class TimeGap(msgspec.Struct, frozen=True, kw_only=True):
+    """A parent whose children leave much of its time unexplained, or exceed it."""
 
     path: str
     seconds: float
@@ -271,15 +273,15 @@ class Unaccounted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parents_with_time_gaps(
-    rows: Iterable[Timed], least: float = COVERED
-) -> tuple[Unaccounted, ...]:
-    """Parents whose time and whose children's do not agree.
+    rows: Iterable[TimedRow], least: float = COVERED
+) -> tuple[TimeGap, ...]:
+    """Return parents whose time and whose children's time do not agree.
 
     The children of a path are the rows one level below it, or the next level that has any.
     """
     times = {row.path: row.seconds for row in rows}
     parents = (
-        Unaccounted(
+        TimeGap(
             path=path,
             seconds=seconds,
             children=tuple(times[p] for p in _direct_child_paths(path, times)),
@@ -295,7 +297,7 @@ def parents_with_time_gaps(
 
 
 def _direct_child_paths(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
-    """The rows directly within a path: those with no other row between."""
+    """Return the rows directly within a path: those with no other row between."""
     inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(
         row

@@ -48,7 +48,7 @@ _MASKS = ("Add", "Where", "Sub")
 
 
 class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of one attention, and whether it is causal as far as the graph tells.
+    """Sizes of one attention, and whether the graph shows that it is causal.
 
     `causal` is "declared", "masked" (a mask whose values are not read) or "no". `window` are the
     keys that a query sees, 0 for all; `masked_window` those that a causal mask leaves it, which
@@ -63,7 +63,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_causal(self) -> bool:
-        """Whether queries may see the keys before them alone: declared so, or a masked square.
+        """Whether queries may see only the keys before them: declared so, or a masked square.
 
         One query is the newest token: it sees all keys, or those of a window.
         """
@@ -95,7 +95,9 @@ Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 
 def scores(graph: Graph) -> dict[str, AttentionScores]:
-    """The nodes that are score or value products of an attention, by their key in the ledger."""
+    """Return the nodes that are score or value products of an attention, by their key in the
+    ledger.
+    """
     products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
         for node, sizes in (*_single_node_attention(scope), *_multi_node_attention(scope)):
@@ -105,14 +107,16 @@ def scores(graph: Graph) -> dict[str, AttentionScores]:
 
 
 def _module_window(path: str, windows: Mapping[str, int]) -> int:
-    """Return the window of the module of a path, or of the nearest one around it."""
+    """Return the window of the module of a path, or of its nearest ancestor."""
     while path and path not in windows:
         path = path.rpartition(".")[0]
     return windows.get(path, 0)
 
 
 def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Attention that is one node: Q [B, H, Sq, D] or [B, Sq, H D], keys alike, past keys 4."""
+    """Yield attention of a single node: Q [B, H, Sq, D] or [B, Sq, H D], keys alike, past keys
+    4.
+    """
     for node in graph.nodes:
         shapes = [spec.shape if spec else None for spec in node.inputs]
         if node.op.type not in _FUSED or node.op.domain == "com.microsoft" or len(shapes) < 3:
@@ -129,7 +133,7 @@ def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores
 
 
 def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Two products around a softmax over the keys, both of whose operands are computed."""
+    """Yield attention of several nodes: two products around a softmax over the keys."""
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     users: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -159,7 +163,7 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
 
 
 def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
-    """The products that are reached through pointwise nodes alone, and these nodes."""
+    """Return the products that are reached through pointwise nodes alone, and these nodes."""
     products: list[Node] = []
     passed: dict[str, Node] = {}
     waiting = [start]
@@ -175,7 +179,7 @@ def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[
 
 
 def _constant_value_names(graph: Graph) -> set[str]:
-    """Values that depend on weights and constants alone."""
+    """Return the names of values that depend on weights and constants alone."""
     fixed: set[str] = set()
     for node in graph.nodes:
         if not node.bodies and all(_is_fixed(spec, fixed) for spec in node.inputs if spec):
@@ -210,14 +214,14 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def single_piece(macs: int | Fraction) -> tuple[Piece, ...]:
-    """A count of which nothing more is known."""
+    """Return the single piece of a count without nodes."""
     return (Piece(macs=Fraction(macs)),)
 
 
 def pieces_of_graph(
     graph: Graph, ledger: Ledger, *, examples: int = 1, exact: Steps | None = None
 ) -> tuple[Piece, ...]:
-    """A piece for every node with MACs; the graph is one pass over so many examples.
+    """Return a piece for every node with MACs; the graph is one pass over so many examples.
 
     `exact` are the training steps of the nodes, where they are counted.
     """
@@ -244,7 +248,9 @@ GRAPH = "graph"  # the precision by which every node runs as its operands are st
 
 
 class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one example in one precision, the model's passes over them and those executed."""
+    """MACs of one example in one precision, with the model's passes over them and the executed
+    ones.
+    """
 
     macs: Fraction
     passes: Fraction
@@ -259,7 +265,7 @@ class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hardware_flops(self) -> Fraction:
-        """2 x MACs x k, with what is computed again."""
+        """2 x MACs x k, with recomputed work."""
         return 2 * self.macs * self.executed
 
 
@@ -269,7 +275,7 @@ def terms(
     causality: Causality,
     precisions: Precisions,
 ) -> tuple[WorkTerm, ...]:
-    """Return what is asked of the pieces of a count. Equal ones are added up.
+    """Return the work terms of the pieces of a count. Equal ones are added up.
 
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
@@ -291,7 +297,7 @@ def repeats(
     causality: Causality,
     precisions: Precisions,
 ) -> dict[str, tuple[WorkTerm, ...]]:
-    """Return by reason the work that is done once more: what stands between MFU and HFU."""
+    """Return the recomputed work by reason: the difference between MFU and HFU."""
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
     for piece, macs, precision in _shares_of(pieces, causality, precisions):
         for reason, times in recompute_factors(
@@ -328,7 +334,7 @@ def _shares_of(
 
 
 def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
-    """k of the model for one piece."""
+    """Return k of the model for one piece."""
     if not training.train:
         return Fraction(1)
     if training.train_multiplier is not None:
@@ -339,14 +345,16 @@ def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
 
 
 class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
-    """By which share 3 passes of everything are more than the exact step, and where they are."""
+    """The share by which 3 passes of everything exceed the exact step, and where they do."""
 
     share: Fraction
     pieces: tuple[Piece, ...]
 
 
 def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
-    """What 3 passes come to beside the passes that are known. None where none is, or no more."""
+    """Return the excess of 3 passes over the known passes. None without an excess or known
+    passes.
+    """
     known = [(piece, piece.passes) for piece in pieces if piece.passes is not None]
     exact = sum((piece.macs * k for piece, k in known), Fraction(0))
     flat = sum((piece.macs for piece, _ in known), Fraction(0)) * FLAT
@@ -364,7 +372,7 @@ _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of a
 
 
 def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
-    """Return by reason how often a piece is computed once more. What has no backward is not."""
+    """Return how often a piece is recomputed, by reason. A piece without backward is not."""
     if not training.train or k <= 1:
         return {}
     known = (piece.again if training.has_graph_passes else None) or Fraction(0)
@@ -384,7 +392,7 @@ def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> d
 
 
 def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fraction]:
-    """Return what `--recompute` asks to be done again, with its reason."""
+    """Return the part of a piece that `--recompute` repeats, with its reason."""
     if recompute == "attention":
         return {_RECOMPUTED[recompute]: Fraction(1 if piece.scores else 0)}
     times = Fraction(1) if recompute == "full" else _factor(recompute)
@@ -392,7 +400,7 @@ def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fractio
 
 
 def _factor(recompute: str) -> Fraction:
-    """A selective factor, the part of the forward work that is done again."""
+    """Return a selective factor, the part of the forward work that is recomputed."""
     text = recompute.removeprefix("selective=")
     try:
         part = Fraction(text) if text not in ("none", "full") else Fraction(0)
@@ -408,7 +416,7 @@ def _factor(recompute: str) -> Fraction:
 
 
 def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
-    """Precisions by pattern, from texts such as Conv=tf32."""
+    """Return the precisions by pattern, from texts such as Conv=tf32."""
     by_pattern = {}
     for text in precisions.precision_of:
         pattern, equals, precision = text.rpartition("=")
@@ -423,7 +431,7 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
 def _piece_precision_shares(
     piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
-    """The precisions of a piece, with their shares. The last pattern that matches wins."""
+    """Return the precisions of a piece, with their shares. The last pattern that matches wins."""
     chosen = ""
     for pattern, precision in patterns.items():
         if any(matches(name, pattern) for name in piece.names):
@@ -439,7 +447,9 @@ def _piece_precision_shares(
 
 
 def as_stored(stored: str) -> str:
-    """The peak for what a graph stores. Raises InputError where there is no one such peak."""
+    """Return the peak for the stored type of a graph. Raises InputError if there is no such
+    peak.
+    """
     if stored not in PRECISIONS:
         raise InputError(
             f"the precision in which {stored or 'this'} runs is unknown",
@@ -449,7 +459,9 @@ def as_stored(stored: str) -> str:
 
 
 def parse_precision_mix(mix: Iterable[str]) -> dict[str, Fraction]:
-    """Shares of the work by precision, from texts such as bf16=0.5. They add up to one."""
+    """Return the shares of the work by precision, from texts such as bf16=0.5. They add up to
+    one.
+    """
     parts: dict[str, Fraction] = {}
     for text in mix:
         name, equals, value = text.partition("=")

@@ -27,7 +27,7 @@ _FLAGS = ("run_tokens", "run_examples", "run_steps")
 
 
 class Length(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a run is: `units` are examples, or tokens where the work is that of a token."""
+    """The length of a run: `units` are examples, or tokens where the work is that of a token."""
 
     units: Fraction
     tokens: Fraction | None
@@ -36,7 +36,7 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def share_of(text: str) -> float:
-    """A share as people write it, such as 0.4 or 40%. Raises InputError."""
+    """Return the share of a text such as 0.4 or 40%. Raises InputError."""
     number = text.strip().removesuffix("%")
     try:
         value = float(number) / (1 if number == text.strip() else 100)
@@ -53,7 +53,7 @@ def share_of(text: str) -> float:
 def check_run_length(
     run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool
 ) -> None:
-    """Raises InputError for what contradicts itself or needs what is not given."""
+    """Raise InputError for contradicting lengths, or missing options that they need."""
     provided = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in provided]
     if len(provided) > 1:
@@ -87,13 +87,13 @@ def check_run_length(
 
 
 def examples_of_step(run: MeasuredRun) -> int | None:
-    """The examples of all replicas that one step sees; None where no batch is given."""
+    """Return the examples of all replicas in one step; None without a batch."""
     batch = run.question.speed.batch
     return batch * run.question.training.accumulate * run.world.dp if batch else None
 
 
 def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
-    """The run's length in every unit that is known. Raises InputError where none fits."""
+    """Return the run's length in every known unit. Raises InputError without any."""
     run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
     if run_length.run_tokens is not None:
         total: Fraction | None = Fraction(quantity(run_length.run_tokens))
@@ -123,7 +123,7 @@ def run_compute(
     against: Peaks | None,
     optimizer: OptimizerStep | None,
 ) -> RunCompute | UnsetType:
-    """The compute of the run that was asked for."""
+    """Return the compute of the requested run."""
     run_length = run.question.length
     if not run_length.is_requested:
         return UNSET

@@ -50,7 +50,7 @@ class GraphLevel(NamedTuple):
 
 
 class GradientFlow:
-    """Follows gradients through a graph with these weights and functions.
+    """The flow of gradients through a graph with these weights and functions.
 
     Without `cuts` they flow through what is detached, and from every node.
     """
@@ -74,7 +74,7 @@ class GradientFlow:
 
     @property
     def loops_alike(self) -> bool:
-        """Whether what has a gradient in one run of a loop has it in each."""
+        """Whether a value with a gradient in one run of a loop has it in each."""
         return self._weights.loops_alike
 
     def level(self, graph: Graph) -> GraphLevel:
@@ -89,7 +89,9 @@ class GradientFlow:
         return GraphLevel(graph, checkpoints, starts, stops, copies)
 
     def pass_forward(self, level: GraphLevel, values: Values) -> None:
-        """Note in `values`, which has those from around the level, what has a gradient."""
+        """Record in `values`, which starts with those of the enclosing level, where gradients
+        flow.
+        """
         unsettled = True
         while unsettled:
             for node in level.graph.nodes:
@@ -103,7 +105,7 @@ class GradientFlow:
     def pass_backward(
         self, level: GraphLevel, values: Values, ends: set[str]
     ) -> dict[str, set[str]]:
-        """Return by the key of a node that runs back which of its results reach the loss.
+        """Return, by the key of a node with a backward pass, its results that reach the loss.
 
         `ends` are the names of all that does, and grows.
         """
@@ -137,7 +139,7 @@ class GradientFlow:
         return live
 
     def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
-        """Return what is known of a value that the node reads."""
+        """Return the gradient state of a value that the node reads."""
         known = values.get(spec.name)
         if known is None:
             return GradientState(self._weights.is_trained_operand(spec, node), varying=False)
@@ -150,12 +152,12 @@ class GradientFlow:
     def operand_state(
         self, node: Node, index: int, spec: TensorSpec, values: Values
     ) -> GradientState:
-        """Return what is known of an input of a node, in whichever run of a loop it stands."""
+        """Return the gradient state of a node's input, over all runs of its loop."""
         known = self.value_state(spec, node, values)
         return join_states(known, self._alike.get((node.key, index), FIXED))
 
     def operands_with_gradient(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
-        """Return the inputs that have a gradient through this node, with their places."""
+        """Return the inputs that have a gradient through this node, with their positions."""
         severed = node.training.severed if self.cuts and node.stands_for_itself else ()
         if self.is_ungiven(node):
             return []
@@ -173,7 +175,7 @@ class GradientFlow:
     def operands_of_function(
         self, stored: GraphFunction, node: Node, values: Values
     ) -> Iterator[tuple[int, TensorSpec]]:
-        """Yield the operands to which a custom function hands gradients, at its last node."""
+        """Yield the operands to which a custom function passes gradients, at its last node."""
         if stored.own is None or not stored.own.ran or node.key != stored.function.home:
             return
         for index in sorted(stored.own.graded):
@@ -182,17 +184,17 @@ class GradientFlow:
                     yield index, spec
 
     def is_graded(self, stored: GraphFunction, node: Node, values: Values) -> bool:
-        """Whether a custom function is given something with a gradient."""
+        """Return whether a custom function has an input with a gradient."""
         return not self.is_ungiven(node) and any(
             self.value_state(spec, node, values).trained for spec in stored.operands
         )
 
     def is_ungiven(self, node: Node) -> bool:
-        """Whether the node stands in a reentrant checkpoint that is given nothing to train."""
+        """Return whether the node is in a reentrant checkpoint without trainable inputs."""
         return any(checkpoint.number in self.ungiven for checkpoint in enclosing(node))
 
     def _join_runs(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
-        """Note for all runs of a loop what has a gradient in one. Return whether that is new."""
+        """Record for all runs of a loop the gradients of one. Return whether that is new."""
         events = False
         for runs in copies:
             graded = {
@@ -210,7 +212,7 @@ class GradientFlow:
         return events
 
     def _enter_checkpoint(self, part: CheckpointPart, values: Values) -> None:
-        """Note of a reentrant checkpoint where nothing with a gradient goes into it."""
+        """Record that a reentrant checkpoint gets no input with a gradient, if so."""
         graded = any(
             self.value_state(spec, node, values).trained
             for node in part.nodes
@@ -228,7 +230,7 @@ class GradientFlow:
             self.ungiven.add(part.checkpoint.number)
 
     def _leave_checkpoint(self, part: CheckpointPart) -> None:
-        """Note that all results of a reentrant checkpoint have a gradient: it is one function.
+        """Record that all results of a reentrant checkpoint have a gradient: it is one function.
 
         In the checkpoint itself that is so only for what has one anyway.
         """
@@ -237,7 +239,7 @@ class GradientFlow:
             self._handed_out = results | self._handed_out  # the innermost leaves first
 
     def _pass_node(self, node: Node, values: Values) -> None:
-        """Note in `values` which results have a gradient, and which depend on an input."""
+        """Record in `values` which results have a gradient, and which depend on an input."""
         known = find_operator_rule(node.op)
         stops = known is not None and known.backward is no_gradient and node.stands_for_itself
         trained = node.training.starts or (
@@ -279,7 +281,9 @@ class GradientFlow:
         return results
 
     def body_runs(self, node: Node, body: Graph, values: Values) -> list[Values]:
-        """Return the values of a body in its first run, the next one, and on until they stay."""
+        """Return the values of a body in its first run, in the next one, and so on until they
+        stay.
+        """
         if node.choice == "function":
             return [self._run_body({}, node, body, self._body_input_states(node, body, values))]
         first, results = values_before_states(node)
@@ -308,7 +312,7 @@ class GradientFlow:
     def _lasting_run(
         self, node: Node, body: Graph, values: Values, provided: Values, states: dict[str, str]
     ) -> Values:
-        """Return the values of a body where what has a gradient in one run has it in each."""
+        """Return the values of a body, with gradients of one run taken for each."""
         while True:
             run = self._run_body(values, node, body, provided)
             joined = {
@@ -320,7 +324,7 @@ class GradientFlow:
             provided = {**provided, **joined}
 
     def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
-        """Return the inputs of a body, as the node gives them to its first run."""
+        """Return the inputs of a body, as the node passes them to its first run."""
         pairs = zip(body.inputs, node.inputs, strict=False)
         return {
             name.name: self.value_state(spec, node, values) if spec is not None else FIXED
@@ -328,7 +332,7 @@ class GradientFlow:
         }
 
     def _run_body(self, ancestors: Values, node: Node, body: Graph, provided: Values) -> Values:
-        """Return the values of a body when it has run on these."""
+        """Return the values of a body after a run on these inputs."""
         inner = {**ancestors, **provided}
         for below in body.nodes:
             self._pass_node(below, inner)

@@ -14,14 +14,14 @@ _OTHERS = "other functions can be run without values"
 
 
 class GraphFunction(NamedTuple):
-    """A custom function of the graph, and what its backward pass runs; None where unknown."""
+    """A custom function of the graph, and the work of its backward pass; None if unknown."""
 
     function: Function
     own: OwnBackward | None
 
     @property
     def operands(self) -> list[TensorSpec]:
-        """The values that it is given."""
+        """The values that it takes."""
         return [spec for specs in self.function.operands.values() for spec in specs]
 
     @property
@@ -31,7 +31,7 @@ class GraphFunction(NamedTuple):
 
 
 class GraphFunctions:
-    """The custom functions of a graph. `reason` says why their backward passes are not known."""
+    """The custom functions of a graph. `reason` says why their backward passes are unknown."""
 
     def __init__(self, functions: Iterable[GraphFunction], reason: str) -> None:
         self._unfollowed = f" ({reason})" if reason else ""
@@ -43,29 +43,31 @@ class GraphFunctions:
                 self._beside[stored.function.home].append(stored)
 
     def enclosing_function(self, node: Node) -> GraphFunction | None:
-        """Return the function in which a node stands, whatever is known of it."""
+        """Return the custom function around a node, whatever is known of it."""
         return self._inside.get(node.key)
 
     def function_with_own_backward(self, node: Node) -> GraphFunction | None:
-        """Return the function in which a node stands whose own backward pass is known."""
+        """Return the custom function around a node if its own backward pass is known."""
         stored = self.enclosing_function(node)
         return stored if stored and stored.own else None
 
     def without_nodes(self, node: Node) -> Iterable[GraphFunction]:
-        """Return the functions whose forward pass became no node, and whose home is this one."""
+        """Return the functions of this module whose forward pass became no node."""
         return self._beside.get(node.key, ())
 
     def reason_for_derivation(self, stored: GraphFunction) -> str:
-        """Return why the backward pass of a function is counted as that of its forward pass."""
+        """Return why the backward pass of a function is derived from its forward pass."""
         return _DERIVED.format(stored.function.kind) + self._unfollowed
 
     def unit(self, node: Node) -> str:
-        """Return the name of what keeps tensors together: a call, or a custom function."""
+        """Return the name of the unit that keeps tensors together: a call, or a custom
+        function.
+        """
         known = self.function_with_own_backward(node)
         return f"{known.function.home} (function)" if known else node.call
 
     def forward_gradient_cost(self, node: Node) -> Cost:
-        """Return what a custom function makes forward for its gradients, at its last node."""
+        """Return the forward work of a custom function for its gradients, at its last node."""
         known = self.function_with_own_backward(node)
         if known is None or known.own is None or node.key != known.function.home:
             return ZERO

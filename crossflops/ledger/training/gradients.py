@@ -24,13 +24,13 @@ def node_gradient(
     forward: Cost,
     live: set[str] | None,
 ) -> Gradient:
-    """Return the work of the gradients of the operands at these places.
+    """Return the work of the gradients of the operands at these positions.
 
     Args:
         flow: says which of joined tensors have a gradient.
         node: what is differentiated.
         known: its rule, whose `backward` can be called.
-        places: the places of the inputs that have a gradient.
+        indices: the indices of the inputs that have a gradient.
         forward: the work of the node itself.
         live: the names of its results that reach the loss.
     """
@@ -54,7 +54,7 @@ def node_gradient(
 
 
 def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list[frozenset[int]]:
-    """Return which of these have a gradient in each direction of a recurrent layer, or in all.
+    """Return which operands have a gradient in each direction of a recurrent layer, or in all.
 
     A converter joins the weights of two directions, of which one may be frozen.
     """
@@ -73,7 +73,9 @@ def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list
 
 
 def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | None) -> Node:
-    """Return the node without the names of results that are not live, where its rule asks."""
+    """Return the node without the names of results that are not live, if its rule asks for
+    that.
+    """
     if not known.by_result or not live:
         return node
     outputs = tuple(

@@ -10,7 +10,7 @@ _RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled: Gemm_1@Loop_1[0]
 
 
 def nodes_with_bodies(graph: Graph) -> Iterator[Node]:
-    """Return all nodes, also those in bodies."""
+    """Yield all nodes, also those in bodies."""
     for node in graph.nodes:
         yield node
         for body in node.bodies:
@@ -18,7 +18,7 @@ def nodes_with_bodies(graph: Graph) -> Iterator[Node]:
 
 
 def loop_state_count(node: Node, body: Graph) -> int:
-    """Return how many states a loop hands from one run of its body to the next one."""
+    """Return how many states a loop passes from one run of its body to the next one."""
     if node.op.type == "Loop":
         return len(body.inputs) - values_before_states(node)[0]
     if node.op.type == "Scan":
@@ -33,7 +33,7 @@ def values_before_states(node: Node) -> tuple[int, int]:
 
 
 def names_read_by_bodies(node: Node) -> set[str]:
-    """Return the names that bodies read from around them, and that the node gives to them."""
+    """Return the outer names that bodies read, and the names that the node passes to them."""
     names: set[str] = set()
     for body in node.bodies:
         for inner in body.nodes:
@@ -45,7 +45,7 @@ def names_read_by_bodies(node: Node) -> set[str]:
 
 
 def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
-    """Return the nodes of loops that were unrolled: each node of a body as often as it runs."""
+    """Return the copies of nodes of unrolled loops: each node of a body as often as it runs."""
     copies: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         body, at, runs = node.key.partition("@")
@@ -55,7 +55,9 @@ def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
 
 
 def add_results_of_copies(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
-    """Add to `ends` what reaches the loss in other runs of a loop. Return whether any was new."""
+    """Add to `ends` the results that reach the loss in other runs of a loop. Return whether any is
+    new.
+    """
     before = len(ends)
     for runs in copies:
         for results in zip(*(node.outputs for node in runs), strict=False):

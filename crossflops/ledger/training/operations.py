@@ -14,7 +14,8 @@ _OPERANDS = "unknown which operands need gradients; assumed: all operands of equ
 def operations_behind_node(
     flow: GradientFlow, node: Node, together: Sequence[Node], values: Values
 ) -> Iterable[Node]:
-    """Return the node, or the operations that it stands for, on what goes into all of its nodes.
+    """Return the source operations this node was written for, with operands mapped to the graph's
+    values.
 
     `together` are the nodes that were written for the same operation. A converter says which
     nodes, not which of their operands is which: those of one shape are told apart only where some

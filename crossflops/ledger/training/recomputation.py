@@ -10,14 +10,19 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Checkpoint, Kept, Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, jax_recomputation, run_again
+from crossflops.ledger.checkpoints import (
+    CheckpointPart,
+    RecomputedNodes,
+    jax_recomputation,
+    run_again,
+)
 from crossflops.ledger.training.flow import GradientFlow, GraphLevel
 from crossflops.ledger.training.states import Values
 from crossflops.operators import find_operator_rule
 
 
 class Recomputation(NamedTuple):
-    """How often each node of a level runs again, by key, and nodes of which that is not known."""
+    """How often each node of a level runs again, by key, and nodes for which this is unknown."""
 
     times: Counter[str]
     unsure: tuple[Node, ...]
@@ -26,7 +31,7 @@ class Recomputation(NamedTuple):
 def find_recomputation(
     flow: GradientFlow, level: GraphLevel, values: Values, live: Mapping[str, set[str]]
 ) -> Recomputation:
-    """Return what the checkpoints of a level run again.
+    """Return the nodes that the checkpoints of a level run again.
 
     Args:
         flow: says which operands have a gradient.
@@ -46,13 +51,13 @@ def find_recomputation(
 
 
 class _CheckpointSearch:
-    """Finds the nodes of one checkpoint that run again."""
+    """The search for the nodes of one checkpoint that run again."""
 
     def __init__(self, flow: GradientFlow, part: CheckpointPart, values: Values) -> None:
         self._flow, self._part, self._values = flow, part, values
 
-    def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RunAgain:
-        """Return the nodes. `asked` grows by the checkpoint's number where it runs again."""
+    def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RecomputedNodes:
+        """Return the nodes. `asked` grows by the checkpoint's number if it runs again."""
         part, unit = self._part, self._flow.functions.unit
         asking = [node for node in part.nodes if node.key in live and self._places(node)]
         if part.kind == "needed":
@@ -62,7 +67,7 @@ class _CheckpointSearch:
                 pieces = part.pieces(unit).items()
                 keeping = {name for name, nodes in pieces if self._keeps_anything(nodes)}
                 asking = [node for node in asking if self._asks(node, keeping, asked)]
-            again = RunAgain()
+            again = RecomputedNodes()
             if asking:
                 again = run_again(part, self._keeps_anything, self._retention_in_checkpoint, unit)
         if asking:
@@ -75,7 +80,7 @@ class _CheckpointSearch:
         )
 
     def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
-        """Whether PyTorch keeps something for these, whatever the loss."""
+        """Return whether PyTorch keeps a tensor for these pieces, whatever the loss."""
         if known := self._flow.functions.function_with_own_backward(nodes[0]):
             return self._flow.is_graded(known, nodes[0], self._values)
         costs = [self._cost(node) for node in nodes]
@@ -84,7 +89,8 @@ class _CheckpointSearch:
         return any(bool(self._places(node)) for node in nodes)
 
     def _asks(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
-        """Whether a node, or the checkpoint that it is in, asks for what is kept in this one.
+        """Return whether a node, or its checkpoint, needs a tensor that is kept in this
+        checkpoint.
 
         `keeping` are the pieces for which PyTorch keeps something: a bias alone asks for nothing.
         """
@@ -97,7 +103,7 @@ class _CheckpointSearch:
         )
 
     def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
-        """Return what a node keeps in a checkpoint, or the checkpoint that stands there does.
+        """Return what a node keeps in a checkpoint, or the nested checkpoint in its place.
 
         A custom function keeps tensors once its forward pass has run.
         """

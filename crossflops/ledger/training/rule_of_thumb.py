@@ -7,7 +7,7 @@ import msgspec
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Trace
 from crossflops.ir.training import NO_STEP, Steps
-from crossflops.ledger.training.weights import Everything
+from crossflops.ledger.training.weights import AllTrainable
 from crossflops.ledger.training.work import count_training_step, total_work
 
 
@@ -25,13 +25,13 @@ class FlatDifference(msgspec.Struct, frozen=True):
 def rule_of_thumb_differences(
     graph: Graph, trace: Trace, tokens: int
 ) -> tuple[int, tuple[FlatDifference, ...]]:
-    """6 N D as MACs, 3 for each parameter and token, and what leads from there to 3 x forward.
+    """Return 6 N D as MACs, 3 for each parameter and token, and the differences to 3 x forward.
 
     `tokens` D is 6 N D's. Parameters meet another number of tokens where they are looked up or
     added, tied, shared by windows or chosen by a router; attention multiplies no parameters.
     Source: Kaplan et al., 2001.08361, 2.1.
     """
-    ideal = total_work(count_training_step(graph, Everything(trace), cuts=False))
+    ideal = total_work(count_training_step(graph, AllTrainable(trace), cuts=False))
     thumb = 3 * graph.params * tokens
     by_cause = {
         "forward.parameters": 3 * ideal.weights.macs - thumb,
@@ -41,13 +41,13 @@ def rule_of_thumb_differences(
 
 
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
-    """The exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
+    """Return the exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
     then what is run again, then what custom functions do in a way of their own.
     """
-    everything = Everything(trace, exact)
+    everything = AllTrainable(trace, exact)
     ideal = count_training_step(graph, everything, cuts=False).by_key
     reached = count_training_step(graph, everything).by_key
     derived = (exact.derived or exact).by_key

@@ -1,4 +1,4 @@
-"""What a training step knows of a value: has it a gradient, and does it depend on an input."""
+"""The states of a value in a training step: its gradient, and its dependence on an input."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -8,7 +8,7 @@ _FLOATS = ("float", "bfloat", "complex")
 
 
 class GradientState(NamedTuple):
-    """Whether a value has a gradient, and whether it depends on an input of the model."""
+    """The state of a value: its gradient, and its dependence on an input of the model."""
 
     trained: bool
     varying: bool
@@ -19,10 +19,10 @@ Values: TypeAlias = dict[str, GradientState]
 
 
 def is_differentiable_tensor(spec: TensorSpec) -> bool:
-    """Whether the elements are numbers that have gradients."""
+    """Return whether the elements are numbers that have gradients."""
     return spec.dtype.startswith(_FLOATS)
 
 
 def join_states(left: GradientState, right: GradientState) -> GradientState:
-    """Return the state of a value that is the one or the other."""
+    """Return the state of a value that is either of two others."""
     return GradientState(left.trained or right.trained, left.varying or right.varying)

@@ -17,7 +17,7 @@ _SETTINGS |= {"NegativeLogLikelihoodLoss": 2, "SoftmaxCrossEntropyLoss": 2}
 
 
 class TrainedWeights:
-    """Which stored tensors are trained: those that the model trains, unless a pattern says else.
+    """The stored tensors that are trained: as the model says, unless a pattern overrides it.
 
     The patterns match the names of a parameter, all of them where it is tied, or a module around
     it; in a file also the node that uses it and that node's module. `trainable` goes over
@@ -44,7 +44,7 @@ class TrainedWeights:
                         self._by_name.setdefault(parameter.name, parameter)
 
     def is_trained_operand(self, spec: TensorSpec, node: Node) -> bool:
-        """Whether this input of the node is a stored tensor that is trained."""
+        """Return whether this input of the node is a stored tensor that is trained."""
         if spec.role != "parameter" or not is_differentiable_tensor(spec):
             return False
         index = next((at for at, provided in enumerate(node.inputs) if provided is spec), 0)
@@ -66,7 +66,7 @@ class TrainedWeights:
         return self._is_trained(names, trainable=provided and not number)
 
     def trains_any(self) -> bool:
-        """Whether a parameter of the model is trained, wherever it is used."""
+        """Return whether a parameter of the model is trained, wherever it is used."""
         stored = self._by_name.values()
         return any(self._is_trained(self._names[row.storage], row.trainable) for row in stored)
 
@@ -76,7 +76,8 @@ class TrainedWeights:
         return named or (trainable and not frozen)
 
     def constants(self, graph: Graph) -> set[str]:
-        """The results of Constant nodes that are trained: of a file that has all weights in such.
+        """Return the results of Constant nodes that are trained: of a file whose weights are all
+        such nodes.
 
         Beside weights that are stored as such, a Constant is a number of the model's own.
         """
@@ -97,7 +98,7 @@ class TrainedWeights:
         }
 
     def model_input_state(self, spec: TensorSpec) -> GradientState:
-        """Of an input of the model: a parameter, or something that varies."""
+        """Return the state of a model input: a parameter, or a varying value."""
         names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
         trained = (
             self._given
@@ -107,7 +108,7 @@ class TrainedWeights:
         return GradientState(trained, varying=not trained)
 
     def check(self, graph: Graph) -> None:
-        """Raises InputError for a pattern that matched no weight, used or not."""
+        """Raise InputError for a pattern that matched no weight, used or not."""
         hint = "give modules or parameters, such as 'layer1*'; `count --by module` lists them"
         floats = [
             spec.name.removeprefix("in_")
@@ -133,8 +134,8 @@ class TrainedWeights:
         return bool(met)
 
 
-class Everything(TrainedWeights):
-    """All parameters are trained, whatever the model says: what a rule of thumb assumes.
+class AllTrainable(TrainedWeights):
+    """Weights of a rule of thumb, which trains all parameters, whatever the model says.
 
     Of its inputs those that `exact` says.
     """
@@ -144,13 +145,13 @@ class Everything(TrainedWeights):
         self._updated = {spec.name for spec in exact.updated} if exact else set()
 
     def model_input_state(self, spec: TensorSpec) -> GradientState:
-        """Of an input of the model: a parameter where the exact step has it so."""
+        """Return the state of a model input: a parameter if the exact step has it so."""
         trained = spec.name in self._updated
         return GradientState(trained, varying=not trained)
 
 
 class AskedWeights(TrainedWeights):
-    """The parameters of these names are trained, as `autograd.grad(..., inputs)` has it."""
+    """Weights of `autograd.grad(..., inputs)`, which trains the parameters of these names."""
 
     def __init__(self, trace: Trace, names: frozenset[str]) -> None:
         super().__init__(trace, (), ())

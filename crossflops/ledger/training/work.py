@@ -82,7 +82,7 @@ def total_work(step: Steps) -> TrainingStep:
 
 
 class _StepCounter:
-    """Adds up the work of nodes by their keys; `unknown` are those that are not wholly counted."""
+    """A sum of the work of nodes by their keys; `unknown` are nodes without a full count."""
 
     def __init__(self, flow: GradientFlow, weights: TrainedWeights) -> None:
         self._flow, self._weights = flow, weights
@@ -92,7 +92,8 @@ class _StepCounter:
     def count_level(
         self, prefix: str, graph: Graph, values: Values, ends: set[str], used: set[str]
     ) -> tuple[Work, set[str]]:
-        """Return the work of the nodes of a level, and of all in them, and what reaches the loss.
+        """Return (training work by node key, names of values that reach the loss) for one graph
+        and its bodies.
 
         Args:
             prefix: what keys of the level begin with.
@@ -132,7 +133,7 @@ class _StepCounter:
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
-        """Yield the work of one node: its own, or that of its bodies, or of what it stands for.
+        """Yield the work of one node: its own, that of its bodies, or of its source operation.
 
         `together` are the nodes that were written for the same operation.
         """
@@ -161,7 +162,7 @@ class _StepCounter:
     def _count_function_backward(
         self, prefix: str, stored: GraphFunction, node: Node, values: Values, used: set[str]
     ) -> TrainingStep:
-        """Return what the own backward pass of a custom function runs.
+        """Return the work of a custom function's own backward pass.
 
         It is for weights where it serves nothing but gradients of what no input decides.
         """
@@ -301,7 +302,7 @@ class _StepCounter:
     def _count_operation(
         self, prefix: str, node: Node, values: Values, live: set[str] | None, used: set[str]
     ) -> TrainingStep:
-        """Return the work of one operation, and name what of it is not counted.
+        """Return the work of one operation, and the reasons for uncounted parts.
 
         `live` are the results that reach the loss, None where the node does not run back.
         """
@@ -355,7 +356,7 @@ class _StepCounter:
         live: set[str] | None,
         forward: Cost,
     ) -> Gradient:
-        """Return the gradients of the operands that are wanted, none where there is no formula."""
+        """Return the gradients of the requested operands, none where there is no formula."""
         if not requested:
             return Gradient({})
         if isinstance(known.backward, str):
@@ -370,7 +371,9 @@ class _StepCounter:
 
 
 def _forward_cost(node: Node) -> Cost:
-    """Return the forward work of a node; one without it is named where the node is counted."""
+    """Return the forward work of a node; one without work is reported where the node is
+    counted.
+    """
     known = find_operator_rule(node.op)
     try:
         return known.formula(node) if known else ZERO

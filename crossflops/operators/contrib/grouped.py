@@ -48,7 +48,7 @@ from crossflops.operators.rule import (
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
-class Grouped(NamedTuple):
+class GroupedTokens(NamedTuple):
     """Tokens of `heads` query heads and `kv_heads` key heads, all of one depth."""
 
     tokens: int
@@ -67,16 +67,16 @@ class Grouped(NamedTuple):
         return self.tokens * self.kv_heads * self.depth
 
 
-def query_head_groups(node: Node) -> Grouped:
+def query_head_groups(node: Node) -> GroupedTokens:
     """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     packed = heads if has_input(node, 1) else heads + 2 * kv_heads
     depth = head_size(dims[-1], packed, node)
-    return Grouped(prod(dims[:-1]), heads, kv_heads, depth)
+    return GroupedTokens(prod(dims[:-1]), heads, kv_heads, depth)
 
 
-def query_key_preparation_cost(node: Node, heads: Grouped, caches: int, norms: int) -> Cost:
+def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, norms: int) -> Cost:
     """What happens to Q and K before they meet: their RMS norms, and the rotation.
 
     `caches` is the input with the cosines, [M, R / 2] for R rotated elements of each head;
@@ -111,7 +111,7 @@ def _query_length(node: Node) -> int:
     return spec_shape(input_spec(node, 0), rank=3)[1]
 
 
-def _cache_quantization_cost(node: Node, heads: Grouped, total: int, batch: int) -> Cost:
+def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch: int) -> Cost:
     """A cache in small integers: new elements (div, round, 2 compares), those read a mul."""
     read = batch * heads.kv_heads * total * heads.depth
     cache = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read

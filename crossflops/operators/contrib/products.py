@@ -169,10 +169,10 @@ def _weight_blocks_constraint(node: Node) -> str:
     if bits not in _PACKED_BITS:
         return f"attribute 'bits' is {bits}, and 2, 4 or 8 are packed"
     count = -(-depth // block)
-    bytes_ = -(-block * bits // 8)
+    byte_count = -(-block * bits // 8)
     packed, scales = dims_of(node, 1), dims_of(node, 2)
-    if packed is not None and packed != (width, count, bytes_):
-        return f"{operand_label(node, 1, 'B')} needs {width}x{count}x{bytes_} for K = {depth}"
+    if packed is not None and packed != (width, count, byte_count):
+        return f"{operand_label(node, 1, 'B')} needs {width}x{count}x{byte_count} for K = {depth}"
     if scales is not None and scales not in ((width * count,), (width, count)):
         return f"{operand_label(node, 2, 'scales')} needs {width}x{count}, one for each block"
     spec = node.inputs[3] if len(node.inputs) > 3 else None

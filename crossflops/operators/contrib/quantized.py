@@ -235,7 +235,7 @@ def qlinear_global_average_pool(node: Node) -> Cost:
 @operator(
     "QLinearReduceMean",
     f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}",
-    requires=axes_constraint(place=-1),
+    requires=axes_constraint(input_index=-1),
 )
 def qlinear_reduce_mean(node: Node) -> Cost:
     """QLinearReduceMean: n dequantized, n - m adds, m divs, m quantized."""
@@ -250,7 +250,7 @@ def qlinear_reduce_mean(node: Node) -> Cost:
     )
 
 
-@operator("ReduceSumInteger", "n-m adds", requires=axes_constraint(place=-1))
+@operator("ReduceSumInteger", "n-m adds", requires=axes_constraint(input_index=-1))
 def reduce_sum_integer(node: Node) -> Cost:
     """ReduceSumInteger: n - m adds."""
     return Cost(adds=reduction_operations(input_element_count(node), output_element_count(node)))

@@ -29,18 +29,20 @@ def rebuild(program: Any, graph: Graph) -> Source:
             f"no TensorFlow function can be rebuilt: {error}",
             "pip install 'crossflops[tensorflow]'",
         ) from error
-    from crossflops.rebuild.tensorflow import module as models
+    from crossflops.rebuild.tensorflow import module as module_rebuilding
     from crossflops.rebuild.tensorflow.module import OnnxModule
 
     if isinstance(program, OnnxFile):
-        model = models.from_onnx_file(program)
+        model = module_rebuilding.from_onnx_file(program)
     else:
         in_bytes = isinstance(program, bytes)
         model = (
-            models.from_onnx_bytes(fill_model_weights(program))
+            module_rebuilding.from_onnx_bytes(fill_model_weights(program))
             if in_bytes
-            else models.from_ir_model(program)
+            else module_rebuilding.from_ir_model(program)
         )
-    module = models.rebuild_program(model, {node.key: node.path for node in graph.nodes})
+    module = module_rebuilding.rebuild_program(
+        model, {node.key: node.path for node in graph.nodes}
+    )
     inputs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in graph.inputs)
     return Source(OnnxModule(module, graph.name or "model"), inputs, {})

@@ -31,7 +31,7 @@ _CLOSE = 2  # times the least, that the most is below where bars are broken
 
 
 class Bar(NamedTuple):
-    """A name, a value, and what stands behind its bar."""
+    """A bar: its name, its value, and the text after it."""
 
     name: str
     value: Fraction
@@ -40,7 +40,9 @@ class Bar(NamedTuple):
 
 
 def tool_bars(report: Report) -> Canvas | None:
-    """The total of every tool as MACs, and a line at the native count; None without tools."""
+    """Return the total of every tool as MACs, and a line at the native count; None without
+    tools.
+    """
     units = {
         account.tool: account.unit
         for account in report.reconciliations or ()
@@ -60,7 +62,7 @@ def tool_bars(report: Report) -> Canvas | None:
 
 
 def training_step_bars(training: Training) -> Canvas | None:
-    """The MACs of the parts of a training step; None where it has none."""
+    """Return the MACs of the parts of a training step; None without any."""
     parts = (
         ("forward", training.forward_macs),
         ("gradients, inputs", training.backward_input_macs),
@@ -79,7 +81,7 @@ def training_step_bars(training: Training) -> Canvas | None:
 
 
 def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
-    """A bar for each row, and a line at `mark`. Without one the bars begin at zero."""
+    """Return a bar for each row, and a line at `mark`. Without one the bars begin at zero."""
     most = max([*(row.value for row in rows), Fraction(mark or 0)]) or Fraction(1)
     start = Fraction(0) if mark is None else _start([Fraction(mark), *(r.value for r in rows)])
     room = _WIDTH - _LEFT - _RIGHT
@@ -109,7 +111,7 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
 
 
 def _start(values: Sequence[Fraction]) -> Fraction:
-    """Where bars begin: zero, or below the least where all are close and some differ.
+    """Return where bars begin: zero, or below the least if all are close and some differ.
 
     >>> _start([Fraction(100), Fraction(104)]), _start([Fraction(1), Fraction(2)])
     (Fraction(98, 1), Fraction(0, 1))

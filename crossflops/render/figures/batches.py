@@ -28,7 +28,7 @@ _PERCENTILES: tuple[tuple[str, Ink, bool], ...] = (
 )  # fmt: skip
 
 
-class _Across(NamedTuple):
+class _BatchAxis(NamedTuple):
     """The axis of both panels: batches, by powers of two."""
 
     least: int
@@ -42,7 +42,7 @@ class _Across(NamedTuple):
 
 
 def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> Canvas:
-    """Rates and latencies over the batch, with the batches that did not run.
+    """Return rates and latencies over the batch, with the batches that did not run.
 
     `chosen` is a batch to mark beside the fastest. Raises InputError where no batch ran.
     """
@@ -53,7 +53,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
         raise InputError(
             "no batch size ran, so there is no curve to draw", "run `bench` with a batch that fits"
         )
-    across = _Across(rows[0].batch, rows[-1].batch)
+    across = _BatchAxis(rows[0].batch, rows[-1].batch)
     top = _TOP + _UPPER + _BETWEEN
     shapes = [
         *_unfit(across, unfit, top + _LOWER),
@@ -67,8 +67,8 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
 
 
-def _unfit(across: _Across, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
-    """A dashed line at each batch that did not run, with its reason."""
+def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
+    """Return a dashed line at each batch that did not run, with its reason."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
         x, text = across.x(failure.batch), f"{failure.batch} did not run: {failure.stage}"
@@ -80,8 +80,10 @@ def _unfit(across: _Across, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
     return shapes
 
 
-def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
-    """The rates, rings where the runs had not settled, and the batches that matter by name."""
+def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
+    """Return the rates, rings where the runs had not settled, and the batches that matter by
+    name.
+    """
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
 
@@ -119,8 +121,10 @@ def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> l
     return shapes
 
 
-def _latencies(across: _Across, ran: Sequence[Measurement], top: float) -> list[Shape]:
-    """The median and two percentiles above it, in milliseconds, on an axis by powers of ten."""
+def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> list[Shape]:
+    """Return the median and two percentiles above it, in milliseconds, on an axis by powers of
+    ten.
+    """
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
@@ -161,8 +165,8 @@ def _curve(
     ]
 
 
-def _batch_axis_labels(across: _Across, sizes: Sequence[int], foot: float) -> list[Shape]:
-    """The batches that were tried, as far as their numbers have room."""
+def _batch_axis_labels(across: _BatchAxis, sizes: Sequence[int], foot: float) -> list[Shape]:
+    """Return the batches that were tried, as far as their numbers fit."""
     shapes: list[Shape] = [
         Words(x=_WIDTH / 2, y=foot + 34, text="batch", ink="soft", anchor="middle", size=11)
     ]

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.render.terminal import inert
+from crossflops.render.terminal import escape_control_chars
 
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 Ink: TypeAlias = Literal[
@@ -88,12 +88,12 @@ class Canvas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_width(text: str, size: float = FONT) -> float:
-    """About how many px a text is wide."""
+    """Return the approximate width of a text in px."""
     return len(text) * size * _LETTER
 
 
 def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
-    """The text, or its beginning and end where it is wider than `width` px.
+    """Return the text, or its beginning and end where it is wider than `width` px.
 
     >>> fit_text_to_width("norm.batch", 200), fit_text_to_width("a" * 30 + "b" * 30, 100)
     ('norm.batch', 'aaaaaaa…bbbbbb')
@@ -106,7 +106,7 @@ def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
 
 
 def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
-    """The break at `middle` in a bar that is drawn shorter than its amount."""
+    """Return the mark at `middle` in a bar that is drawn shorter than its amount."""
     return tuple(
         DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
                   ink="shade", width=2.5)
@@ -115,7 +115,7 @@ def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
 
 
 def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
-    """About five round numbers from `low` to a `high` above it, at least a `step` apart.
+    """Return about five round numbers from `low` to a `high` above it, at least a `step` apart.
 
     >>> round_numbers(0, 44), round_numbers(0, 1)
     ([0.0, 10.0, 20.0, 30.0, 40.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
@@ -126,16 +126,16 @@ def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
     return [round(n * step, 12) for n in range(-floor(-low // step), floor(high / step) + 1)]
 
 
-class Titled(NamedTuple):
-    """A canvas of a sheet, with what stands above it."""
+class TitledCanvas(NamedTuple):
+    """A canvas of a sheet, with the text above it."""
 
     head: str
     canvas: Canvas
     note: str = ""
 
 
-def sheet(parts: Sequence[Titled], label: str) -> Canvas:
-    """Canvases beneath each other, each under its head and a line of small print."""
+def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
+    """Return canvases below each other, each under its head and a line of small print."""
     shapes: list[Shape] = []
     y = _MARGIN
     for head, canvas, note in parts:
@@ -159,12 +159,14 @@ def _move_shape(shape: Shape, x: float, y: float) -> Shape:
 
 
 def svg(canvas: Canvas, alone: bool = False) -> str:
-    """The canvas as SVG: for a page that has the classes, or `alone` with colours of its own."""
+    """Return the canvas as SVG: for a page that has the classes, or `alone` with colours of its
+    own.
+    """
     size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'
     document = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
     wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
     paper = '<rect width="100%" height="100%" fill="#fff"/>' if alone else ""
-    label = escape(inert(canvas.label))
+    label = escape(escape_control_chars(canvas.label))
     head = f'<svg{document} role="img" aria-label="{label}"{wide} {size}>{paper}'
     return head + "".join(_svg_shape(shape, alone) for shape in canvas.shapes) + "</svg>"
 
@@ -190,7 +192,7 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
             anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
             weight = ' font-weight="600"' if shape.bold else ""
             location = f'x="{_px(shape.x)}" y="{_px(shape.y)}" font-size="{_px(shape.size)}"'
-            text = escape(inert(shape.text))
+            text = escape(escape_control_chars(shape.text))
             return f"<text {location} {_svg_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
         case Dot():
             location = f'cx="{_px(shape.x)}" cy="{_px(shape.y)}" r="{_px(shape.radius)}"'
@@ -200,7 +202,7 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
 
 
 def _svg_tooltip(tip: str, tag: str) -> str:
-    return f"><title>{escape(inert(tip))}</title></{tag}>" if tip else "/>"
+    return f"><title>{escape(escape_control_chars(tip))}</title></{tag}>" if tip else "/>"
 
 
 def _svg_fill(ink: Ink, alone: bool) -> str:
@@ -212,7 +214,7 @@ def _stroke(ink: Ink, alone: bool) -> str:
 
 
 def _px(value: float) -> str:
-    """A length with at most two decimals.
+    """Return a length with at most two decimals.
 
     >>> _px(3.0), _px(1 / 3)
     ('3', '0.33')

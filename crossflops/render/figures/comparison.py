@@ -19,7 +19,7 @@ from crossflops.render.figures.canvas import (
     DrawnLine,
     Ink,
     Shape,
-    Titled,
+    TitledCanvas,
     Words,
     fit_text_to_width,
     gap,
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """From `first` to `last`, by steps that add up."""
+    """A way from `first` to `last`, by steps that add up."""
 
     first: str
     last: str
@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
 
 def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
-    """Return what a waterfall shows of a noun: of two models their MACs."""
+    """Return the waterfall's walk of a result: of two models their MACs."""
     match content:
         case Reconciliation():
             steps = tuple(Step(row.cause, row.amount) for row in content.explanations)
@@ -71,7 +71,9 @@ def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
 
 
 def waterfall(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
-    """The picture of a walk; None where no step of it has a finite amount other than zero."""
+    """Return the picture of a walk; None where no step of it has a finite amount other than
+    zero.
+    """
     path = walk(content)
     steps = [step for step in path.steps if step.amount]
     if path.residual:
@@ -95,7 +97,7 @@ def waterfall(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
 
 
 class _Scale(NamedTuple):
-    """Where an amount lies between the causes and the amounts."""
+    """The position of an amount between the columns of causes and of amounts."""
 
     low: float
     high: float
@@ -106,7 +108,7 @@ class _Scale(NamedTuple):
 
 
 def _lengths(amounts: Sequence[Amount]) -> list[float]:
-    """How long each bar is, in amounts: the amount, but for one that dwarfs several others.
+    """Return the length of each bar, in amounts: the amount, unless one dwarfs several others.
 
     >>> _lengths([5, -3]), _lengths([10_000, 5, -5])
     ([5.0, -3.0], [6.0, 5.0, -5.0])
@@ -120,7 +122,7 @@ def _lengths(amounts: Sequence[Amount]) -> list[float]:
 
 
 def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
-    """The line of no difference, and ticks where every bar is as long as its amount."""
+    """Return the line of no difference, and ticks if every bar is as long as its amount."""
     foot = height - (0 if broken else _FOOT)
     zero = scale.x_position(0)
     shapes: list[Shape] = []
@@ -173,13 +175,14 @@ BARS = "bars"  # begins the name of a file that is to have the bars of all tools
 
 
 def comparison(report: Report, name: str) -> Canvas:
-    """The bars of all tools where the name begins with "bars", else a waterfall for each account.
+    """Return the bars of all tools if the name begins with "bars", else a waterfall for each
+    account.
 
     Raises InputError where there is nothing to draw.
     """
     if name.lower().startswith(BARS):
         canvas = tool_bars(report)
-        drawn = [Titled("Totals as MACs", canvas)] if canvas else []
+        drawn = [TitledCanvas("Totals as MACs", canvas)] if canvas else []
     else:
         drawn = _waterfalls(report)
     if not drawn:
@@ -190,15 +193,15 @@ def comparison(report: Report, name: str) -> Canvas:
     return sheet(drawn, report.name)
 
 
-def _waterfalls(report: Report) -> list[Titled]:
+def _waterfalls(report: Report) -> list[TitledCanvas]:
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]
     elif isinstance(report.against, Against):
         canvas = waterfall(report.against.alignment)
         head = f"{report.against.name} against {report.name}, MACs"
-        return [Titled(head, canvas)] if canvas else []
+        return [TitledCanvas(head, canvas)] if canvas else []
     else:
         accounts = report.reconciliations or ()
         walks = [(f"{row.tool} = native{term_with_sign(row.delta)}", row) for row in accounts]
-    return [Titled(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]
+    return [TitledCanvas(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]

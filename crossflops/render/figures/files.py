@@ -34,7 +34,7 @@ _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def possible(suffix: str) -> str:
-    """The suffix of a picture that can be made here.
+    """Return the suffix of a picture that can be made here.
 
     Raises UnknownNameError for any other, and MissingExtraError for a PNG without matplotlib,
     which is looked for and not imported.
@@ -49,7 +49,7 @@ def possible(suffix: str) -> str:
 
 
 def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
-    """The bytes of a file. Raises what `possible` raises."""
+    """Return the bytes of a file. Raises what `possible` raises."""
     if possible(suffix) == ".svg":
         return f"{svg(canvas, alone=True)}\n".encode()
     try:
@@ -78,7 +78,7 @@ def _matplotlib_missing_error() -> MissingExtraError:
 
 
 def _paint(axes: "Axes", shape: Shape, location: int) -> None:
-    """One shape, in front of those before it."""
+    """Paint one shape over the earlier ones."""
     from matplotlib.patches import Circle, Rectangle
 
     colour = COLOURS[shape.ink]

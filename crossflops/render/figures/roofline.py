@@ -12,7 +12,7 @@ from crossflops.render.figures.canvas import (
     DrawnLine,
     Ink,
     Shape,
-    Titled,
+    TitledCanvas,
     Words,
     fit_text_to_width,
     sheet,
@@ -51,7 +51,7 @@ def _log_axis_fraction(value: float, span: Span) -> float:
 
 
 def tick(value: float) -> str:
-    """A power of ten with its prefix.
+    """Return a power of ten with its prefix.
 
     >>> tick(1e12), tick(100e9), tick(0.1)
     ('1 T', '100 G', '0.1')
@@ -63,7 +63,7 @@ def tick(value: float) -> str:
 
 
 def spans(roof: Roofline) -> tuple[Span, Span]:
-    """Both axes, with room for every point and for the ridges of all ceilings."""
+    """Return both axes, with room for every point and for the ridges of all ceilings."""
     step = roof.step
     heights = list(tops(roof).values())
     points = [
@@ -87,7 +87,7 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
 
 
 def tops(roof: Roofline) -> dict[str, float]:
-    """The ceilings to draw: those of the run, and the other formats that matrix units take."""
+    """Return the ceilings to draw: those of the run, and the other formats of matrix units."""
     used = {node.precision: node.peak for node in roof.nodes if node.peak}
     named: dict[float, list[str]] = {}
     for name, peak in {**roof.peaks, **used}.items():
@@ -98,7 +98,7 @@ def tops(roof: Roofline) -> dict[str, float]:
 
 
 def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
-    """The nodes that have a place in the picture, by operator; most of the time first."""
+    """Return the nodes that have a place in the picture, by operator; most of the time first."""
     groups: dict[str, list[NodeBound]] = {}
     for node in roof.nodes:
         if node.intensity:
@@ -112,7 +112,7 @@ def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
 
 
 def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
-    """Points of nodes that lie on each other, as one."""
+    """Yield points of nodes that overlap, as one."""
     group: list[NodeBound] = []
     for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
         first = group[0] if group else node
@@ -126,7 +126,7 @@ def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator
 
 
 def _point(group: list[NodeBound], roof: Roofline) -> Point:
-    """Nodes under the roof: at most what the bandwidth, and their own peak, allow."""
+    """Return the nodes under the roof: at most what the bandwidth, and their own peak, allow."""
     work, moved = (
         sum(node.work or node.operations for node in group),
         sum(node.bytes for node in group),
@@ -138,15 +138,15 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
 
 
 def roofline_sheet(roof: Roofline, title: str) -> Canvas:
-    """The roofline by itself, under a title and what it stands for."""
+    """Return the roofline by itself, under a title and its parameters."""
     step = roof.step
     note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
     canvas = roofline(roof)
-    return sheet([Titled(title, canvas, f"{note}; a step of {step.examples}")], canvas.label)
+    return sheet([TitledCanvas(title, canvas, f"{note}; a step of {step.examples}")], canvas.label)
 
 
 def roofline(roof: Roofline) -> Canvas:
-    """Points lie on the roof, at the most that the device allows, as large as their work.
+    """Return the points on the roof, at the most that the device allows, as large as their work.
 
     Beside them what each colour stands for, with its shares of work and of the shortest time.
     """
@@ -221,7 +221,7 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """The nodes, a colour for each operator: rings where there are no MACs to time."""
+    """Return the nodes, a colour for each operator: rings without MACs to time."""
     return [
         Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
             ink=ink, hollow=_has_no_work(rows),
@@ -246,7 +246,7 @@ class _Entry(NamedTuple):
 
 
 def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """What the dots of operators, kernels, the whole model and its measured run stand for."""
+    """Return the legend: operators, kernels, the whole model and its measured run."""
     step = roof.step
     entries = [
         _Entry(f"{op} ({len(rows)})", _roofline_shares_text(rows, roof), ink, _has_no_work(rows))
@@ -277,7 +277,7 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
-    """Of the work, and of the shortest time."""
+    """Return the shares of the work, and of the shortest time."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
     shortest = roof.step.shortest
     time = sum(row.seconds for row in rows) / shortest if shortest else 0.0

@@ -24,11 +24,11 @@ from crossflops.render.pages.comparison import comparison, failure_blocks
 from crossflops.render.pages.places import TOP, cause_title, path_with_stars, pattern
 from crossflops.render.pages.summary import (
     Unit,
+    input_descriptions,
     model_title,
     module_and_node_figures,
     nodes_without_cost,
 )
-from crossflops.render.pages.summary import input_descriptions as described
 from crossflops.report.comparison import Against, Contrast, ToolDifference
 from crossflops.report.quantity import (
     amount_with_sign,
@@ -50,7 +50,7 @@ COLUMNS = (
 
 
 def cause_table(alignment: Alignment) -> Table:
-    """A row for each cause, and what is left, which is nothing."""
+    """Return a row for each cause, and the residual, which is zero."""
     rows = [
         Row.from_cells(
             cause.cause,
@@ -84,7 +84,7 @@ def cause_table(alignment: Alignment) -> Table:
 
 
 def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Block]:
-    """The layers that differ: in short those that differ alike together, in files one by one."""
+    """Return the layers that differ: on screen similar ones together, in files one by one."""
     rows = [row for row in alignment.layers if row.shifts]
     if not rows:
         return []
@@ -112,7 +112,9 @@ def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Bl
 
 
 def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
-    """The shifts of layers whose paths differ in numbers alone together, the largest first."""
+    """Return the shifts of layers whose paths differ only in numbers together, the largest
+    first.
+    """
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
         paths = tuple(pattern(_place_label(location)) for location in (row.first, row.second))
@@ -127,7 +129,7 @@ def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
 
 
 def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
-    """All of one cause as one."""
+    """Return the sum of the shifts of one cause."""
     summands = list(shifts)
     return Shift(
         cause=summands[0].cause,
@@ -193,7 +195,7 @@ def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
 
 
 def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
-    """A line for each cause of each layer, and one for each layer that is the same: `COLUMNS`."""
+    """Yield a line for each cause of each layer, and one for each unchanged layer: `COLUMNS`."""
     for row in alignment.layers:
         first, first_what, second, other = _layer_pair_cells(row)
         for shift in row.shifts or (Shift(cause=""),):
@@ -205,7 +207,7 @@ Names = tuple[str, str]
 
 
 def report_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
-    """The page of a comparison: of a model with its tools, or of two models."""
+    """Return the page of a comparison: of a model with its tools, or of two models."""
     if isinstance(report.against, Against):
         return _two_model_page(report, report.against, top)
     return comparison(report, unit, top)
@@ -244,7 +246,7 @@ def _two_model_page(report: Report, other: Against, top: int) -> Page:
 
 
 def _short_model_names(report: Report, other: Against) -> Names:
-    """What the models are called in tables: the last word of their names, where these differ."""
+    """Return the names of models in tables: the last word of their names, if these differ."""
     names = report.name, other.name
     short = _last_name_part(names[0]), _last_name_part(names[1])
     if short[0].casefold() != short[1].casefold():
@@ -253,7 +255,7 @@ def _short_model_names(report: Report, other: Against) -> Names:
 
 
 def _last_name_part(name: str) -> str:
-    """The last word of a name.
+    """Return the last word of a name.
 
     >>> tuple(map(_last_name_part, ("torchvision.models:resnet50", "a/model.onnx", "ResNet")))
     ('resnet50', 'model.onnx', 'ResNet')
@@ -266,7 +268,7 @@ def _second(other: Against) -> str:
     parts = [
         other.name,
         short_count_with_noun(totals.params, "parameter"),
-        *described(other.model.inputs),
+        *input_descriptions(other.model.inputs),
         short_amount(totals.macs, "MACs"),
         f"{short_amount(totals.flops, 'FLOPs')} (native)",
     ]
@@ -293,7 +295,7 @@ def _same_model_verdict(other: Against) -> list[Block]:
 
 
 def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
-    """The tools that answered for neither model."""
+    """Return the tools that answered for neither model."""
     profiles = (*(report.profiles or ()), *other.profiles)
     answered = {answer.tool for answer in profiles if isinstance(answer, Profile)}
     failures = {answer.tool: answer for answer in profiles if isinstance(answer, Failure)}
@@ -330,7 +332,7 @@ def _contrast_label(contrast: Contrast) -> str:
 
 
 def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -> list[Block]:
-    """From the number for the first model to the one for the second."""
+    """Return the blocks from the number for the first model to the one for the second."""
     rows = [
         Row.from_cells(
             cause.cause,

@@ -22,7 +22,7 @@ WORST = 5
 _MUTE = 0.01  # operators that take less of the time share a line
 
 
-class Benched(msgspec.Struct, frozen=True):
+class BenchView(msgspec.Struct, frozen=True):
     """A bench, with as many kernels in its tables as `top` says."""
 
     bench: Bench
@@ -30,7 +30,7 @@ class Benched(msgspec.Struct, frozen=True):
 
 
 def bench_page(content: Bench, top: int = TOP) -> Page:
-    """The curve, the profile where there is one, what is wrong, doubtful and assumed."""
+    """Return the curve, the profile if there is one, errors, doubts and assumptions."""
     blocks: list[Block] = [_bench_title(content), _curve(content)]
     if content.goal and content.measurement is not None:
         blocks.append(Text(f"batch {content.batch}: {content.goal}", " > "))
@@ -104,7 +104,7 @@ def _measurement_row(content: Bench, timing: Measurement) -> Row:
 
 
 def _percent(part: float | None) -> str:
-    """A share of the peak; a dash where no peak is known for the precision of what ran."""
+    """Return a share of the peak; a dash if no peak is known for the precision of the run."""
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
@@ -116,7 +116,7 @@ def _unfit(content: Bench, unfit: Unfit) -> Row:
 
 
 def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
-    """The phases of a training step."""
+    """Return the phases of a training step."""
     timing = content.measurement
     full = timing.p50 if timing is not None else 0.0
     rows = [
@@ -187,7 +187,7 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
 
 
 def _profiler(profile: KernelProfile) -> str:
-    """Return what the profiler itself took, where that is worth a word."""
+    """Return the time of the profiler itself, if it is noteworthy."""
     if profile.profiler_seconds < _MUTE * profile.run_seconds:
         return ""
     took = percent_share(profile.profiler_seconds, profile.run_seconds)
@@ -196,7 +196,7 @@ def _profiler(profile: KernelProfile) -> str:
 
 
 def _operator_time_table(profile: KernelProfile) -> Table:
-    """The time by operator of the kernels, the small ones together."""
+    """Return the time by operator of the kernels, the small ones together."""
     sums: dict[str, list[KernelRow]] = defaultdict(list)
     for row in profile.kernels:
         sums[row.op or "(none)"].append(row)

@@ -21,7 +21,9 @@ _UNITS = {
 
 
 def budgets_page(content: Checks) -> Page:
-    """Every rule with its value, failing ones first; what grew, and what a smaller model saves."""
+    """Return every rule with its value, failing ones first; growth, and savings of smaller
+    models.
+    """
     ordered = sorted(content.checks, key=lambda check: check.holds)
     columns = (
         Column(head="model", flows=True),
@@ -64,14 +66,14 @@ def rule_of(check: Check) -> str:
 
 
 def failures(content: Checks) -> list[str]:
-    """Return a sentence for each rule that does not hold; one error of a model is said once."""
+    """Return a sentence for each rule that does not hold; one error of a model appears once."""
     return list(
         dict.fromkeys(budget_failure_text(check) for check in content.checks if not check.holds)
     )
 
 
 def budget_failure_text(check: Check) -> str:
-    """Return why a rule does not hold, and what to do."""
+    """Return why a rule does not hold, and the remedy."""
     if check.error or check.value is None:
         return f"{check.target}: {check.error} ({check.hint})"
     head = f"{check.target}: {rule_of(check)} does not hold, with {exact_amount(check.value)}"
@@ -101,7 +103,7 @@ def budget_doubts(content: Checks) -> list[str]:
 
 
 def budget_target_moves(content: Checks) -> list[str]:
-    """Return a sentence for each model that moved, or that was not there."""
+    """Return a sentence for each model that moved, or that is new."""
     known = {check.target: check for check in content.checks if check.moved_from or check.is_new}
     return [
         f"{target} moved from {check.moved_from}."

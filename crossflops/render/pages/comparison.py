@@ -66,7 +66,7 @@ from crossflops.tools.registry import find_convention
 
 
 def contrast_blocks(contrast: Contrast) -> list[Block]:
-    """A heading that says by how much, and a row for each cause."""
+    """Return a heading with the difference, and a row for each cause."""
     blocks: list[Block] = [
         Heading(f"{contrast.second} = {contrast.first}{term_with_sign(contrast.delta)}"),
         Figure("waterfall", contrast),
@@ -126,7 +126,9 @@ NOTE = "the same as the native count"
 
 
 def parameter_differences(report: Report) -> list[Block]:
-    """A row for each cause of each tool that counts other parameters; nothing if none does."""
+    """Return a row for each cause of each tool that counts other parameters; nothing if none
+    does.
+    """
     counting = [
         answer
         for answer in report.profiles or ()
@@ -189,7 +191,7 @@ _SHOWN = 3  # kernels that are named before the rest is only numbered
 
 
 def kernel_run_lines(profile: Profile) -> list[str]:
-    """Return what ran in the setting of the tool; nothing where no fused kernel was seen."""
+    """Return the kernels that ran in the setting of the tool; nothing without fused kernels."""
     if not profile.kernels:
         return []
     rest = len(profile.kernels) - _SHOWN
@@ -199,7 +201,7 @@ def kernel_run_lines(profile: Profile) -> list[str]:
 
 
 def _setting_words(setting: Setting) -> str:
-    """A setting in words.
+    """Return a setting in words.
 
     >>> _setting_words(Setting(grad=False, hooked=True)), _setting_words(Setting(training=True))
     ('evaluation without gradients, with hooks,', 'training')
@@ -210,7 +212,7 @@ def _setting_words(setting: Setting) -> str:
 
 
 def _where(kernel: Kernel) -> str:
-    """A kernel and its modules.
+    """Return a kernel and its modules.
 
     >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
     'aten._native_multi_head_attention ran 3 times in 2 modules (a, and 1 more)'
@@ -223,7 +225,7 @@ def _where(kernel: Kernel) -> str:
 
 
 def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
-    """One line for each setting in which other kernels run when hooks sit on the modules."""
+    """Return one line for each setting in which hooks on the modules change the kernels."""
     by_tool: dict[str, dict[bool, list[Profile]]] = {}
     for profile in profiles:
         if isinstance(profile.kernels, tuple):
@@ -254,7 +256,7 @@ MARK = "*"
 
 
 def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
-    """The tools beside each other, then every tool by itself, then those without an answer.
+    """Return the tools beside each other, then every tool by itself, then those without an answer.
 
     `top` is the number of modules that are shown, of those where the tools disagree most.
     """
@@ -291,7 +293,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
 
 
 def _answers(report: Report) -> tuple[Profile, ...]:
-    """The tools that answered: two of them, in their order, where these are set in contrast."""
+    """Return the tools that answered, or the two tools of a contrast in their order."""
     by_tool = {
         answer.tool: answer for answer in report.profiles or () if isinstance(answer, Profile)
     }
@@ -301,7 +303,7 @@ def _answers(report: Report) -> tuple[Profile, ...]:
 
 
 def innermost_mismatches(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
-    """The innermost modules at which the tool did not print what was predicted."""
+    """Return the innermost modules at which the tool's number is not the predicted one."""
     wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
     return tuple(row for row in wrong if not any(_is_path_inside(outer, row) for outer in wrong))
 
@@ -428,7 +430,7 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
 
 
 def _as_expected(report: Report, profile: Profile) -> bool:
-    """Whether the tool ran as asked, save for what its convention says that it imposes."""
+    """Return whether the tool ran as requested, apart from what its convention imposes."""
     setting, account = report.setting, _reconciliation(report, profile.tool)
     if not isinstance(setting, Setting):
         return True
@@ -438,7 +440,7 @@ def _as_expected(report: Report, profile: Profile) -> bool:
 
 
 def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
-    """The tools without an answer, those with one reason together, and why."""
+    """Return the tools without an answer and the reasons, tools of one reason together."""
     if not failures:
         return []
     reasons: dict[tuple[str, ...], list[Failure]] = {}
@@ -451,13 +453,15 @@ def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
 
 
 def _failure_reason(failure: Failure) -> tuple[str, ...]:
-    """Return what tools share that failed for one reason: all but their names."""
+    """Return the common reason of tools that failed: all but their names."""
     words = (failure.stage, failure.message, failure.hint)
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
 
 
 def _failure_group_blocks(similar: list[Failure]) -> list[Block]:
-    """A line for tools that failed alike, in the words of the first; a command is one to copy."""
+    """Return a line for tools with one failure, in the words of the first; a command can be
+    copied.
+    """
     first, tools = similar[0], ", ".join(failure.tool for failure in similar)
     outcome = f"failed at {first.stage}: {first.message}"
     lead = (outcome, f" {tools} ") if len(similar) == 1 else (f"{tools} {outcome}", " ")
@@ -478,7 +482,7 @@ _STANDS: dict[Stand, tuple[str, Tone]] = {
 
 
 def consensus_blocks(words: Consensus) -> list[Block]:
-    """The sentence, the reason, the caveats, and a row for each tool."""
+    """Return the sentence, the reason, the caveats, and a row for each tool."""
     blocks: list[Block] = [
         Heading("To publish" if words.citable else "To publish, only with its caveat"),
         Text(words.sentence, "   "),

@@ -23,7 +23,7 @@ _BESIDE = 12  # as many devices are set against each other; more are only listed
 
 
 def device_page(content: DeviceSheet) -> Page:
-    """What is known of a device: its names, its peaks with their derivation, and how surely."""
+    """Return a device: its names, its peaks with their derivation, and their certainty."""
     device = content.device
     blocks: list[Block] = [
         Title((device.label, device.name, *_architecture_and_year(device))),
@@ -66,7 +66,7 @@ def _device_sheet_table(device: Device) -> Table:
 
 
 def _device_bandwidth_text(device: Device) -> str:
-    """Return the bandwidth, with the memory bus and the rate of a pin where they are known."""
+    """Return the bandwidth, with the memory bus and the rate of a pin if they are known."""
     if not device.bandwidth:
         return ""
     rate = short_amount(device.bandwidth, "B/s")
@@ -76,7 +76,7 @@ def _device_bandwidth_text(device: Device) -> str:
 
 
 def exact_mhz(hertz: float) -> str:
-    """A clock in MHz, with every digit that it has."""
+    """Return a clock in MHz, with every digit that it has."""
     return f"{hertz / 1e6:g} MHz"
 
 
@@ -107,7 +107,7 @@ def _peak_rate_cell(row: PeakRow, rate: float | None) -> str:
 
 
 def per_second(precision: str) -> str:
-    """The unit of a rate: what integers do is no FLOP."""
+    """Return the unit of a rate: integer operations are no FLOPs."""
     return "OP/s" if precision.startswith("int") else "FLOP/s"
 
 
@@ -174,7 +174,7 @@ def _ambiguous(content: DeviceSheet) -> list[Block]:
 
 
 def devices_page(content: DeviceList) -> Page:
-    """Devices under each other; few of them with their share of the highest peak."""
+    """Return devices below each other; a few with their share of the highest peak."""
     few = len(content.devices) <= _BESIDE
     rates = _ratios(content) if few else _SEVERAL
     columns = (
@@ -195,7 +195,7 @@ def devices_page(content: DeviceList) -> Page:
 
 
 def _ratios(content: DeviceList) -> tuple[Rates, ...]:
-    """The precision by which few devices are compared, and FP32 beside it."""
+    """Return the precision that compares a few devices, and FP32 beside it."""
     chosen: tuple[Rates, ...] = (
         (content.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
         ("of the highest", 0, _device_peak_ratio),
@@ -210,7 +210,7 @@ def _device_peak_ratio(row: DeviceShare) -> str:
 
 
 def _first_peak_cell(*precisions: str) -> Cell:
-    """The peak of the first of these precisions that the device has."""
+    """Return the peak of the first of these precisions that the device has."""
 
     def cell(row: DeviceShare) -> str:
         peaks = row.device.peaks
@@ -241,7 +241,7 @@ def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
 
 
 def derivation_page(content: Derivation) -> Page:
-    """A product, and its factors."""
+    """Return a product, and its factors."""
     product = " x ".join(_factor_text(factor) for factor in content.factors)
     rows = tuple(Row.from_cells(factor.what, _factor_text(factor)) for factor in content.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
@@ -258,7 +258,7 @@ def _factor_text(factor: Factor) -> str:
 
 
 def machine_page(content: Machine) -> Page:
-    """The processor, the GPUs, the measured peak beside the one of the system."""
+    """Return the processor, the GPUs, and the measured peak beside the one of the system."""
     blocks: list[Block] = [Title(("This machine", *([content.cpu.model] if content.cpu else [])))]
     if content.cpu is not None:
         blocks += [
@@ -297,7 +297,7 @@ def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _cpu_peak_rule_table(cpu: Cpu) -> Table:
-    """Cores x clock x FLOPs per clock and core."""
+    """Return cores x clock x FLOPs per clock and core."""
     clock = "?" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     rows = []
     for precision, rate in cpu.flops_per_clock.items():

@@ -16,7 +16,7 @@ _NAMES = {"macs": "MACs", "flops": "FLOPs", "params": "parameters"}
 
 
 def difference_page(content: Difference) -> Page:
-    """What a reviewer asks, the largest first."""
+    """Return the differences in a reviewer's order, the largest first."""
     blocks: list[Block] = [
         Title((f"{content.first} -> {content.second}",)),
         _difference_totals_table(content),
@@ -41,7 +41,7 @@ def difference_page(content: Difference) -> Page:
 
 
 def _nodes_without_count_blocks(content: Difference) -> list[Block]:
-    """Return the nodes without a count, those that came in first."""
+    """Return the nodes without a count, new ones first."""
     if not content.uncounted and not content.uncounted_before:
         return []
     new = set(content.new_uncounted)

@@ -17,7 +17,7 @@ from crossflops.report.efficiency import (
     Efficiency,
     EfficiencyReport,
     ModuleTime,
-    Moved,
+    MovedBytes,
     RunCompute,
     TimedStep,
     World,
@@ -39,7 +39,7 @@ _WIDEST = 11  # digits of a speed that was given
 
 
 class Line(NamedTuple):
-    """A value with what it is and where it is from."""
+    """A value with its meaning and its source."""
 
     label: str
     value: Cell
@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 
 def work_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return what belongs to the work. With several rows shares stand in their table (`more`)."""
+    """Return the lines of the work. With several rows shares stand in their table (`more`)."""
     lines = []
     if first.executed is not UNSET:
         lines.append(Line("executed", _work_executed_cell, _work_executed_source))
@@ -63,7 +63,7 @@ def work_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return what belongs to the MFU: the HFU of executed work, other peaks, the world, the bytes.
+    """Return the lines of the MFU: the HFU of executed work, other peaks, the world, the bytes.
 
     With several rows shares stand in their table (`more`).
     """
@@ -82,7 +82,7 @@ def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
-    """Columns that stand beside the MFU, in a table of several rows."""
+    """Return the columns beside the MFU, in a table of several rows."""
     rows = tuple(rows)
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
@@ -97,7 +97,7 @@ def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
 
 
 def speed(row: Efficiency) -> str:
-    """How fast one device is, in units and, where these are examples of tokens, in tokens."""
+    """Return how fast one device is, in units and, if these are examples of tokens, in tokens."""
     if row.examples_per_second is None:
         return ""
     tokens = row.tokens_per_second
@@ -106,7 +106,7 @@ def speed(row: Efficiency) -> str:
 
 
 def number_text(value: float) -> str:
-    """A measured value: as it was given, or in six digits where it was computed."""
+    """Return a measured value: the provided text, or six digits of a computed one."""
     if float(value).is_integer():
         return exact_amount(int(value))
     kept = value if len(repr(value)) <= _WIDEST else float(f"{value:.6g}")
@@ -118,13 +118,13 @@ def _work_executed_cell(row: Efficiency) -> str:
 
 
 def _work_executed_source(row: Efficiency) -> str:
-    """Return what the executed work is the sum of."""
+    """Return the summands of the executed work."""
     parts = [f"{short_amount(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
     return f"for one {row.unit}: {' + '.join((short_amount(row.work, 'FLOPs'), *parts))}"
 
 
 def _hfu_source(row: Efficiency) -> str:
-    """Return what the HFU is the sum of."""
+    """Return the summands of the HFU."""
     parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
     return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
 
@@ -142,7 +142,7 @@ def _attention_macs_cell(row: Efficiency) -> str:
 
 
 def _attention_note(row: Efficiency) -> str:
-    """Return what is counted of attention, and what else it may be."""
+    """Return the counted part of attention, and the alternatives."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return ""
@@ -159,7 +159,7 @@ def _attention_note(row: Efficiency) -> str:
 
 
 def _attention_note_with_shares(row: Efficiency) -> str:
-    """The same with the shares of the peak, where there is one."""
+    """Return the same with the shares of the peak, where there is one."""
     attention = row.attention
     if (
         not isinstance(attention, Attention)
@@ -229,8 +229,8 @@ def _all_source(row: Efficiency) -> str:
     return f"at {number_text(world.examples_per_second)} {row.unit}s/s"
 
 
-def _byte_traffic_or_none(row: Efficiency) -> Moved | None:
-    return row.moved if isinstance(row.moved, Moved) else None
+def _byte_traffic_or_none(row: Efficiency) -> MovedBytes | None:
+    return row.moved if isinstance(row.moved, MovedBytes) else None
 
 
 def _byte_traffic_lines(alone: bool) -> list[Line]:
@@ -243,8 +243,8 @@ def _byte_traffic_lines(alone: bool) -> list[Line]:
     return [*lines, bound, mbu] if alone else [*lines, bound]
 
 
-def _byte_traffic(row: Efficiency) -> Moved:
-    assert isinstance(row.moved, Moved)
+def _byte_traffic(row: Efficiency) -> MovedBytes:
+    assert isinstance(row.moved, MovedBytes)
     return row.moved
 
 
@@ -286,7 +286,7 @@ def _mbu(row: Efficiency) -> str:
 
 
 def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
-    """The parts of a step, and the precisions of the work, each with its peak."""
+    """Return the parts of a step, and the precisions of the work, each with its peak."""
     blocks: list[Block] = []
     for row in rows:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
@@ -302,7 +302,7 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
 
 
 def _run_compute_table(run: RunCompute) -> Table:
-    """FLOPs, device-hours and energy; what is not known is a dash."""
+    """Return FLOPs, device-hours and energy; an unknown one is a dash."""
     lengths = [(name, getattr(run, name)) for name in ("tokens", "examples", "steps")]
     rows = [
         Row.from_cells(name, number_text(value), "")
@@ -395,7 +395,7 @@ def _precision_share_table(row: Efficiency) -> Table:
 
 
 def efficiency_page(content: EfficiencyReport) -> Page:
-    """The reconciliation where there is one, the rates, what they assume, and what is doubtful.
+    """Return the reconciliation if there is one, the rates, their assumptions, and doubts.
 
     What all rows have in common stands above them, once.
     """
@@ -430,7 +430,7 @@ def _opening(content: EfficiencyReport) -> list[Block]:
 
 
 def _convention_explanation(content: EfficiencyReport) -> list[Block]:
-    """Why the MACs of a convention are not the native ones, and what these come to."""
+    """Return why the MACs of a convention are not the native ones, and the difference."""
     report = content.report
     if report is None or report.profiles or report.as_ is None:
         return []
@@ -461,7 +461,7 @@ def _convention_account_blocks(content: EfficiencyReport, account: Reconciliatio
 
 
 def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
-    """The precision and the speed, or how many runs of a table there are."""
+    """Return the precision and the speed, or the number of runs of a table."""
     if rows[0].line is not UNSET:
         runs = len({row.line for row in rows})
         return (f"{runs} {'run' if runs == 1 else 'runs'}",)
@@ -469,7 +469,7 @@ def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
-    """Return what all rows agree on, with where it is from."""
+    """Return the common values of all rows, with their sources."""
     first = rows[0]
     lines: list[Line] = [
         Line("model", _efficiency_macs_cell, _numerator_source),
@@ -500,7 +500,7 @@ def _efficiency_batch_cell(row: Efficiency) -> str:
 
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
-    """Return what differs between the rows, and the MFU in any case."""
+    """Return the differing values of the rows, and the MFU in any case."""
     table = rows[0].line is not UNSET  # whose columns are all shown
     columns: list[tuple[Column, Cell, bool]] = [
         (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),

@@ -13,7 +13,7 @@ from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.report.quantity import amount_with_sign
 from crossflops.rules.conditions import Condition
-from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, formula_equation
+from crossflops.rules.rule import Convention, CostWeights, Parameters, Rule, formula_equation
 from crossflops.tools.registry import all_conventions
 
 _SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
@@ -27,7 +27,7 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 def matches_page(matches: Matches) -> Page:
-    """A line for each cause; `explain` with its name shows the page."""
+    """Return a line for each cause; `explain` with its name shows the page."""
     columns = (Column(head="cause"), Column(head="what", flows=True))
     rows = tuple(Row((cause.id, cause.title)) for cause in matches.causes)
     title = Title((f"{len(matches.causes)} causes match {matches.words!r}",))
@@ -36,12 +36,12 @@ def matches_page(matches: Matches) -> Page:
 
 
 def cause_page(cause: Cause) -> Page:
-    """The whole page of a cause."""
+    """Return the whole page of a cause."""
     return Page((Title((cause.id, cause.title)), *cause_blocks(cause)))
 
 
 def cause_blocks(cause: Cause) -> tuple[Block, ...]:
-    """The page of a cause without its title."""
+    """Return the page of a cause without its title."""
     paragraphs = [part for part in cause.page.split("\n\n") if part.strip()]
     blocks: list[Block] = [Text(" ".join(part.split()), " ") for part in paragraphs]
     if cause.recognise:
@@ -79,7 +79,7 @@ def _cause_tool_blocks(id: str) -> list[Block]:
 
 
 def _convention_cause_text(convention: Convention, id: str) -> str:
-    """Return what of a convention books the cause; "" if nothing does."""
+    """Return the rules of a convention that book the cause; "" if none does."""
     sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
@@ -87,7 +87,7 @@ def _convention_cause_text(convention: Convention, id: str) -> str:
 
 
 def _convention_traits(convention: Convention, id: str) -> list[str]:
-    """Return what is a trait of the convention, and no rule."""
+    """Return the traits of the convention that are no rules."""
     if convention.formula is not None:
         return []
     traits = {
@@ -102,7 +102,7 @@ def _convention_traits(convention: Convention, id: str) -> list[str]:
 
 
 def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
-    """Which parameters a tool leaves out, or counts again."""
+    """Return which parameters a tool leaves out, or counts again."""
     if rules is None:
         return {}
     by_cause = {"params.unregistered": "counts parameters of registered modules"}
@@ -135,7 +135,7 @@ def _walks(convention: Convention) -> str:
 
 
 def _rule_text(rule: Rule) -> str:
-    """Return what a rule is about, and what it books.
+    """Return the subject of a rule, and the amount that it books.
 
     >>> from crossflops.rules.conditions import output_elements
     >>> _rule_text(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
@@ -153,7 +153,7 @@ _ANY_BUT, _OUTSIDE = "any except", "outside layers with a rule"
 
 
 def whom(rule: Rule) -> str:
-    """The calls that a rule is about: classes without their modules, operators without "aten".
+    """Return the calls of a rule: classes without their modules, operators without "aten".
 
     >>> whom(Rule(id="x", cause="bias.conv", level="module", kind="part",
     ...           targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
@@ -173,7 +173,7 @@ def whom(rule: Rule) -> str:
 
 
 def rule_target_names(names: tuple[str, ...]) -> str:
-    """Names of classes, functions or operators, shortened; "" for any.
+    """Return names of classes, functions or operators, shortened; "" for any.
 
     >>> rule_target_names(("Conv", "*.Conv"))
     'Conv'
@@ -184,14 +184,15 @@ def rule_target_names(names: tuple[str, ...]) -> str:
 
 
 def _drop_domain_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Operators that are meant whatever their domain, each once."""
+    """Return operators that hold in every domain, each once."""
     return tuple(
         name for name in names if name.removeprefix("*.") == name or name[2:] not in names
     )
 
 
 def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return what else a rule asks for, in words. `known` are classes that need not be listed.
+    """Return the other conditions of a rule, in words. `known` are classes that need not be
+    listed.
 
     >>> from crossflops.rules.conditions import as_root, setting
     >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",
@@ -210,7 +211,7 @@ def _condition_words(condition: Condition, known: frozenset[str]) -> str:
 
 
 def rule_amount_words(rule: Rule) -> str:
-    """The amount of one call in words.
+    """Return the amount of one call in words.
 
     >>> from crossflops.rules.conditions import input_elements
     >>> rule_amount_words(Rule(id="x", cause="norm.batch", level="module", kind="part",
@@ -219,7 +220,7 @@ def rule_amount_words(rule: Rule) -> str:
     """
     if rule.amount is None:
         return "always" if rule.kind == "fails" else "nothing"
-    if isinstance(rule.amount, OfCost):
+    if isinstance(rule.amount, CostWeights):
         weighed = [f"{weight} x {kind}" for kind, weight in rule.amount.weights.items()]
         amount, several = " + ".join(weighed), len(weighed) > 1
     else:
@@ -241,7 +242,7 @@ def _condition_with_names(
 
 
 def _short_target_names(names: tuple[str, ...]) -> list[str]:
-    """Short names, neighbours that differ in their number of dimensions as one."""
+    """Return short names, neighbours that differ in their number of dimensions as one."""
     short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", name) for name in names]
     short = [sub(r"^torch\.nn\.functional\.", "F.", name) for name in short]
     groups = []
@@ -253,7 +254,7 @@ def _short_target_names(names: tuple[str, ...]) -> list[str]:
 
 
 def _split_dimension_name(name: str) -> tuple[str, str, str]:
-    """The name before its number of dimensions, that number, and what follows."""
+    """Return the name before its number of dimensions, that number, and what follows."""
     match = fullmatch(r"(.*?)([123]d)(.*)", name)
     return (match[1], match[2], match[3]) if match else (name, "", "")
 
@@ -279,7 +280,7 @@ _UNCHECKED = {True: "no tool", False: "not checked with any version"}
 
 
 def convention_page(convention: Convention) -> Page:
-    """The convention's head, its rules in the order in which they hold, and how it adds up."""
+    """Return the convention's head, its rules in their order, and its sum."""
     if convention.formula is not None:
         return _formula_convention_page(convention, convention.formula)
     core, parts, unseen, fails = (
@@ -332,7 +333,7 @@ def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> 
 
 
 def _rules_by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
-    """Rules about modules apart from those about functions, in the order of the first."""
+    """Return rules about modules apart from those about functions, in the order of the first."""
     levels = dict.fromkeys(rule.level for rule in rules)
     return [tuple(rule for rule in rules if rule.level == level) for level in levels]
 
@@ -379,7 +380,7 @@ def _head(convention: Convention) -> list[Block]:
 
 
 def _parameter_rules(rules: Parameters | None) -> str:
-    """Which parameters the tool counts.
+    """Return which parameters the tool counts.
 
     >>> _parameter_rules(Parameters(trainable=True, reference="count.py"))
     'parameters: each once, those that are trainable (count.py)'
@@ -401,7 +402,7 @@ def _parameter_rules(rules: Parameters | None) -> str:
 
 
 def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[Block]:
-    """The rules as a table; what holds for each of them stands once, above it."""
+    """Return the rules as a table; common facts stand once, above it."""
     if not rules:
         return []
     requested = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
@@ -458,7 +459,7 @@ def _formula_name(formula: object) -> str:
 
 
 def _legend(convention: Convention) -> list[Block]:
-    """How often a call is booked, and what is divided by: the words of each name."""
+    """Return how often a call is booked, and the divisors: the words of each name."""
     used = dict.fromkeys(
         formula
         for rule in convention.rules

@@ -18,7 +18,7 @@ _TONES: dict[str, Tone] = {
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool: the editions that its convention has, and what of it is installed.
+    """A tool: the editions of its convention, and its installed version.
 
     `state` is "ok" for a version on which a convention was checked, "unverified" for another
     one, "broken" when the plugin or the tool does not load (`message` says why), "missing" when
@@ -44,7 +44,7 @@ class ToolList(msgspec.Struct, frozen=True):
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that crossflops uses when it is there. `version` is None when it is not.
+    """A component that crossflops uses if it is installed. `version` is None if it is not.
 
     `python` is the interpreter itself; `install` the command that brings the part, "" if there
     is none.
@@ -87,7 +87,7 @@ class FormulaRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What `doctor` found."""
+    """The findings of `doctor`."""
 
     components: tuple[Component, ...]
     tools: tuple[ToolRow, ...]
@@ -96,7 +96,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def inventory(content: ToolList) -> Page:
-    """The tools as a table, and the commands that install the missing ones."""
+    """Return the tools as a table, and the commands that install the missing ones."""
     title = Title(("Tools", "`count --as ID@EDITION` works without installing them"))
     tools = content.tools
     return Page(
@@ -110,7 +110,7 @@ def inventory(content: ToolList) -> Page:
 
 
 def health(content: Health) -> Page:
-    """The components, the tools, and the commands that install what is missing."""
+    """Return the components, the tools, and the commands that install what is missing."""
     rows = tuple(
         Row.from_cells(
             component.name,
@@ -170,7 +170,7 @@ _CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}
 
 
 def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
-    """The attributes that are replaced in the libraries that are installed, by library."""
+    """Return the replaced attributes of the installed libraries, by library."""
     there = [patch for patch in patches if patch.version is not None]
     absent = dict.fromkeys(patch.library for patch in patches if patch.version is None)
     if not there:
@@ -229,7 +229,7 @@ def _state(tool: ToolRow) -> str:
 
 
 def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
-    """The interpreters other than this one, each with the tools that it runs."""
+    """Return the interpreters other than this one, each with the tools that it runs."""
     names: dict[str, list[str]] = {}
     for tool in tools:
         if tool.python not in ("", sys.executable):
@@ -243,7 +243,7 @@ def _tool_install_commands(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
 
 
 def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command, ...]:
-    """Every command once, as a line to copy under the names of all that it brings."""
+    """Return every command once, as a line to copy under the names of all that it installs."""
     names: dict[str, list[str]] = {}
     for name, install in lacking:
         names.setdefault(install, []).append(name)

@@ -9,7 +9,7 @@ from crossflops.ir.provenance import RequestRecord
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.page import Page
 from crossflops.render.pages.against import report_comparison_page
-from crossflops.render.pages.bench import Benched, bench_page
+from crossflops.render.pages.bench import BenchView, bench_page
 from crossflops.render.pages.budgets import budgets_page
 from crossflops.render.pages.devices import (
     derivation_page,
@@ -24,10 +24,10 @@ from crossflops.render.pages.formulas import formula_checks_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
 from crossflops.render.pages.llm import formula_blocks, formula_page
 from crossflops.render.pages.papers import paper_page
-from crossflops.render.pages.places import Compared
-from crossflops.render.pages.profile import Profiled, profile_page
+from crossflops.render.pages.places import ComparisonView
+from crossflops.render.pages.profile import ProfileView, profile_page
 from crossflops.render.pages.summary import Unit, summary_page
-from crossflops.render.pages.view import Viewed, view_page
+from crossflops.render.pages.view import ReportTable, view_page
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Checks
 from crossflops.report.difference import Difference
@@ -42,8 +42,8 @@ from crossflops.rules.rule import Convention
 
 Noun: TypeAlias = (
     Report
-    | Viewed
-    | Compared
+    | ReportTable
+    | ComparisonView
     | Cause
     | Matches
     | Convention
@@ -52,9 +52,9 @@ Noun: TypeAlias = (
     | Health
     | EfficiencyReport
     | Bench
-    | Benched
+    | BenchView
     | TrainingProfile
-    | Profiled
+    | ProfileView
     | DeviceSheet
     | DeviceList
     | Derivation
@@ -67,7 +67,7 @@ Noun: TypeAlias = (
 
 
 def content_page(content: Noun, unit: Unit = "macs") -> Page:
-    """The page of a noun, with counts ordered by `unit` where it has any."""
+    """Return the page of a result, with counts ordered by `unit` if it has any."""
     match content:
         case Page():
             return content
@@ -83,11 +83,11 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
             return formula_checks_page(content)
         case Health():
             return health(content)
-        case Benched():
+        case BenchView():
             return bench_page(content.bench, content.top)
         case Bench():
             return bench_page(content)
-        case Profiled():
+        case ProfileView():
             return profile_page(content.profile, content.choice)
         case TrainingProfile():
             return profile_page(content)
@@ -107,9 +107,9 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
             return paper_page(content)
         case EfficiencyReport():
             return efficiency_page(content)
-        case Viewed():
+        case ReportTable():
             return view_page(content)
-        case Compared():
+        case ComparisonView():
             return report_comparison_page(content.report, unit, content.top)
         case Report(llm=FormulaReport(), request=RequestRecord(verb="compare")):
             return formula_page(content)

@@ -25,22 +25,22 @@ MODEL = "(the model itself)"
 Own = dict[str, Fraction]
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """A report of a comparison, with as many modules as are to be shown where tools disagree."""
+class ComparisonView(msgspec.Struct, frozen=True):
+    """A report of a comparison, with so many modules in the table of disagreement."""
 
     report: Report
     top: int
 
 
 class Distances(msgspec.Struct, frozen=True):
-    """Native MACs by path, and how far each tool is from them, both without what is beneath."""
+    """Native MACs by path, and each tool's distance, both without nested modules."""
 
     native: dict[str, int]
     tools: dict[str, Own]
 
     @property
     def spread(self) -> dict[str, Fraction]:
-        """How far the numbers for a path lie apart, the native one among them."""
+        """The spread of the numbers for a path, the native one among them."""
         spread = {}
         for path in self.native:
             values = [Fraction(0), *(gaps.get(path, Fraction(0)) for gaps in self.tools.values())]
@@ -49,7 +49,7 @@ class Distances(msgspec.Struct, frozen=True):
 
 
 def module_distances(report: Report) -> Distances:
-    """What every tool that counts MACs, and of which it is known, makes of a module by itself."""
+    """Return each tool's number for a module by itself, for tools that count MACs."""
     accounts = [
         account
         for account in report.reconciliations or ()
@@ -69,7 +69,7 @@ def module_distances(report: Report) -> Distances:
 
 
 def disagreement(report: Report, top: int = TOP) -> list[Block]:
-    """The table of the modules where the tools lie furthest apart; nothing where they do not.
+    """Return the table of the modules where the tools differ most; nothing without a difference.
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
@@ -104,7 +104,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
 
 
 def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
-    """The paths with a difference, those of one kind together, the largest first."""
+    """Return the paths with a difference, those of one kind together, the largest first."""
     spread = enclosing.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
     for path in (path for path in enclosing.native if spread[path]):
@@ -114,12 +114,12 @@ def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
 
 
 def pattern(path: str) -> str:
-    """The path with a star for every number."""
+    """Return the path with a star for every number."""
     return sub(r"\d+", "*", path)
 
 
 def path_with_stars(paths: list[str]) -> str:
-    """The path, with a star for each number that is not the same in all of them."""
+    """Return the path, with a star for each number that differs between them."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
     return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
@@ -127,7 +127,7 @@ def path_with_stars(paths: list[str]) -> str:
 def _distance_columns(
     enclosing: Distances, shown: list[str]
 ) -> tuple[list[Own], list[str], list[str]]:
-    """Columns and their heads, tools that show the same in one, and what they stand for."""
+    """Return the columns and their heads, tools with the same numbers in one, and their legend."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
     for tool, gaps in enclosing.tools.items():
         same.setdefault(tuple(gaps.get(path, Fraction(0)) for path in shown), []).append(tool)
@@ -151,13 +151,13 @@ def _account_distances(account: Reconciliation) -> Own:
 
 
 def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
-    """Return what the tool counts there, as MACs: what it printed, or else what was predicted."""
+    """Return the tool's count there, as MACs: the printed number, or else the predicted one."""
     other = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
     return Fraction(other) / (account.unit or 1)
 
 
 def _parent(path: str, known: Iterable[str]) -> str | None:
-    """The innermost known module around this one."""
+    """Return the innermost known ancestor of this module."""
     while path:
         path = path.rpartition(".")[0]
         if path in known:
@@ -168,7 +168,7 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
 def _amounts_without_children(
     counts: "dict[str, int] | Own", parents: dict[str, str | None]
 ) -> Own:
-    """Return what is left of every path without the ones beneath it."""
+    """Return the amount of every path without its nested paths."""
     rest = {path: Fraction(amount) for path, amount in counts.items()}
     for path, amount in counts.items():
         parent = parents[path]
@@ -189,7 +189,7 @@ NAMED = 1  # calls that are named before the rest is only numbered
 
 
 def cause_title(id: str) -> str:
-    """Return what a cause is; nothing for one that another release knew."""
+    """Return the title of a cause; nothing for one of another release."""
     try:
         return cause(id).title
     except UnknownNameError:
@@ -197,13 +197,13 @@ def cause_title(id: str) -> str:
 
 
 def first_calls_text(calls: tuple[str, ...]) -> str:
-    """The first call, and how many more there are."""
+    """Return the first call, and how many more there are."""
     rest = len(calls) - NAMED
     return ", ".join([*calls[:NAMED], *([f"and {rest} more"] if rest > 0 else [])])
 
 
 def explanations(account: Reconciliation) -> Table:
-    """Every step from the native count, and what is left."""
+    """Return every step from the native count, and the residual."""
     tone: Tone = "bad" if account.residual else "good"
     rows = [_explanation_row(reason) for reason in account.explanations]
     rows.append(

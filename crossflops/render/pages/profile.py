@@ -8,7 +8,7 @@ from msgspec import UnsetType
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.report.profile import (
     BesideProfile,
-    ByClass,
+    ClassesAtDepth,
     ConventionProfile,
     ModuleProfile,
     Ranks,
@@ -33,15 +33,15 @@ ALL = ShownDepth()
 _STRAGGLES = 1.2  # times as long as the fastest process
 
 
-class Profiled(msgspec.Struct, frozen=True):
-    """A profile, and how much of it is shown."""
+class ProfileView(msgspec.Struct, frozen=True):
+    """A profile, and the shown part of it."""
 
     profile: TrainingProfile
     choice: ShownDepth = ALL
 
 
 def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
-    """The three views, what is wrong, doubtful and assumed."""
+    """Return the three views, errors, doubts and assumptions."""
     blocks: list[Block] = [_profile_title(content), _profile_summary_table(content)]
     blocks += [
         block for row in content.conventions for block in _convention_rate_blocks(content, row)
@@ -123,7 +123,7 @@ def _profile_phase_row(
 
 
 def _extra_module_row(row: BesideProfile) -> Row:
-    """A module beside the model: its work in both directions, and what a kernel runs again."""
+    """Return a module beside the model: its work in both directions, and recomputed work."""
     times = f", {row.calls} calls" if row.calls > 1 else ""
     name = f"beside: {row.class_}, {short_count_with_noun(row.params, 'parameter')}{times}"
     if row.training is None:
@@ -242,7 +242,7 @@ def _convention_rate_blocks(content: TrainingProfile, row: ConventionProfile) ->
 
 
 def _right(content: TrainingProfile, times: int) -> int:
-    """The native work of the phases that stand for so many forward passes."""
+    """Return the native work of the phases, as so many forward passes."""
     forward, backward = content.work.forward_macs, content.backward_macs
     return {1: forward, 2: backward, 3: forward + backward}[times]
 
@@ -280,7 +280,9 @@ def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> T
     return Table(columns=columns, rows=tuple(lines))
 
 
-def _largest_classes(classes: Iterable[ByClass], name: str, top: int) -> list[ByClass]:
+def _largest_classes(
+    classes: Iterable[ClassesAtDepth], name: str, top: int
+) -> list[ClassesAtDepth]:
     ordered = sorted(classes, key=lambda row: -getattr(row, name))
     return [row for row in ordered if getattr(row, name)][:top]
 

@@ -21,7 +21,7 @@ _MARK = " <- cache"  # a kind that reads a cache
 
 
 def alternatives(roof: Roofline) -> Table:
-    """The step as asked, and with something else."""
+    """Return the step as requested, and under alternatives."""
     heads = ("what if", "a step", "examples/s", "bytes", "intensity", "ridge", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -41,7 +41,7 @@ def alternatives(roof: Roofline) -> Table:
 
 
 def node_kind_table(roof: Roofline) -> Table:
-    """The nodes by kind, those that take the longest first."""
+    """Return the nodes by kind, the slowest first."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
     first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
@@ -73,7 +73,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
 
 
 def roofline_kernel_table(roof: Roofline) -> Table:
-    """The kernels that ran, those that lose the most time first."""
+    """Return the kernels that ran, those that lose the most time first."""
     heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
     worst = sorted(roof.kernels, key=lambda kernel: kernel.seconds - kernel.measured)[:KINDS]
     return Table(
@@ -94,7 +94,7 @@ def roofline_kernel_table(roof: Roofline) -> Table:
 
 
 def roofline_node_table(roof: Roofline) -> Table:
-    """Every node, where there is room."""
+    """Return every node, if there is room."""
     heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
     return Table(
         columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
@@ -114,14 +114,14 @@ def _roofline_node_row(node: NodeBound) -> Row:
 
 
 def pace(value: float) -> str:
-    """Examples a second, in four digits."""
+    """Return examples a second, in four digits."""
     if value >= 1e6:
         return short_amount(value)
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
 
 
 def flops_per_byte_text(value: float | None) -> str:
-    """FLOPs per byte in four digits."""
+    """Return FLOPs per byte in four digits."""
     return "-" if value is None else f"{value:.4g}" if value < 10_000 else short_amount(value)
 
 
@@ -133,7 +133,7 @@ _VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True
 
 
 def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
-    """Everything of a roofline; of several, one line for each."""
+    """Return all blocks of a roofline; of several, one line for each."""
     if not roofs:
         return ()
     first = roofs[0]
@@ -161,7 +161,7 @@ def _heading(roof: Roofline, name: str) -> Heading:
 
 
 def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
-    """The step on each device."""
+    """Return the step on each device."""
     heads = ("device", "intensity", "ridge", "attainable", "examples/s", "reached", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -181,7 +181,7 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
 
 
 def roofline_verdict(roof: Roofline) -> str:
-    """Which limit it is, by how much, and whether a larger batch changes it."""
+    """Return the limit, by how much it binds, and whether a larger batch changes it."""
     step = roof.step
     if step.intensity is None:
         return "No bytes are moved: compute-bound"
@@ -232,7 +232,7 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
 
 
 def _byte_parts_note(step: StepBound) -> str:
-    """Return what the bytes are of, where that is known."""
+    """Return the parts of the bytes, if they are known."""
     rest = step.bytes - step.weights - step.cache
     known = [("weights", step.weights), ("cache", step.cache), ("activations", rest)]
     if not step.weights and not step.cache:
@@ -251,7 +251,7 @@ def _overlap_time_note(step: StepBound) -> str:
 
 
 def _limit_shares_text(roof: Roofline) -> str:
-    """The shares of both limits, with the one that does not bind as an aside."""
+    """Return the shares of both limits, the lesser one as an aside."""
     took, step = roof.achieved, roof.step
     if took is None:
         return ""
@@ -265,5 +265,5 @@ def _limit_shares_text(roof: Roofline) -> str:
 
 
 def intensity(value: float | None) -> str:
-    """FLOP/B in four digits."""
+    """Return FLOP/B in four digits."""
     return "-" if value is None else f"{flops_per_byte_text(value)} FLOP/B"

@@ -10,7 +10,7 @@ from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, polynomial_text
-from crossflops.ir.profile import Folded
+from crossflops.ir.profile import ConventionCount
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.trace import Setting
 from crossflops.render.page import (
@@ -49,7 +49,7 @@ from crossflops.report.report import (
 
 
 def model_title(report: Report) -> Title:
-    """Which model, and its totals."""
+    """Return the model, and its totals."""
     totals, run = report.totals, report.observed
     if isinstance(report.module, ModuleRow):
         return _module_title(report.module, report)
@@ -66,7 +66,7 @@ def model_title(report: Report) -> Title:
 
 
 def input_value_notes(report: Report) -> list[Block]:
-    """On which values of the inputs sizes depend, and what a reader should know of that."""
+    """Return the input values on which sizes depend, with cautions."""
     weights, run = report.weights, report.observed
     made: list[Block] = []
     if isinstance(weights, WeightsKind) and weights.reason:
@@ -105,7 +105,7 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
 
 
 def totals_exactness(report: Report) -> str:
-    """How far the totals can be trusted, in the words of the weakest node."""
+    """Return how far the totals can be trusted, in the words of the weakest node."""
     if report.uncounted:
         return f"without {count_with_noun(len(report.uncounted), 'uncounted node')}"
     grades = {node.exactness for node in report.nodes}
@@ -114,7 +114,7 @@ def totals_exactness(report: Report) -> str:
 
 
 def input_descriptions(provided: tuple[InputInfo, ...]) -> list[str]:
-    """Every input, by its name where there are several."""
+    """Return every input, by its name if there are several."""
     if len(provided) == 1:
         return [f"input {command_line_shape(provided[0].shape)} {provided[0].dtype}"]
     return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in provided]
@@ -140,7 +140,7 @@ _FORMULA_KINDS = (
 
 
 def formulas(report: Report) -> list[Block]:
-    """The polynomials, or why there are none; and at which sizes the tables stand."""
+    """Return the polynomials, or why there are none; and the sizes of the tables."""
     polynomials = report.formulas
     if not isinstance(polynomials, Formulas):
         return []
@@ -172,7 +172,7 @@ def formulas(report: Report) -> list[Block]:
 
 
 def _where(dim: Dimension) -> Text:
-    """Where the formulas hold in one dimension, and why not elsewhere."""
+    """Return where the formulas hold in one dimension, and why not elsewhere."""
     checked = f"checked from {dim.smallest} to {dim.largest}"
     where = f"node {dim.node!r}: " if dim.node else ""
     if dim.multiple_of == 1 and dim.node:
@@ -201,7 +201,7 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 
 def summary_page(report: Report, unit: Unit = "macs") -> Page:
-    """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
+    """Return the count: totals by kind, operators by `unit`, uncounted nodes, the convention."""
     blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
         blocks += [*formulas(report), _report_totals_table(report)]
@@ -229,7 +229,7 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
 def module_and_node_figures(
     report: Report, instead: tuple[Block, ...] = (), of: str = ""
 ) -> list[Block]:
-    """The modules and the nodes, where they can be looked into; `instead` is in words.
+    """Return the modules and the nodes as interactive tables; `instead` is in words.
 
     `of` says of which model, where there are two.
     """
@@ -240,7 +240,7 @@ def module_and_node_figures(
 
 
 def nodes_without_cost(report: Report) -> list[Block]:
-    """The nodes that have no cost, each with the reason; none, when all have one."""
+    """Return the nodes that have no cost, each with the reason; none, if all have one."""
     columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
     return [
@@ -315,7 +315,7 @@ _PARTS = (
 
 
 def training_step_blocks(report: Report) -> list[Block]:
-    """The parts of a training step, and how 3 x forward differs from it."""
+    """Return the parts of a training step, and its difference to 3 x forward."""
     step = report.training
     if isinstance(step, UnsetType):
         return []
@@ -361,7 +361,7 @@ _WORK = (*_KINDS, "flops", "bytes_read", "bytes_written")
 
 
 def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
-    """The step of the optimizer: all of it, and for one parameter."""
+    """Return the step of the optimizer: all of it, and for one parameter."""
     step = training.optimizer
     if isinstance(step, UnsetType):
         return []
@@ -393,7 +393,7 @@ _WORDS = {"flops": "FLOPs", "bytes_read": "bytes read", "bytes_written": "bytes 
 
 
 def _branch_blocks(report: Report) -> list[Block]:
-    """Which branch of every If is in the totals."""
+    """Return the counted branch of every If."""
     columns = (Column(head="If"), Column(head="counted", flows=True))
     rows = [Row.from_cells(row.node, row.counted) for row in report.branches]
     return _first_table_rows("Branches", columns, rows, "If")
@@ -402,7 +402,9 @@ def _branch_blocks(report: Report) -> list[Block]:
 def _first_table_rows(
     heading: str, columns: tuple[Column, ...], rows: Sequence[Row], content: str
 ) -> list[Block]:
-    """The first rows under a heading, and how many more there are; nothing without rows."""
+    """Return the first rows under a heading, and the number of the others; nothing without
+    rows.
+    """
     if not rows:
         return []
     rest = len(rows) - NAMED
@@ -461,14 +463,14 @@ def _report_totals_table(report: Report) -> Table:
 
 
 def _doubt(report: Report, unit: Unit) -> str:
-    """Return what stands before a total that is not exact."""
+    """Return the prefix of a total that is not exact."""
     grades = report.totals.exactness
     grade = "exact" if isinstance(grades, UnsetType) else grades.get(unit, "exact")
     return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
 
 
 def _doubtful_node_blocks(report: Report) -> list[Block]:
-    """The nodes whose work depends on data, or is not fixed, each with what is counted of it."""
+    """Return the nodes whose work depends on data, or is not fixed, each with its counted part."""
     words = {"bound": "at most", "estimate": "about"}
     columns = (
         Column(head="node", flows=True),
@@ -494,7 +496,7 @@ def _exact_or_short(count: int | Fraction) -> str:
 
 
 def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
-    """Memory figures, each with what it means; none in a report that was made without them."""
+    """Return memory figures, each with its meaning; none in a report without them."""
     memory = report.memory
     if not isinstance(memory, Memory):
         return []
@@ -527,7 +529,7 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16", "complex")
 
 
 def _type_bytes_rows(by_type: Mapping[str, int]) -> list[tuple[str, int | Fraction, str]]:
-    """A row for each type, the largest first."""
+    """Return a row for each type, the largest first."""
     ordered = sorted(by_type.items(), key=lambda item: (-item[1], item[0]))
     return [("", amount, f"of these in {name}") for name, amount in ordered]
 
@@ -574,8 +576,8 @@ def _convention_total_blocks(report: Report) -> list[Block]:
     return [Table(columns=columns, rows=rows, bare=True), *convention_doubts(report.folds)]
 
 
-def convention_doubts(folds: tuple[Folded, ...]) -> list[Block]:
-    """Return what the figures of conventions rest on, and what they leave out."""
+def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
+    """Return the basis of the figures of conventions, and their omissions."""
     blocks: list[Block] = []
     for fold in folds:
         if fold.assumed:

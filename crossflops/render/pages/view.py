@@ -23,24 +23,26 @@ _FLOWING = ("module", "target")
 _NOTHING = {"module": "(the model)", "type": "(unknown)"}
 
 
-class Viewed(msgspec.Struct, frozen=True):
-    """A report, and the one of its tables that is asked for."""
+class ReportTable(msgspec.Struct, frozen=True):
+    """A report, and the requested one of its tables."""
 
     report: Report
     view: TableView
 
     def to_dict(self) -> dict[str, Any]:
-        """The contract of the report, and the table under the key `view`."""
+        """Return the contract of the report, and the table under the key `view`."""
         plain = msgspec.to_builtins(self.view)
         return self.report.to_dict() | {"view": plain | {"rows": self.view.to_dicts()}}
 
     def to_json(self) -> str:
-        """As indented JSON, counts as exact integers."""
+        """Return the table as indented JSON, counts as exact integers."""
         return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
 
 
-def view_page(content: Viewed) -> Page:
-    """The title of the report, the table with a line for the whole model, what is not counted."""
+def view_page(content: ReportTable) -> Page:
+    """Return the title of the report, the table with a line for the whole model, uncounted
+    nodes.
+    """
     view = content.view
     blocks: list[Block] = [
         model_title(content.report),
@@ -55,7 +57,7 @@ def view_page(content: Viewed) -> Page:
     return Page((*blocks, *nodes_without_cost(content.report)))
 
 
-def _view_table(content: Viewed) -> Table:
+def _view_table(content: ReportTable) -> Table:
     view = content.view
     shown = [location for location, _ in enumerate(view.columns) if _is_shown(view, location)]
     heads = _view_heads(content)
@@ -89,15 +91,15 @@ def _view_table(content: Viewed) -> Table:
 
 
 def _is_shown(view: TableView, location: int) -> bool:
-    """Whether it is known what stands there: files do not say calls and owners."""
+    """Return whether the value of the column is known: files do not tell calls and owners."""
     cells = [row[location] for row in view.rows]
     if view.columns[location] == "params":
         return any(cells) or not view.total[location]
     return location == 0 or any(not isinstance(cell, str) or cell for cell in cells)
 
 
-def _view_heads(content: Viewed) -> tuple[str, ...]:
-    """The heads: words of the tool itself, where the conventions are columns of one tool."""
+def _view_heads(content: ReportTable) -> tuple[str, ...]:
+    """Return the heads: a tool's own words, if all conventions are columns of one tool."""
     view, folds = content.view, content.report.folds
     try:
         printed = [find_convention(fold.tool, fold.edition).printed_as for fold in folds]
@@ -110,7 +112,9 @@ def _view_heads(content: Viewed) -> tuple[str, ...]:
 
 
 def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
-    """What makes way when a line is too narrow, the highest number first; the rest stays."""
+    """Return the priority of columns in a narrow table, the first to go with the highest
+    number.
+    """
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
     spares |= dict.fromkeys(native, 6 if view.folds else 2)

@@ -181,11 +181,11 @@ class _Own:
         """A linear layer with a second product of its own."""
         import torch
 
-        class WithBranch(torch.nn.Linear):
+        class BranchedLinear(torch.nn.Linear):
             def forward(self, x: Any) -> Any:
                 return super().forward(x) + torch.nn.functional.linear(x, self.weight * 2)
 
-        return WithBranch(64, 32)
+        return BranchedLinear(64, 32)
 
     @staticmethod
     def norm_with_children() -> Any:
@@ -207,7 +207,7 @@ class _Own:
         """A linear layer with another one in it, as adapters of low rank have."""
         import torch
 
-        class Adapted(torch.nn.Linear):
+        class AdaptedLinear(torch.nn.Linear):
             def __init__(self) -> None:
                 super().__init__(64, 32)
                 self.down, self.up = torch.nn.Linear(64, 4), torch.nn.Linear(4, 32)
@@ -215,7 +215,7 @@ class _Own:
             def forward(self, x: Any) -> Any:
                 return super().forward(x) + self.up(self.down(x))
 
-        return Adapted()
+        return AdaptedLinear()
 
     @staticmethod
     def free() -> Any:

@@ -24,7 +24,7 @@ from crossflops.rules.rule import Convention
 from crossflops.verbs import count
 from crossflops.verbs.compare.counts import ModelCounts
 from crossflops.verbs.compare.failures import catch_tool_failure
-from crossflops.verbs.compare.predictions import Predicted, Unpredicted
+from crossflops.verbs.compare.predictions import MissingPrediction, Predicted
 from crossflops.verbs.count import CountedModel
 
 
@@ -34,7 +34,7 @@ def report_answers(
     setting: Setting,
     answers: Mapping[str, Profile | Failure],
 ) -> Report:
-    """Return the report of what the tools answered, each reconciled with its prediction."""
+    """Return the report of the tools' answers, each reconciled with its prediction."""
     native = counts.counted[setting.training]
     reconciliations: list[Reconciliation] = []
     profiles: list[Profile | Failure] = []
@@ -60,8 +60,8 @@ def report_answers(
 
 
 def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failure:
-    """Return a failure of the tool itself with what it was predicted to fail on, if it was."""
-    if not isinstance(prediction, Unpredicted) or not prediction.foreseen:
+    """Return a tool's failure with the predicted one, if there was a prediction."""
+    if not isinstance(prediction, MissingPrediction) or not prediction.foreseen:
         return failure
     hint = f"this was predicted ({prediction.foreseen}): leave the tool out for this model"
     return msgspec.structs.replace(failure, hint=hint)
@@ -70,7 +70,7 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
 def _account_for_answer(
     counts: ModelCounts, prediction: Predicted, requested: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation] | Failure:
-    """Return the answer with its account; where either has failed, why, and what was printed."""
+    """Return the answer with its account; if either failed, the reason and the printed number."""
     outcome: tuple[Profile, Reconciliation] | Failure
     if isinstance(prediction, Failure):
         outcome = prediction
@@ -84,9 +84,12 @@ def _account_for_answer(
 
 
 def _explain(
-    counts: ModelCounts, prediction: Prediction | Unpredicted, requested: Setting, answer: Profile
+    counts: ModelCounts,
+    prediction: Prediction | MissingPrediction,
+    requested: Setting,
+    answer: Profile,
 ) -> tuple[Profile, Reconciliation]:
-    """Return the answer with what is known of its tool, and the way to it from our count."""
+    """Return the answer with the facts of its tool, and the way to it from our count."""
     tool, convention = answer.tool, prediction.convention
     native, setting = counts.counted[requested.training], convention.setting(requested)
     if convention.sees == "node":
@@ -120,14 +123,14 @@ def _explain(
 
 def _reconcile_step(
     counts: ModelCounts,
-    prediction: Prediction | Unpredicted,
+    prediction: Prediction | MissingPrediction,
     forced: bool,
     requested: bool,
     profile: Profile,
 ) -> Reconciliation:
     """Return the way to a number for a training step, from the native count of it."""
     native, own = counts.steps[requested], counts.steps[forced]
-    if isinstance(prediction, Unpredicted) or prediction.convention.step == "runs":
+    if isinstance(prediction, MissingPrediction) or prediction.convention.step == "runs":
         return _reconcile_tool(prediction, native.whole, own.whole, profile)
     forward = reconcile(
         prediction, own.forward.trace, own.forward.ledger, base=native.forward.ledger
@@ -139,12 +142,12 @@ def _reconcile_step(
 
 
 def _reconcile_tool(
-    prediction: Prediction | Unpredicted,
+    prediction: Prediction | MissingPrediction,
     native: CountedModel,
     own: CountedModel,
     profile: Profile,
 ) -> Reconciliation:
-    if isinstance(prediction, Unpredicted):
+    if isinstance(prediction, MissingPrediction):
         return residual_reconciliation(
             prediction.convention, native.ledger, profile, prediction.obstacle
         )
@@ -157,7 +160,7 @@ def _reconcile_parameters(
     profile: Profile,
     stock: Stock | Failure | None,
 ) -> ParamsReconciliation | UnsetType:
-    """Return why the tool counts other parameters, where it counts any and it is known how."""
+    """Return why the tool counts other parameters, if it counts any and the reason is known."""
     rules, other = convention.parameters, profile.params
     if rules is None or other is None:
         return UNSET

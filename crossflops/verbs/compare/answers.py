@@ -31,7 +31,7 @@ def _is_declined(answer: Profile | Failure) -> bool:
 
 
 def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile | Failure:
-    """Return the answer with the interpreter that gave it, where that is another one.
+    """Return the answer with its interpreter, if that is another one.
 
     One in the current folder is named from there: a report does not say where the folder is.
     """
@@ -44,34 +44,34 @@ def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile 
 
 def collect_answers(
     answers: Iterator[tuple[str, Profile | Failure]],
-    model_index: int,
+    tool_count: int,
     failures: Answers,
     on_progress: Progress,
     begin: float,
 ) -> Answers:
-    """Return the answers of tools as they come; of each a line is told.
+    """Return the answers of tools as they come, and report one line for each.
 
     Args:
         answers: tool and answer, as the tools end.
-        number: how many tools there are.
+        tool_count: how many tools there are.
         failures: of tools that could not be asked, whose answers these are.
-        tell: hears the lines.
+        on_progress: gets the lines.
         begin: when the first tool was released, by `time.monotonic`.
     """
     outcomes: Answers = {}
     for tool, answer in answers:
         outcomes[tool] = failures.get(tool, answer)
         word = "failed" if isinstance(outcomes[tool], Failure) else "done"
-        rest = _time_left(time.monotonic() - begin, len(outcomes), model_index)
-        on_progress(f"{tool} {word}, {len(outcomes)} of {model_index}{rest}\n")
+        rest = _time_left(time.monotonic() - begin, len(outcomes), tool_count)
+        on_progress(f"{tool} {word}, {len(outcomes)} of {tool_count}{rest}\n")
     return outcomes
 
 
-def _time_left(passed: float, ended: int, model_index: int) -> str:
-    """Return how long the other tools take at the pace of those that ended, "" after the last.
+def _time_left(passed: float, ended: int, tool_count: int) -> str:
+    """Return how long the other tools take at the pace of the finished ones, "" after the last.
 
     >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')
     """
-    left = passed / ended * (model_index - ended)
+    left = passed / ended * (tool_count - ended)
     return f", about {max(1, round(left))} s left" if left else ""

@@ -60,7 +60,7 @@ class _ComparedModel(msgspec.Struct, frozen=True):
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """The counts of a model, and of each tool the number that it should print and its answer."""
+    """The counts of a model, and the predicted number and the answer of each tool."""
 
     counts: ModelCounts
     predictions: dict[str, Predicted]
@@ -69,21 +69,24 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 @imports_restored()
 def compare_with_tools(
-    request: Request, comparison: Comparison, on_progress: Progress, still: Still | None = None
+    request: Request,
+    comparison: Comparison,
+    on_progress: Progress,
+    single_threaded: Still | None = None,
 ) -> Report:
     """Return the report of one model and its tools; with `against` also of a second model.
 
     Args:
         request: the model.
         comparison: what is asked beside it.
-        tell: hears what is being done, and of each tool as it ends.
-        still: there where this process runs nothing else: see `ToolRunner`.
+        on_progress: gets a line for each step, and for each tool as it ends.
+        single_threaded: a context in which this process has one thread: see `ToolRunner`.
 
     Raises:
         UnknownNameError: for a tool that there is not, before any model is built.
         InputError: for questions that do not go together.
     """
-    runner = ToolRunner(comparison.limits, on_progress, still)
+    runner = ToolRunner(comparison.limits, on_progress, single_threaded)
     request = with_training_step(request, comparison)
     plan = plan_comparison(request, comparison, runner.can_fork)
     with runner:
@@ -110,7 +113,8 @@ def _compare_model(
 def _attempt_with_values_if_needed(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _Outcome:
-    """Compare a model; where it has no values and turns out to need some, once more with values.
+    """Count and run the tools; if counting needs weight values, rebuild the model with them and
+    retry once. Raises InputError if values are forbidden.
 
     Raises InputError where it cannot have any.
     """
@@ -133,7 +137,7 @@ def _attempt_with_values_if_needed(
 def _count_and_run_tools(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str = ""
 ) -> _Outcome:
-    """Count a model, fix what each tool should print, and then let the tools run."""
+    """Count a model, predict each tool's number, and then run the tools."""
     setting = model.request.setting
     counts, conventions, early = _count_in_tool_modes(model, runner, on_progress, reason)
     native = counts.counted[setting.training]
@@ -155,7 +159,7 @@ def _count_and_run_tools(
 def _count_in_tool_modes(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str
 ) -> tuple[ModelCounts, Mapping[str, Convention], dict[str, Predicted]]:
-    """Count a model in every mode that a tool needs; tools whose prediction is fixed may run.
+    """Count a model in every mode that a tool needs; release tools whose prediction is fixed.
 
     Return the counts, the conventions of the tools that are asked about the model itself, and the
     predictions of those that were released.
@@ -201,11 +205,11 @@ def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedM
 
 
 def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
-    """Return the report of the first model, with what was asked beside it."""
+    """Return the report of the first model, with the other questions answered."""
     comparison, (first, *_) = plan.comparison, plan.models
     flags = {
         **flags_of_training(first.request),
-        **non_default_options(comparison, but=("against_options",)),
+        **non_default_options(comparison, exclude=("against_options",)),
     }
     report = _with_request(results[0].report, first.request, flags)
     if len(results) == 1:

@@ -15,18 +15,18 @@ from crossflops.reconcile.parameters import Stock
 from crossflops.rules.prediction import as_given
 from crossflops.rules.rule import Convention
 from crossflops.verbs.compare.failures import catch_tool_failure
-from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import (
     CountedModel,
     count_source,
     exact_steps,
-    own_of,
     sever_outputs,
+    source_backward_costs,
     views_to_observe,
 )
 
 
-class TrainedCounts(msgspec.Struct, frozen=True):
+class TrainingCounts(msgspec.Struct, frozen=True):
     """A model with its training step: the `forward` pass, the `exact` step, and both as `whole`.
 
     The graph of `forward` is severed from outputs that the loss misses; the calls and the ledger
@@ -40,7 +40,7 @@ class TrainedCounts(msgspec.Struct, frozen=True):
     @classmethod
     def from_step_setting(
         cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()
-    ) -> "TrainedCounts":
+    ) -> "TrainingCounts":
         """Return the step of a model that was counted. Raises InputError."""
         forward = sever_outputs(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
@@ -50,7 +50,7 @@ class TrainedCounts(msgspec.Struct, frozen=True):
 
 
 class ModelCounts(msgspec.Struct, frozen=True):
-    """A model counted in every mode that a tool needs, as each tool has it before it.
+    """A model counted in every mode that a tool needs, in the form that each tool gets.
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
     what is in the file of the tools that see nodes, `inferred` the same with the shapes that
@@ -66,16 +66,18 @@ class ModelCounts(msgspec.Struct, frozen=True):
     inferred: CountedModel | Failure | None = None
     stock: Stock | Failure | None = None
     rebuilt: dict[str, dict[bool, CountedModel]] = {}
-    steps: dict[bool, TrainedCounts] = {}
+    steps: dict[bool, TrainingCounts] = {}
 
     def run(self, tool: str, training: bool) -> CountedModel:
-        """Return the count of what a tool runs, in a mode."""
+        """Return the count of a tool's run, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
     def model_for_tool(
         self, tool: str, convention: Convention, setting: Setting
     ) -> CountedModel | Failure:
-        """Return what a tool counts: the nodes of the file, or the model in its mode."""
+        """Return the model in the form that a tool counts: the nodes of the file, or the model in
+        its mode.
+        """
         training = convention.setting(setting).training
         if self.steps and convention.step == "runs":
             return self.steps[training].whole
@@ -110,7 +112,7 @@ class ModelCounts(msgspec.Struct, frozen=True):
 def settings_with_views(
     setting: Setting, conventions: Mapping[str, Convention]
 ) -> Iterator[tuple[Setting, list[View]]]:
-    """Yield the setting that was asked for and each that a tool forces, with the runs to watch."""
+    """Yield the requested setting and each that a tool forces, with the runs to watch."""
     training = {setting.training} | {
         convention.setting(setting).training for convention in conventions.values()
     }
@@ -137,7 +139,7 @@ def collect_counts(
     setting: Setting,
     counts: Mapping[bool, CountedModel],
     conventions: Mapping[str, Convention],
-    file: FileOfTools | None = None,
+    file: ToolInputFile | None = None,
     reason: str = "",
 ) -> ModelCounts:
     """Return the counts of a model with those of its training step, or of the tools' file.
@@ -162,8 +164,10 @@ def collect_counts(
     if setting.step:
         steps = {}
         for mode, native in by_mode.items():
-            own = own_of(native, source, msgspec.structs.replace(setting, training=mode))
-            steps[mode] = TrainedCounts.from_step_setting(native, setting.step, own)
+            own = source_backward_costs(
+                native, source, msgspec.structs.replace(setting, training=mode)
+            )
+            steps[mode] = TrainingCounts.from_step_setting(native, setting.step, own)
         return ModelCounts(by_mode, steps=steps)
     if file is None or source.weights == FAKE:
         return ModelCounts(by_mode)
@@ -175,5 +179,5 @@ def collect_counts(
     return ModelCounts(by_mode, in_file, inferred, stock)
 
 
-def _infer_shapes(file: FileOfTools, in_file: CountedModel) -> CountedModel:
+def _infer_shapes(file: ToolInputFile, in_file: CountedModel) -> CountedModel:
     return msgspec.structs.replace(in_file, graph=file.infer_shapes(in_file))

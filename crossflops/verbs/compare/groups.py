@@ -16,12 +16,12 @@ from crossflops.rebuild import REBUILT
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
 from crossflops.targets.target import full_target_name
-from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.workers.jobs import Job
 
 
 class ToolGroup(msgspec.Struct, frozen=True):
-    """Tools that are asked about the same thing.
+    """Tools that get one and the same input.
 
     Those that see nodes get the file. The others get the target, or `model`: the object that the
     caller gave, or what was rebuilt in their framework from the ONNX graph. An object without
@@ -32,16 +32,16 @@ class ToolGroup(msgspec.Struct, frozen=True):
     choice: Choice
     request: Request
     model: Source | None = None
-    file: FileOfTools | None = None
+    file: ToolInputFile | None = None
     number: int = 0
 
     @property
     def size(self) -> int:
-        """Return how many tools there are."""
+        """The number of tools."""
         return len(self.choice.conventions)
 
     def jobs(self) -> list[Job]:
-        """Return what a worker is asked for each of the tools."""
+        """Return the job of a worker for each of the tools."""
         points = discovery.plugin_entry_points()
         return [self._job(tool, points) for tool in self.choice.conventions]
 
@@ -73,14 +73,16 @@ class ToolGroup(msgspec.Struct, frozen=True):
 
     @property
     def _weights(self) -> Literal["real", "fake"] | None:
-        """Return whether a worker gives the model values; None lets a target's size decide."""
+        """Whether a worker gives the model values; None lets a target's size decide."""
         if self.model is not None:
             return "fake" if self.model.weights == META else "real"
         return self.request.weights
 
 
 def needs_own_process(choice: Choice, tool: str) -> bool:
-    """Whether the tool cannot be forked: its framework has threads, or its adapter says so."""
+    """Return whether the tool cannot be forked: its framework has threads, or its adapter says
+    so.
+    """
     declared = getattr(choice.here.get(tool), "own_process", False)
     torch = choice.conventions[tool].framework == "torch"
     return declared or not torch or tool in choice.elsewhere or tool in file_reading_tools(choice)
@@ -107,10 +109,10 @@ def group_for_model(
     request: Request,
     choice: Choice,
     source: Source | None,
-    file: FileOfTools | None,
+    file: ToolInputFile | None,
     isolate: bool,
 ) -> ToolGroup:
-    """Return the tools that are asked about the model itself, and those that get its file."""
+    """Return the tools that run the model itself or read its file."""
     natives = choice
     if request.is_file:
         natives = choice.only(file_reading_tools(choice))
@@ -120,7 +122,7 @@ def group_for_model(
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
-    """Return the conventions of the tools that are asked about the model itself, or get its file.
+    """Return the conventions of the tools that run the model itself or read its file.
 
     Without values those alone that can do without.
     """
@@ -148,7 +150,7 @@ def runners(choice: Choice) -> set[str]:
 
 
 def _natives(choice: Choice, source: Source) -> set[str]:
-    """Return the tools without those that get what is rebuilt in their own framework."""
+    """Return the tools without those that get a model rebuilt in their own framework."""
     framework, running = require_frontend(source.model).name, runners(choice)
     return {
         tool

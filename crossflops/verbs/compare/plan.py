@@ -36,7 +36,7 @@ _NO_STEP = "it cannot count a training step"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Where tools run: in workers with so many seconds and bytes, or in this process."""
+    """Where tools run: in workers with limits of seconds and bytes, or in this process."""
 
     timeout: float
     memory: int | None
@@ -60,12 +60,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        """Return where the tools run."""
+        """Where the tools run."""
         return Limits(self.timeout, self.memory, self.isolate)
 
 
 class PlannedModel(msgspec.Struct, frozen=True):
-    """A model that is compared, and the tools that can be asked about it.
+    """A model to compare, and the tools that support it.
 
     `number` tells two models apart. `onnx` is the file that tools of graph nodes get in place of
     that of the model. `is_shared` says that this process builds the model for tools too, which are
@@ -81,14 +81,14 @@ class PlannedModel(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A comparison that can be made: its models, and what is asked of their tools."""
+    """A possible comparison: its models, and the jobs of their tools."""
 
     models: tuple[PlannedModel, ...]
     comparison: Comparison
 
 
 def with_training_step(request: Request, comparison: Comparison) -> Request:
-    """Return the request with the training step in its setting, where one is asked for.
+    """Return the request with the training step in its setting, if one is requested.
 
     A loss of the caller is run on the model, to see which outputs it takes. Raises InputError for
     what does not go together, and what running the loss raises.
@@ -114,7 +114,7 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
 
 
 def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) -> Plan:
-    """Return which tools are asked about which models, and where they run.
+    """Return which tools run on which models, and where they run.
 
     Args:
         request: the first model.
@@ -164,7 +164,7 @@ def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
 
 
 def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> None:
-    """Raise InputError for an option of tools of which none was asked for."""
+    """Raise InputError for an option of tools none of which is requested."""
     if comparison.tools is None or comparison.against is not None:
         return
     asked = {*(comparison.tools or ()), *(comparison.between or ())}

@@ -16,8 +16,8 @@ from crossflops.verbs.compare.failures import catch_tool_failure
 from crossflops.verbs.count import predict_in_graph
 
 
-class Unpredicted(msgspec.Struct, frozen=True):
-    """Why there is no prediction: should the tool answer, nothing is explained.
+class MissingPrediction(msgspec.Struct, frozen=True):
+    """The reason for a missing prediction: without it, nothing of an answer is explained.
 
     `foreseen` is what the tool should fail on, where it should.
     """
@@ -27,13 +27,13 @@ class Unpredicted(msgspec.Struct, frozen=True):
     foreseen: str = ""
 
 
-Predicted: TypeAlias = Prediction | Unpredicted | Failure
+Predicted: TypeAlias = Prediction | MissingPrediction | Failure
 
 
 def predict_from_calls(
     recording: Recording, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Return what those tools should print that see calls, before their model has a graph.
+    """Return the predictions for tools that see calls, before their model has a graph.
 
     None of a tool that forces another mode than that of the recording, of one that sees nodes or
     weighs the cost of calls, and of a training step, in which calls of the backward pass come
@@ -53,7 +53,7 @@ def predict_from_calls(
 def predict_from_counts(
     counts: ModelCounts, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Return what each tool should print, from what was counted alone."""
+    """Return each tool's predicted number, from the counts alone."""
     return {
         tool: predict_tool(
             tool, convention, partial(_predict_one, tool, convention, setting, counts)
@@ -76,16 +76,16 @@ def _predict_one(
 def predict_tool(
     tool: str, convention: Convention, compute: Callable[[], Prediction | Failure]
 ) -> Predicted:
-    """Return what a tool should print, or why that is not known."""
+    """Return a tool's predicted number, or why it is unknown."""
 
     def ask() -> Predicted:
         try:
             return compute()
         except WatchError as error:
-            return Unpredicted(convention, error.message)
+            return MissingPrediction(convention, error.message)
         except PredictionError as error:
             obstacle = f"it was predicted to fail: {error.message}"
-            return Unpredicted(convention, obstacle, error.message)
+            return MissingPrediction(convention, obstacle, error.message)
 
     outcome = catch_tool_failure(tool, "predict", ask)
     return _with_tool_name(tool, outcome) if isinstance(outcome, Failure) else outcome

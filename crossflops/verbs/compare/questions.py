@@ -1,4 +1,4 @@
-"""What may be asked of a comparison beside itself: one module, two tools, two models."""
+"""Questions to a comparison besides itself: one module, two tools, two models."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def select_tools(
     tools: Sequence[str] | None, between: tuple[str, str] | None
 ) -> tuple[str, ...] | str | None:
-    """The tools to run: those of `between` are among them, and alone where none is named.
+    """Return the tools to run: with those of `between`, or these alone if none is named.
 
     Raises InputError when a tool is to be set against itself.
     """
@@ -38,7 +38,9 @@ def select_tools(
 def select_tools_per_model(
     tools: Sequence[str] | None, between: tuple[str, str] | None, two: bool
 ) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
-    """The tools to run on the first model and on the second; with `two` one of `between` each."""
+    """Return the tools to run on the first model and on the second; with `two` one of `between`
+    each.
+    """
     if between is None or not two:
         both = select_tools(tools, between)
         return both, both
@@ -48,7 +50,7 @@ def select_tools_per_model(
 
 
 def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
-    """The report with the difference between two tools, where both answered.
+    """Return the report with the difference between two tools, if both answered.
 
     Raises UnknownNameError for a tool that was not asked.
     """
@@ -65,7 +67,7 @@ def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
 
 
 def _check_tools_in_report(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
-    """Whether these tools were asked."""
+    """Check that these tools were requested."""
     tried = {answer.tool for answer in profiles}
     for tool in tools:
         if tool not in tried:
@@ -80,13 +82,13 @@ def answer_report_questions(
     module: str | None = None,
     consensus: bool = False,
 ) -> Report:
-    """The report with what was asked of it beside the comparison."""
+    """Return the report with the answers to the questions besides the comparison."""
     report = contrast_tools(report if module is None else focus(report, module), between)
     if not consensus:
         return report
-    from crossflops.report.consensus import consensus as publishable
+    from crossflops.report.consensus import build_consensus
 
-    return msgspec.structs.replace(report, consensus=publishable(report))
+    return msgspec.structs.replace(report, consensus=build_consensus(report))
 
 
 # Two models that were compared with their tools -> what is between them.
@@ -95,7 +97,7 @@ _OPTION = re.compile(r"--(?=(input|inputs|arg|dim|trips|branch)\b)")
 
 
 def reject_second_model_options(module: str | None, consensus: bool, onnx: str | None) -> None:
-    """Questions about one model alone. Raises InputError."""
+    """Raise InputError for questions about one model alone."""
     questions = {"--module": module, "--consensus": consensus, "--onnx": onnx}
     flag = next((name for name, value in questions.items() if value), None)
     if flag is not None:
@@ -107,7 +109,7 @@ def reject_second_model_options(module: str | None, consensus: bool, onnx: str |
 
 @contextmanager
 def naming_second_model() -> Iterator[None]:
-    """Errors within say that they are about the second model, and name its options."""
+    """Add to errors of the block that they are about the second model, and name its options."""
     try:
         yield
     except CrossflopsError as error:
@@ -119,7 +121,7 @@ def naming_second_model() -> Iterator[None]:
 
 
 def naming_model_in_errors(model_index: int) -> AbstractContextManager[None]:
-    """Return a context in which errors say which model they are about, where it is the second."""
+    """Return a context that adds the model's name to errors, if it is the second."""
     return naming_second_model() if model_index else nullcontext()
 
 
@@ -129,7 +131,7 @@ def set_against(
     counted: Sequence["CountedModel"],
     between: tuple[str, str] | None,
 ) -> Report:
-    """The first report with what is between its model and that of the second."""
+    """Return the first report with the difference between its model and that of the second."""
     from crossflops.reconcile.alignment import align
     from crossflops.reconcile.contractions import read_alignable_model
 
@@ -151,7 +153,7 @@ def set_against(
 
 
 def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> Report:
-    """The report with the tools set against each other, the first on the first model.
+    """Return the report with the tools compared with each other, the first on the first model.
 
     Unless two are named, these are each tool that answered for both models, and each that answered
     for one alone with all that answered for the other.
@@ -159,18 +161,18 @@ def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> 
     other = report.against
     assert isinstance(other, Against)
     own = {account.tool: account for account in report.reconciliations or ()}
-    theirs = {account.tool: account for account in other.reconciliations}
-    both = [(tool, tool) for tool in own if tool in theirs]
+    other_accounts = {account.tool: account for account in other.reconciliations}
+    both = [(tool, tool) for tool in own if tool in other_accounts]
     separate = [
         (first, second)
         for first in own
-        for second in theirs
-        if first != second and (first not in theirs or second not in own)
+        for second in other_accounts
+        if first != second and (first not in other_accounts or second not in own)
     ]
     requested = [between] if between else [*both, *separate]
     contrasts: tuple[Contrast, ...] = tuple(
-        contrast(own[first], theirs[second], models=True)
+        contrast(own[first], other_accounts[second], models=True)
         for first, second in requested
-        if first in own and second in theirs
+        if first in own and second in other_accounts
     )
     return msgspec.structs.replace(report, against=msgspec.structs.replace(other, tools=contrasts))

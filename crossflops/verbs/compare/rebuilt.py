@@ -18,8 +18,8 @@ from crossflops.workers.observe import fake_weights_error
 _REBUILT_STEP = "it counts training steps only for models of its own framework"
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
-    """Groups of tools about what was rebuilt for them, its counts by tool, and what failed."""
+class RebuiltGroups(msgspec.Struct, frozen=True):
+    """Tool groups for a rebuilt model, its counts by tool, and failures."""
 
     groups: tuple[ToolGroup, ...]
     counted: dict[str, dict[bool, CountedModel]]
@@ -27,7 +27,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
     @property
     def conventions(self) -> dict[str, Convention]:
-        """Return those of the tools that are asked."""
+        """The conventions of the tools that run."""
         return {
             tool: convention
             for group in self.groups
@@ -37,14 +37,14 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 def rebuild_for_tools(
     request: Request, choice: Choice, native: CountedModel, on_progress: Progress
-) -> Rebuilt:
+) -> RebuiltGroups:
     """Rebuild a counted model in each framework whose tools cannot run it as it is.
 
     Args:
         request: the model that was asked for.
         choice: all tools of the comparison.
         native: its count, with the ONNX model that is rebuilt.
-        tell: hears what is being done.
+        on_progress: gets a line for each step.
     """
     groups: list[ToolGroup] = []
     counts: dict[str, dict[bool, CountedModel]] = {}
@@ -76,7 +76,7 @@ def rebuild_for_tools(
             continue
         groups.append(ToolGroup(of_framework, request, model))
         counts |= dict.fromkeys(tools, counted)
-    return Rebuilt(tuple(groups), counts, failures)
+    return RebuiltGroups(tuple(groups), counts, failures)
 
 
 def _tools_of(framework: str, choice: Choice) -> list[str]:

@@ -57,42 +57,42 @@ class PreparedModel(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """Return what tells two models apart."""
+        """The index of the model."""
         return self.plan.number
 
     @property
     def request(self) -> Request:
-        """Return the model that was asked for."""
+        """The request of the model."""
         return self.plan.request
 
     @property
     def choice(self) -> Choice:
-        """Return all tools that are asked, also about what is rebuilt for them."""
+        """All requested tools, also those for the rebuilt model."""
         return self.plan.choice
 
 
 class _StartedTools(Protocol):
     """Tools that were started: workers, or this process."""
 
-    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
-        """Let the tools run on a model, and give tool and answer as they finish."""
+    def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
+        """Let the tools run on a model, and yield tool and answer as they finish."""
         ...
 
-    def let(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools run before that, where they run beside this process."""
+    def release_tools(self, model: int, tools: Collection[str]) -> None:
+        """Let these tools run before that, if they run beside this process."""
         ...
 
-    def drop(self, model: int) -> None:
-        """Let the tools of a model go unasked."""
+    def cancel_tools(self, model: int) -> None:
+        """Cancel the tools of a model."""
         ...
 
 
-class _InProcess(msgspec.Struct, frozen=True):
-    """The tools of groups, on copies in this process; groups by the number of their model."""
+class _LocalTools(msgspec.Struct, frozen=True):
+    """The tools of groups, on copies in this process; groups by the index of their model."""
 
     groups: Mapping[int, ToolGroup]
 
-    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
+    def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
         """Run one tool after the other."""
         group = self.groups[model]
         setting = group.request.setting
@@ -104,11 +104,11 @@ class _InProcess(msgspec.Struct, frozen=True):
                 stored = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
                 yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
 
-    def let(self, model: int, tools: Collection[str]) -> None:
-        """They run when they are asked."""
+    def release_tools(self, model: int, tools: Collection[str]) -> None:
+        """Do nothing: the tools run when their results are read."""
 
-    def drop(self, model: int) -> None:
-        """Nothing was started for them."""
+    def cancel_tools(self, model: int) -> None:
+        """Do nothing: no process was started for them."""
 
 
 class ToolRunner:
@@ -128,18 +128,20 @@ class ToolRunner:
     block ends is ended.
     """
 
-    def __init__(self, limits: Limits, on_progress: Progress, still: Still | None = None) -> None:
-        """Take note of the limits.
+    def __init__(
+        self, limits: Limits, on_progress: Progress, single_threaded: Still | None = None
+    ) -> None:
+        """Record the limits.
 
         Args:
             limits: where the tools run, for how long, and in how much memory.
-            tell: hears of each tool as it ends.
-            still: there where this process runs nothing else: in this context it has one thread,
-                and tools may be forked from it.
+            on_progress: gets a line for each tool as it ends.
+            single_threaded: a context in which this process has one thread, so that tools may be
+                forked from it; None if it runs something else.
         """
         self._limits = limits
-        self._tell = on_progress
-        self._still = still
+        self._on_progress = on_progress
+        self._single_threaded = single_threaded
         self._kept = ExitStack()
         self._of_model: dict[int, ExitStack] = {}
         self._started: dict[int, _StartedTools] = {}
@@ -152,8 +154,8 @@ class ToolRunner:
 
     @property
     def can_fork(self) -> bool:
-        """Return whether tools may be forked from this process."""
-        return self._still is not None and can_fork()
+        """Whether tools may be forked from this process."""
+        return self._single_threaded is not None and can_fork()
 
     def __enter__(self) -> "ToolRunner":
         return self
@@ -180,20 +182,20 @@ class ToolRunner:
         return prepared
 
     def restart(self, model: PreparedModel, request: Request) -> PreparedModel:
-        """Let the tools of a model go unasked, and start them on what this request builds."""
-        self._started[model.number].drop(model.number)
+        """Cancel the tools of a model, and start them on what this request builds."""
+        self._started[model.number].cancel_tools(model.number)
         self.finish(model)
         again = self._prepare(msgspec.structs.replace(model.plan, request=request))
         self._start([again], self._of_model[again.number])
         return again
 
     def finish(self, model: PreparedModel) -> None:
-        """End and remove what is of this model alone."""
+        """End and remove everything that belongs to this model alone."""
         self._watches.pop(model.number, None)
         self._of_model.pop(model.number).close()
 
     def take_source(self, model: PreparedModel) -> tuple[Source, str]:
-        """Return the model that is counted, and why it has values where it should have none.
+        """Return the model to count, and the reason for values that were not requested.
 
         It is given away: nothing here holds its weights any longer.
         """
@@ -204,7 +206,7 @@ class ToolRunner:
         return source, reason
 
     def pending_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
-        """Return what waits for the runs of a model that a fork watches; None where none does."""
+        """Return the pending observations of a fork that runs a model; None without any."""
         watch = self._watches.get(model.number)
         return watch.result if watch else None
 
@@ -216,13 +218,13 @@ class ToolRunner:
         return model.number not in self._large
 
     def release(self, model: PreparedModel, tools: Collection[str]) -> None:
-        """Let these tools run, whose predictions are fixed."""
+        """Release these tools, whose predictions are fixed."""
         if tools:
             self._released.setdefault(model.number, time.monotonic())
-            self._started[model.number].let(model.number, tools)
+            self._started[model.number].release_tools(model.number, tools)
 
     def reclaim_memory(self, model: PreparedModel) -> None:
-        """Free what is left of a model whose source was taken and is not used any more."""
+        """Free the memory of a model whose source was taken and is not used any more."""
         unfreeze_memory(collect=model.number in self._large)
 
     def results(self, model: PreparedModel, failures: Answers) -> Answers:
@@ -233,17 +235,19 @@ class ToolRunner:
             failures: of tools that cannot be asked, whose answers these are.
         """
         begin = self._released.pop(model.number, time.monotonic())
-        answers = self._started[model.number].go(model.number)
-        return collect_answers(answers, model.group.size, failures, self._tell, begin)
+        answers = self._started[model.number].iterate_results(model.number)
+        return collect_answers(answers, model.group.size, failures, self._on_progress, begin)
 
     def results_of(self, group: ToolGroup, failures: Answers) -> Answers:
         """Start and run tools on what was rebuilt for them, and return their answers."""
         with self._workers([group]) as started:
-            answers = started.go(group.number)
-            return collect_answers(answers, group.size, failures, self._tell, time.monotonic())
+            answers = started.iterate_results(group.number)
+            return collect_answers(
+                answers, group.size, failures, self._on_progress, time.monotonic()
+            )
 
     def _prepare(self, model: PlannedModel) -> PreparedModel:
-        """Build what tools are forked with, and start the fork that watches it run.
+        """Build the model that tools are forked with, and start the fork that observes its run.
 
         Tools that see nodes are given a file: that of `--onnx`, or of the target, or the
         normalized model. The others run the model; of a file, or of a model of another framework,
@@ -269,7 +273,9 @@ class ToolRunner:
         return PreparedModel(model, group, (*model.warnings, *sentences))
 
     def _build_early(self, model: PlannedModel) -> Source | None:
-        """Build a model before its tools start: for this process, to share, or to see what it is.
+        """Build the model now if this process runs tools itself, if workers will be forked from
+        it, or if its framework must be known; otherwise return None and let it be built while
+        workers start.
 
         Return None where it may as well be built while they start.
         """
@@ -287,15 +293,15 @@ class ToolRunner:
         return built[0]
 
     def _watch_runs(self, group: ToolGroup, source: Source) -> Background | None:
-        """Fork this process to run the model as tools do, and see what happens.
+        """Fork this process to run the model as tools do, and observe the run.
 
         Return None where nothing is to be seen, or this process has more than one thread.
         """
-        if self._still is None:
+        if self._single_threaded is None:
             return None
         setting = group.request.setting
         views = views_to_observe(native_conventions(group.choice, source).values(), setting)
-        with self._still():
+        with self._single_threaded():
             if not views or not can_be_cloned():
                 return None
             return fork_background(
@@ -315,14 +321,14 @@ class ToolRunner:
     def _workers(
         self, groups: Sequence[ToolGroup], built: Mapping[int, Source] | None = None
     ) -> AbstractContextManager[_StartedTools]:
-        """Return workers that load their tools and build their models until they are released.
+        """Yield workers that load their tools and build their models until they are released.
 
         They are forked from this process where it has `built` models of targets for them, by
         number.
         """
         limits = self._limits
         if not limits.isolate:
-            return nullcontext(_InProcess({group.number: group for group in groups}))
+            return nullcontext(_LocalTools({group.number: group for group in groups}))
         provided = {group.number: group.model for group in groups if group.model}
         return Workers(
             [job for group in groups for job in group.jobs()],
@@ -335,14 +341,14 @@ class ToolRunner:
             interpreters={
                 tool: path for group in groups for tool, path in group.choice.elsewhere.items()
             },
-            tell=self._tell,
+            on_progress=self._on_progress,
             built=built,
-            still=self._still or nullcontext,
+            single_threaded=self._single_threaded or nullcontext,
         )
 
 
 def _build_counted_source(request: Request) -> tuple[Source, str]:
-    """Return the model that is counted, and why it has values where it should have none.
+    """Build the model to count; return it with the reason for values that were not requested.
 
     One that the caller gave without values is one that can be run, as for tools.
     """

@@ -24,8 +24,8 @@ from crossflops.verbs.count import CountedModel, count_source, write_program
 NAME = "model.onnx"
 
 
-class FileOfTools(msgspec.Struct, frozen=True):
-    """The file that tools are given: one that is there, or one that is yet to be written.
+class ToolInputFile(msgspec.Struct, frozen=True):
+    """The file that tools get: an existing one, or one that is yet to be written.
 
     `given` is None where it is the normalized model. `path` is where the tools find it.
     """
@@ -52,7 +52,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(made, program=program)
 
     def stock(self, own: CountedModel) -> Stock:
-        """Return what the file stores. `own` is the graph in it."""
+        """Return the stored tensors of the file. `own` is the graph in it."""
         model = read_onnx_model(self.given.path) if self.given else own.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
@@ -83,7 +83,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
         return own.graph if shapes is None else with_told_shapes(own.graph.as_written, shapes)
 
     def write(self, native: CountedModel) -> None:
-        """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
+        """Write the file if it is missing. Raises CrossflopsError, TargetError, OSError."""
         if self.given is None:
             hint = "convert the model to ONNX, and give the file with --onnx"
             write_program(native, self.path, hint)
@@ -94,7 +94,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
 
 
 def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
-    """Yield each node's name and what it reads, of a GraphProto or of a graph of onnx_ir."""
+    """Yield each node's name and inputs, of a GraphProto or of a graph of onnx_ir."""
     if hasattr(graph, "initializers"):
         for node in graph:
             yield node.name or "", [value.name if value else "" for value in node.inputs]
@@ -138,8 +138,8 @@ def _initializers(model: Any) -> Iterator[TensorSpec]:
             yield TensorSpec(name, "", tuple(value.shape.numpy()), "parameter")
 
 
-def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfTools:
-    """Return what tools get: the file of `--onnx`, of the target, or the normalized model.
+def file_of_tools(request: Request, onnx: str | None, scratch: str) -> ToolInputFile:
+    """Return the file for the tools: that of `--onnx`, of the target, or the normalized model.
 
     A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
     """
@@ -151,7 +151,7 @@ def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfToo
     if onnx is not None:
         source = OnnxFile(path=onnx)
     if not isinstance(source, OnnxFile):
-        return FileOfTools(None, Path(scratch, NAME))
+        return ToolInputFile(None, Path(scratch, NAME))
     source = msgspec.structs.replace(source, inlined=False)
     bound = source.dims or source.specs
-    return FileOfTools(source, Path(scratch, NAME) if bound else Path(source.path).absolute())
+    return ToolInputFile(source, Path(scratch, NAME) if bound else Path(source.path).absolute())

@@ -29,7 +29,7 @@ from crossflops.verbs.efficiency.uses import (
     refuse_unused,
     refuse_without_attention,
 )
-from crossflops.verbs.efficiency.work import Progress, Studied, study_work
+from crossflops.verbs.efficiency.work import Progress, WorkStudy, study_work
 from crossflops.verbs.provenance import extend_request_record, framework_versions
 
 # What `efficiency` is asked and cannot answer: refused before a model is built.
@@ -61,7 +61,7 @@ _COUNTED = (
 def request_of(
     target: Any, inputs: Any, config: Mapping[str, Any], question: Question
 ) -> Request | None:
-    """Return the request for the model, or None where the work is given by numbers.
+    """Return the request for the model, or None if the work is given by numbers.
 
     The length of the question is that of the usual input of a model by name. Raises InputError
     for options of a model without one.
@@ -87,7 +87,7 @@ def request_of(
 
 
 def _flags(name: str, value: Any) -> Iterator[str]:
-    """Yield what is typed for a field of a request."""
+    """Yield the flags that a request takes for a field."""
     if name == "setting":
         yield from ["--no-grad"] * (not value.grad) + ["--train-mode"] * value.training
     elif name == "sizes":
@@ -99,7 +99,7 @@ def _flags(name: str, value: Any) -> Iterator[str]:
 def check_efficiency_question(
     question: Question, request: Request | None, shown: Collection[str] = ()
 ) -> None:
-    """Raises InputError for what contradicts itself, needs what is not given, or changes nothing.
+    """Raise InputError for options that are contradictory, incomplete, or without effect.
 
     Fields that are `shown` as they are given, such as a column of a table, need not change more.
     """
@@ -160,8 +160,8 @@ def _refuse_multiplier(text: str | None) -> None:
         )
 
 
-class Rated(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, with the error that it ends with, and what was left out of it."""
+class RatedWork(msgspec.Struct, frozen=True, kw_only=True):
+    """A result, with the error that it ends with, and the rows that it leaves out."""
 
     noun: EfficiencyReport
     trouble: CrossflopsError | None = None
@@ -170,8 +170,8 @@ class Rated(msgspec.Struct, frozen=True, kw_only=True):
 
 def answer_efficiency(
     question: Question, request: Request | None, on_progress: Progress = lambda _: None
-) -> Rated:
-    """Return what was asked: of one run, or of every run of a table."""
+) -> RatedWork:
+    """Return the answer of one run, or of every run of a table."""
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
     )
@@ -181,9 +181,9 @@ def rate_work(
     question: Question,
     request: Request | None,
     on_progress: Progress,
-    memory: dict[bool, Studied] | None = None,
-) -> Rated:
-    """Set the work of a model, or one that is given, against the peaks that are asked for.
+    memory: dict[bool, WorkStudy] | None = None,
+) -> RatedWork:
+    """Compare the work of a model, or a provided number, with the requested peaks.
 
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
     device (with the required rate) and InputError for what contradicts itself.
@@ -221,13 +221,13 @@ def rate_work(
     if agreed is not None:
         rows, trouble = agreed, None
     content = with_request_record(EfficiencyReport(efficiency=rows, report=work.report), question)
-    return Rated(noun=content, trouble=trouble, left_out=peaks.left_out)
+    return RatedWork(noun=content, trouble=trouble, left_out=peaks.left_out)
 
 
 def _merge_equal_answers(
     rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
 ) -> tuple[Efficiency, ...] | None:
-    """The answers for the devices that an ambiguous name means as one, where they are equal."""
+    """Return the answers for the devices of an ambiguous name as one, if they are equal."""
     if not isinstance(trouble, AmbiguousDeviceError):
         return None
     names = " or ".join(device.label for device in trouble.candidates)
@@ -244,7 +244,7 @@ def _merge_equal_answers(
 
 
 def _without_device_names(answer: Efficiency) -> Efficiency:
-    """An answer without the name of its device, and without what is said of it."""
+    """Return an answer without the name of its device, and remarks on it."""
     roof = answer.roofline
     if isinstance(roof, Roofline):
         roof = replace(roof, device="", assumptions=(), warnings=())
@@ -252,7 +252,7 @@ def _without_device_names(answer: Efficiency) -> Efficiency:
 
 
 def with_request_record(content: EfficiencyReport, question: Question) -> EfficiencyReport:
-    """The same with what was asked, and with what it was made."""
+    """Return the answer with its request and its versions."""
     usual = Question().flat
     flags = {name: value for name, value in question.flat.items() if value != usual[name]}
     if "loss" in flags:
@@ -266,7 +266,9 @@ def with_request_record(content: EfficiencyReport, question: Question) -> Effici
 
 
 def peak_precisions(question: Question) -> tuple[str, ...]:
-    """The precisions that a peak is needed for, as far as they are known before the count."""
+    """Return the precisions that a peak is needed for, as far as they are known before the
+    count.
+    """
     requested = question.precisions
     base = (
         tuple(terms.parse_precision_mix(requested.mix))
@@ -277,7 +279,7 @@ def peak_precisions(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(requested).values())))
 
 
-def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
+def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.MeasuredRun:
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -304,12 +306,12 @@ def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.Me
 
 def _build_efficiency(
     run: mfu.MeasuredRun,
-    work: Studied,
+    work: WorkStudy,
     numerator: Numerator,
     against: Peaks | None,
     bench: Bench | None,
 ) -> Efficiency:
-    """The rate and its share. Parts that are asked for are put in here, one after the other."""
+    """Return the rate and its share. Optional parts are added here, one after the other."""
     question = run.question
     pieces = numerator.split
     split = terms.terms(pieces, question.training, question.causality, question.precisions)
@@ -363,8 +365,8 @@ def _build_efficiency(
     return answer if question.speed.times is None else _with_module_times(answer, run, work)
 
 
-def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficiency:
-    """The same with the modules of a table of times, by their native MACs."""
+def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy) -> Efficiency:
+    """Return the same with the modules of a table of times, by their native MACs."""
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
     batches = (run.question.speed.batch or 1) / work.examples / run.world.split
@@ -379,7 +381,7 @@ def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) 
 
 
 def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
-    """The same with what the roofline of the whole says, and what that assumes."""
+    """Return the same with the roofline of the whole, and its assumptions."""
     return replace(
         answer,
         intensity=roof.step.intensity,
@@ -402,8 +404,10 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 # A table of measured runs, each set against its own device: the model is counted once.
 
 
-def rate_run_table(question: Question, request: Request | None, on_progress: Progress) -> Rated:
-    """An efficiency for every run, and for every device that one may mean.
+def rate_run_table(
+    question: Question, request: Request | None, on_progress: Progress
+) -> RatedWork:
+    """Return an efficiency for every run, and for every device of an ambiguous name.
 
     A row that cannot be answered is named by its line in `left_out`, and the trouble is that
     there are such. Raises InputError where there is no table, and the error of the rows where
@@ -412,7 +416,7 @@ def rate_run_table(question: Question, request: Request | None, on_progress: Pro
     assert question.speed.runs is not None
     table = runs.read_run_table(question.speed.runs)
     refuse_replaced(question, runs.fields_of_every_row(table), table.name)
-    memory: dict[bool, Studied] = {}
+    memory: dict[bool, WorkStudy] = {}
     rows, lines, errors, report = [], _surplus_column_notes(table), [], None
     for row in table.rows:
         try:
@@ -439,7 +443,7 @@ def rate_run_table(question: Question, request: Request | None, on_progress: Pro
     content = with_request_record(
         EfficiencyReport(efficiency=tuple(rows), report=report), question
     )
-    return Rated(noun=content, trouble=trouble, left_out=tuple(lines))
+    return RatedWork(noun=content, trouble=trouble, left_out=tuple(lines))
 
 
 def _surplus_column_notes(table: runs.RunTable) -> list[str]:

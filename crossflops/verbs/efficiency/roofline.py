@@ -34,7 +34,7 @@ from crossflops.hardware.roofline import (
     step_efficiencies,
 )
 from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, loads, storage
-from crossflops.ir.ledger import ZERO, Counted
+from crossflops.ir.ledger import ZERO, CountedNode
 from crossflops.ir.roofline import (
     ByteModel,
     Ceiling,
@@ -52,11 +52,11 @@ from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel
 from crossflops.verbs.devices import look_up_device
 from crossflops.verbs.efficiency.uses import flag
-from crossflops.verbs.efficiency.work import Studied
+from crossflops.verbs.efficiency.work import WorkStudy
 
 
 class Roofing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a roofline is asked of.
+    """The subject of a roofline.
 
     `batch` are the examples of a step and `counted` those of the pass that was counted. `passes`
     are k. `macs` and `moved` (bytes) are of one example where they are given in place of a
@@ -87,22 +87,22 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_byte_total(self) -> bool:
-        """Whether the bytes are given, and those of single nodes not known."""
+        """Whether only the total of the bytes is known, not those of single nodes."""
         return self.moved is not None
 
     @property
     def has_element_sizes(self) -> bool:
-        """Whether the bytes follow from sizes, so that elements may be of another width."""
+        """Whether the bytes follow from sizes, so that elements may have another width."""
         return self.param_bytes is not None
 
     @property
     def bytes_name(self) -> str:
-        """The byte model, or that the bytes are given."""
+        """The byte model, or a note that the bytes are provided."""
         return "given" if self.has_byte_total and not self.has_element_sizes else self.model
 
     @property
     def unchangeable_keys(self) -> tuple[str, ...]:
-        """Return what no alternative can change."""
+        """The keys that no alternative can change."""
         known = (
             ("bytes",) if self.has_element_sizes else ("precision", "weights", "cache", "bytes")
         )
@@ -110,7 +110,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
-    """The roofline, node by node where the bytes are counted.
+    """Return the roofline, node by node if the bytes are counted.
 
     Raises UnknownNameError for a precision that the device does not have.
     """
@@ -172,7 +172,7 @@ def _base(roofing: Roofing) -> Variant:
 
 
 def _whole_model_loads(roofing: Roofing) -> Loads:
-    """One load of one example for the whole model, all passes in it."""
+    """Return one load of one example for the whole model, all passes in it."""
     macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
@@ -199,7 +199,9 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
 
 
 def _bytes_in_precision(total: int, per_example: float | None, precision: str) -> int:
-    """Bytes of the same elements in another precision; `per_example` are the bytes of one."""
+    """Return the bytes of the same elements in another precision; `per_example` are those of
+    one.
+    """
     if per_example is None or not precision:
         return total
     return round(total * BITS[storage(precision)] / (8 * per_example))
@@ -220,7 +222,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
 
 
 def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
-    """The node in the precision of the last pattern that it matches."""
+    """Return the node in the precision of the last pattern that it matches."""
     names = (load.op, load.node, load.path)
     kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
     return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
@@ -284,7 +286,7 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
     return sentences
 
 
-def _constant_macs_note(counts: Iterable[Counted]) -> str:
+def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
     macs = sum(count.constant_cost.macs for count in counts)
     return f" and do {macs} MACs" if macs else ""
 
@@ -314,7 +316,7 @@ _HINT = "give a file written by `crossflops bench MODEL -o FILE.json`"
 
 
 def with_bench(question: Question) -> tuple[Question, Bench | None]:
-    """The question with the time of a run that was measured, and that run.
+    """Return the question with the time of a measured run, and that run.
 
     Raises CrossflopsError for a file that cannot be read or has no measurement.
     """
@@ -357,7 +359,7 @@ def _read_bench_file(path: Path) -> Bench:
 
 
 def check_roofline_question(question: Question, request: Request | None) -> None:
-    """Raises InputError where a roofline is asked for that cannot be drawn."""
+    """Raise InputError if a roofline is requested that cannot be drawn."""
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.is_requested:
         return
@@ -406,12 +408,12 @@ def check_roofline_question(question: Question, request: Request | None) -> None
 def roof(
     answer: Efficiency,
     run: MeasuredRun,
-    work: Studied,
+    work: WorkStudy,
     numerator: Numerator,
     against: Peaks | None,
     bench: Bench | None,
 ) -> Roofline | UnsetType:
-    """The roofline of one device, where it is asked for."""
+    """Return the roofline of one device, if it is requested."""
     question = run.question
     if not question.roof.is_requested or against is None:
         return UNSET
@@ -447,7 +449,7 @@ def roof(
 
 
 def _ceiling(against: Peaks, precision: str) -> Ceiling:
-    """All peaks of the device, with the one of a precision that it computes from others.
+    """Return all peaks of the device, with the one of a precision that it derives from others.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """
@@ -466,7 +468,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
 
 
 def _device_step_seconds(run: MeasuredRun) -> float | None:
-    """Return what a step of one device took."""
+    """Return the seconds of a step of one device."""
     pace = run.pace
     if pace is None:
         return None

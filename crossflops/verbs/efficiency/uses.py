@@ -1,4 +1,4 @@
-"""What each field of a question is used for: a field that is given in vain is refused.
+"""The use of each field of a question: a field without effect is refused.
 
 Every field of `crossflops.hardware.rates.question.Question` has a row here, and a test holds that.
 A row says when the field changes the answer, and what to do where it does not.
@@ -17,7 +17,7 @@ _NODES = "give the model, and leave out --macs, --as and --compare"
 
 
 class AskedWork(NamedTuple):
-    """A question, and where its work comes from: a model, MACs that are given, or sizes."""
+    """A question, and the source of its work: a model, provided MACs, or sizes."""
 
     fields: dict[str, Any]
     question: Question
@@ -25,7 +25,7 @@ class AskedWork(NamedTuple):
 
     @property
     def has_given_macs(self) -> bool:
-        """Whether the MACs are given."""
+        """Whether the MACs are provided."""
         return self.fields["macs"] is not None or self.fields["pass_macs"] is not None
 
     @property
@@ -35,7 +35,7 @@ class AskedWork(NamedTuple):
 
     @property
     def has_width(self) -> bool:
-        """Whether sizes say how wide attention is."""
+        """Whether sizes tell the width of attention."""
         return any(self.fields[name] for name in ("hidden", "heads", "head_dim"))
 
     @property
@@ -46,7 +46,7 @@ class AskedWork(NamedTuple):
 
     @property
     def decodes(self) -> bool:
-        """Whether sizes are those of one new token behind a context."""
+        """Whether sizes are those of one new token after a context."""
         return self.has_only_sizes and self.fields["context"] is not None
 
     @property
@@ -71,12 +71,12 @@ class AskedWork(NamedTuple):
 
     @property
     def has_length(self) -> bool:
-        """Whether the compute of a whole run is asked for."""
+        """Whether the compute of a whole run is requested."""
         return self.question.length.is_requested
 
 
 class Use(NamedTuple):
-    """When a field changes the answer; `what` it is about, and what to do where it does not."""
+    """The condition under which a field has an effect; `what` it is about, and the remedy."""
 
     changes: Callable[[AskedWork], Any]
     what: str = ""
@@ -143,7 +143,7 @@ def _moves_bytes(work: AskedWork) -> bool:
 
 
 def _has_examples(work: AskedWork) -> bool:
-    """Whether a whole run is known in examples, which steps are made of."""
+    """Return whether a whole run is known in examples, which steps are made of."""
     known = ("tokens", "seq", "run_examples", "run_steps")
     return work.has_length and (work.has_given_macs or any(work.fields[name] for name in known))
 
@@ -327,12 +327,12 @@ _USUAL = Question().flat
 
 
 def non_default_fields(question: Question) -> dict[str, Any]:
-    """The fields that are not as they are by default."""
+    """Return the fields that are not at their defaults."""
     return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
 
 
 def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
-    """Raises InputError for a field that changes nothing in the answer, and is not `shown`."""
+    """Raise InputError for a field that changes nothing in the answer, and is not `shown`."""
     work = AskedWork(question.flat, question, has_model)
     for name in (name for name in non_default_fields(question) if name not in shown):
         for use in USES[name]:
@@ -341,7 +341,7 @@ def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str]
 
 
 def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
-    """Raises InputError for a field about attention that changes none of what was counted."""
+    """Raise InputError for a field about attention that changes nothing in the count."""
     training, causality = question.training, question.causality
     products = [piece for piece in pieces if piece.scores]
     scores = [piece.scores for piece in pieces if piece.scores]
@@ -376,7 +376,7 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
 
 
 def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
-    """Raises InputError for a field that every row of a table of runs replaces.
+    """Raise InputError for a field that every row of a table of runs replaces.
 
     A device goes over a peak that is given for all precisions alike.
     """
@@ -391,5 +391,5 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
 
 
 def flag(name: str) -> str:
-    """A field as its option is typed."""
+    """Return a field as its option is typed."""
     return f"--{name.strip('_').replace('_', '-')}" if name != "tools" else "--tool"

@@ -39,8 +39,8 @@ from crossflops.verbs.count import CountedModel
 Progress = Callable[[str], None]
 
 
-class Studied(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose MACs, the report that they are from, and the model as it was counted, if it was.
+class WorkStudy(msgspec.Struct, frozen=True, kw_only=True):
+    """The source of the MACs, their report, and the counted model if there is one.
 
     `own` are backward passes of its custom functions. `examples` are those of the pass that was
     counted, `tokens` those of one example. `warnings`
@@ -65,9 +65,9 @@ def study_work(
     on_progress: Progress,
     *,
     only_count: bool = False,
-    memory: dict[bool, Studied],
-) -> Studied:
-    """The numerators of a question. With `only_count` no tool runs.
+    memory: dict[bool, WorkStudy],
+) -> WorkStudy:
+    """Return the numerators of a question. With `only_count` no tool runs.
 
     `memory` keeps what a model came to, for questions that differ only in what was measured.
     """
@@ -81,15 +81,15 @@ def study_work(
 
 def _study_model(
     question: Question, request: Request, on_progress: Progress, only_count: bool
-) -> Studied:
-    """Return what the model comes to, by itself or by tools, for the pass that its inputs say."""
+) -> WorkStudy:
+    """Return the numerators of the model, by itself or by tools, for the pass of its inputs."""
     work = question.work
     if work.compare and not only_count:
         from crossflops.verbs.compare import compare
 
         comparison = compare.Comparison(tools=work.tools or None)
         report = compare.compare_with_tools(request, comparison, on_progress)
-        return Studied(numerators=numerators_by_tool(report), report=report)
+        return WorkStudy(numerators=numerators_by_tool(report), report=report)
     as_counted = replace(request, as_=work.as_ or ())
     build = count.build_for(as_counted)
     report, counted = count.native_count(as_counted, build)
@@ -106,11 +106,11 @@ def _study_model(
         numerators = (native(report), *numerators) if several else numerators
     if work.as_:
         report = explain_conventions(report, counted, request.setting)
-    return Studied(numerators=numerators, report=report, counted=counted, own=own)
+    return WorkStudy(numerators=numerators, report=report, counted=counted, own=own)
 
 
 def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
-    """The report with every reason why each convention differs from the native count.
+    """Return the report with every reason why each convention differs from the native count.
 
     Left out of nodes, and where the convention is about another mode than was counted.
     """
@@ -124,21 +124,21 @@ def explain_conventions(report: Report, counted: CountedModel, setting: Setting)
     return replace(report, reconciliations=tuple(accounts)) if accounts else report
 
 
-def _without_model(question: Question, params: int | None) -> Studied:
+def _without_model(question: Question, params: int | None) -> WorkStudy:
     work, training = question.work, question.training
     thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
-        return Studied(
+        return WorkStudy(
             numerators=(numerators.numerator_from_sizes(question.language, thrice),),
             tokens=numerators.language_token_count(question.language),
             params=params,
             transfer=numerators.transfer(question.language),
         )
-    return Studied(numerators=(_numerator_from_options(question),), params=params)
+    return WorkStudy(numerators=(_numerator_from_options(question),), params=params)
 
 
 def _numerator_from_options(question: Question) -> Numerator:
-    """MACs from elsewhere: of an example, or of a pass over a batch."""
+    """Return MACs from elsewhere: of an example, or of a pass over a batch."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
         return external_numerator(quantity(work.macs))
@@ -148,7 +148,7 @@ def _numerator_from_options(question: Question) -> Numerator:
 
 
 def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
-    """Return what a pass over `scale` times the counted examples moves at least.
+    """Return the minimal memory traffic of a pass over `scale` times the counted examples.
 
     In the precision that ran, where its width is known.
     """
@@ -157,8 +157,10 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
     return loads(graph, count_whole(graph), "fused-ideal", formats, scale)
 
 
-def _to_single_example(question: Question, studied_pass: Studied, params: int | None) -> Studied:
-    """The same for one example, where the pass that was counted had a batch of them."""
+def _to_single_example(
+    question: Question, studied_pass: WorkStudy, params: int | None
+) -> WorkStudy:
+    """Return the same for one example, if the counted pass had a batch of them."""
     report = studied_pass.report
     assert report is not None
     examples = _examples(question, report)
@@ -199,7 +201,7 @@ def _to_single_example(question: Question, studied_pass: Studied, params: int | 
 def _run_optimizer_step(
     name: str, counted: CountedModel, exact: Steps | None
 ) -> OptimizerStep | None:
-    """The step of the optimizer of a whole run, where one is named."""
+    """Return the step of the optimizer of a whole run, if one is named."""
     if not name:
         return None
     if exact is None:
@@ -215,7 +217,7 @@ def _run_optimizer_step(
 def _exact_step(
     training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
-    """The exact step of training, and warnings about it; None where a multiple has to do."""
+    """Return the exact step of training, and warnings about it; None if a multiple must do."""
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
     if not chosen and not knows_trained(counted.trace):
@@ -226,7 +228,7 @@ def _exact_step(
 
 
 def _without_backward(exact: Steps) -> tuple[str, ...]:
-    """That some backward passes have no count, where that is so."""
+    """Return a warning that some backward passes have no count, if so."""
     if not exact.unknown:
         return ()
     names = ", ".join(unknown.key for unknown in exact.unknown[:3])
@@ -245,7 +247,7 @@ def _divide_by_examples(numerator: Numerator, examples: int, question: Question)
 
 
 def _examples(question: Question, report: Report) -> int:
-    """The examples of the pass that was counted: 1, or all of the batch that was asked for."""
+    """Return the examples of the counted pass: 1, or all of the requested batch."""
     batch = question.speed.batch
     if batch is None:
         return 1
@@ -259,7 +261,9 @@ def _examples(question: Question, report: Report) -> int:
 
 
 def _sequence_length(report: Report) -> int | None:
-    """Tokens of one example: the second dimension of the first input of integers [B, T]."""
+    """Return the tokens of one example: the second dimension of the first input of integers [B,
+    T].
+    """
     for spec in report.model.inputs:
         if spec.dtype.startswith("int") and len(spec.shape) == 2:
             return spec.shape[1]

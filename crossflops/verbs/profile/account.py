@@ -37,7 +37,7 @@ from crossflops.verbs.efficiency.work import explain_conventions
 
 
 class CountPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of calls alike, how often they came, and the place of the module in the model.
+    """The report of equal calls, their number, and the module's path in the model.
 
     `repeats` of them took the same examples. `has_backward` says whether a backward pass ran
     through them, `is_again` that they ran within one, whose forward work is done again: that of
@@ -53,7 +53,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     finished: frozenset[str] | None = None
 
     def recompute_work(self, path: str, single: Training) -> tuple[int, int]:
-        """MACs and FLOPs that one of the calls did again in a module of that work."""
+        """Return the MACs and FLOPs that one of the calls recomputed in a module of that work."""
         if self.finished is None:
             return single.forward_macs, single.forward_flops
         within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
@@ -84,18 +84,18 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> Report:
-        """That of the first inputs."""
+        """The report of the first inputs."""
         return self.parts[0].report
 
     @property
     def calls(self) -> int:
-        """How often the model was called; of its parts, the one that was called most."""
+        """The number of calls of the model; of its parts, the largest number."""
         first = [part for part in self.parts if not part.is_again]
         return max(_sum_by_path(first, lambda part: part.times).values())
 
 
 def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
-    """A sum for each module that the loop called."""
+    """Return a sum for each module that the loop called."""
     sums: dict[str, int] = {}
     for part in parts:
         sums[part.path] = sums.get(part.path, 0) + amount(part)
@@ -103,7 +103,7 @@ def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int])
 
 
 def count_profile_step(request: Request) -> Report:
-    """The count of a training step, with its explanation where a convention is asked for."""
+    """Return the count of a training step, with its explanation if a convention is requested."""
     report, native = native_count(msgspec.structs.replace(request, train=True))
     return explain_conventions(report, native, request.setting)
 
@@ -124,7 +124,7 @@ def _sum_training_work(works: Iterable[Training]) -> Training:
 
 
 def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training:
-    """The work of all calls of a part, or of a module in it, of that of a single one."""
+    """Return the work of all calls of a part, or of a module in it, from that of a single one."""
     if not part.is_again:
         return _scale_training_work(single, part.times)
     macs, flops = part.recompute_work(path, single)
@@ -139,7 +139,7 @@ def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training
 
 
 def work_of(count: Count) -> Training:
-    """All of the step."""
+    """Return the work of the whole step."""
     return _sum_training_work(
         _work_of_part(part, part.report.training) for part in count.parts if part.report.training
     )
@@ -154,12 +154,12 @@ class _PartTable(NamedTuple):
 
     @classmethod
     def from_part(cls, part: CountPart) -> "_PartTable":
-        """The tables of a part."""
+        """Return the tables of a part."""
         rows = {row.path: row for row in part.report.modules}
         return cls(part, rows, _own_work_by_module(part.report))
 
     def path_in_part(self, path: str) -> str | None:
-        """Where a module of the model stands in the part; "" for one around it."""
+        """Return the path of the model's module in the part; "" for an ancestor of the part."""
         index = self.part.path
         if path == index or not path or index.startswith(f"{path}."):
             return ""
@@ -168,16 +168,16 @@ class _PartTable(NamedTuple):
         return path.removeprefix(f"{index}.") if path.startswith(f"{index}.") else None
 
     def is_outside(self, path: str) -> bool:
-        """Whether the module is around the part."""
+        """Return whether the module is around the part."""
         return len(path) < len(self.part.path)
 
 
 def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
-    """Every module with its work and its time, in the order of the model."""
+    """Return every module with its work and its time, in the order of the model."""
     tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
-    for path, (class_, params) in _modules_by_path(count).items():
+    for path, (class_name, params) in _modules_by_path(count).items():
         works, own, nbytes = [], [0, 0], 0
         for table in tables:
             index, often = table.path_in_part(path), table.part.times
@@ -194,7 +194,7 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
         rows.append(
             ModuleProfile(
                 path=path,
-                class_=class_,
+                class_=class_name,
                 depth=depths[path],
                 params=params,
                 training=_sum_training_work(works),
@@ -208,7 +208,9 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
 
 
 def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
-    """The class and the parameters of every module, by its path, in the order of the model."""
+    """Return the class and the parameters of every module, by its path, in the order of the
+    model.
+    """
     rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
         for row in part.report.modules:
@@ -222,7 +224,7 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
 
 
 def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
-    """By module: MACs and FLOPs of its own nodes, and bytes of all that is in it."""
+    """Return, by module, MACs and FLOPs of its own nodes, and bytes of all that is in it."""
     work: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     known_paths = {row.path for row in report.modules}
     for node in report.nodes:
@@ -240,7 +242,7 @@ def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
 
 
 def _depth(path: str, depths: Mapping[str, int]) -> int:
-    """How many of the modules that are listed lie around this one."""
+    """Return the number of listed ancestors of a module."""
     outer = path
     while outer:
         outer = outer.rpartition(".")[0]
@@ -250,7 +252,7 @@ def _depth(path: str, depths: Mapping[str, int]) -> int:
 
 
 def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
-    """Return what was seen of a module. One that is only a list has the times of what is in it."""
+    """Return the times of a module. One that is only a list has those of its members."""
     if not times:
         return {}
     spent = times.get(path)
@@ -272,7 +274,7 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
 
 
 def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
-    """Whether a module that was called lies within the path, and in no other such module."""
+    """Return whether a called module lies within the path, and in no other called module."""
     if other == path or not times[other].calls:
         return False
     if path and not other.startswith(f"{path}."):
@@ -286,7 +288,7 @@ def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
 
 
 def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
-    """The forward MACs that were seen to run again at least.
+    """Return a lower bound of the forward MACs that ran again.
 
     A module's own products ran again as often as its forward pass did to its end, as a share of
     its calls that a backward pass ran through. Of a pass that ended early it is not known what had
@@ -308,7 +310,7 @@ def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
 
 
 class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rates are set against: a device of the catalogue, or given peaks, see `efficiency`.
+    """The peak of the rates: a device of the catalogue, or given peaks, see `efficiency`.
 
     `precision` is the one that ran, by default that of the weights or of autocast.
     """
@@ -318,7 +320,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None = None
 
     def check(self) -> None:
-        """Before anything runs. Raises UnknownNameError, and InputError for what is no peak."""
+        """Check the peak before anything runs. Raises UnknownNameError or InputError."""
         peaks = [parse_peak_tflops(text) for text in self.peak_tflops]
         if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
             raise InputError(
@@ -334,7 +336,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
 def peak_of(
     rated: RatedAgainst, stored: str, device: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
-    """The peak, or None and a sentence that says why there is none.
+    """Return the peak, or None and a sentence that says why there is none.
 
     `stored` is the element type of the products, `device` the name of the one that ran, "cpu" for
     this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
@@ -384,7 +386,7 @@ def _this_machine_peak(
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured of a step, and where. `stored` is the type in which products ran."""
+    """Measurements of a step, and its device. `stored` is the type in which products ran."""
 
     latencies: Latencies
     watched: StepTimes | None = None
@@ -406,7 +408,7 @@ RULE = "rates are 2 x MACs / seconds; MFU leaves out recomputed work, HFU includ
 
 
 def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
-    """The profile: see `crossflops.report.profile`."""
+    """Return the profile: see `crossflops.report.profile`."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
     rows = module_profiles(count, times)
@@ -500,13 +502,13 @@ def _to_latencies(times: StepTimes | None) -> Latencies | None:
 
 
 def _main_product_dtype(report: Report) -> str:
-    """The type of most products."""
+    """Return the type of most products."""
     kinds = report.macs_by_precision
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
 
 
 def _model_of(count: Count) -> ModelInfo:
-    """Of a model whose parts the loop calls, what is known of the first of them."""
+    """Return the model, or what is known of its first part if the loop calls only parts."""
     model = count.report.model
     return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
 
@@ -516,7 +518,7 @@ def _params_of(count: Count) -> int:
 
 
 def _param_bytes(count: Count) -> int:
-    """Of a model whose parts the loop calls, those of the parts."""
+    """Return the bytes of the parameters, or those of the parts if the loop calls only parts."""
     parts = {part.path: part.report.memory for part in reversed(count.parts)}
     if not count.outer:
         parts = {"": count.report.memory}
@@ -536,7 +538,7 @@ def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
 def _add_times(
     additional: Iterable[BesideProfile], watched: StepTimes | None
 ) -> tuple[BesideProfile, ...]:
-    """The modules beside the model with their times."""
+    """Return the modules beside the model with their times."""
     seen = watched.beside if watched is not None else ()
     return tuple(
         msgspec.structs.replace(row, forward_seconds=time.forward, backward_seconds=time.backward)
@@ -547,7 +549,7 @@ def _add_times(
 def _coverage_share_notes(
     work: Training, additional: Iterable[BesideProfile], timing: Timing
 ) -> Iterable[str]:
-    """Of a step that was watched, how much of its time the work has that is counted."""
+    """Yield, for an observed step, the share of its time that counted work has."""
     times, rows = timing.latencies, tuple(additional)
     if timing.watched is None or not times.iteration or times.forward is None:
         return
@@ -562,7 +564,7 @@ def _coverage_share_notes(
 
 
 def _examples(count: Count) -> int | None:
-    """The first axis of the first input, of all calls that are trained: None without one.
+    """Return the first axis of the first input, over all trained calls: None without one.
 
     Of a model whose parts the loop calls, that of the part that had most.
     """
@@ -580,7 +582,7 @@ def _examples(count: Count) -> int | None:
 
 
 def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:
-    """An optimizer's step that is faster than the memory of a named device."""
+    """Return a note on an optimizer's step that is faster than the memory of a named device."""
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
         return ()
@@ -591,7 +593,7 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
 
 
 def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
-    """Each convention that was asked for, with the way there from the native count."""
+    """Yield each requested convention, with the way there from the native count."""
     accounts: Sequence[Any] = count.report.reconciliations or ()
     if len(count.parts) > 1:
         return

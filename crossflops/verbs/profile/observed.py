@@ -25,7 +25,7 @@ from crossflops.report import tables
 from crossflops.report.profile import BesideProfile
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.verbs.count import CountedModel, native_count, own_of, sever_outputs
+from crossflops.verbs.count import CountedModel, native_count, sever_outputs, source_backward_costs
 from crossflops.verbs.efficiency.work import explain_conventions
 from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
 
@@ -45,9 +45,9 @@ _INPUTS = (
 )
 
 
-def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
-    """The count of every kind of call in the step. Random numbers go on as if nothing ran."""
-    counter = _CallCounter(as_)
+def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
+    """Return the count of every kind of call in the step. The random state is kept."""
+    counter = _CallCounter(conventions)
     inner = without_wrappers(model)
     with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
@@ -78,7 +78,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
 
 
 def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
-    """The modules around the parts that were called, from the outside."""
+    """Return the modules around the called parts, outermost first."""
     enclosing = dict.fromkeys(above for path in paths for above in _above(path))
     return tuple(
         OuterModule(
@@ -98,7 +98,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
-    """The work beside the passes that are counted, by module."""
+    """Yield the work outside of the counted passes, by module."""
     numbers: dict[tuple[str, str], int] = {}
     for call in calls:
         for why in call.passes.beside:
@@ -110,7 +110,7 @@ def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
 
 
 def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """The products behind a loss that are of no call in the step."""
+    """Yield warnings of products behind a loss that are of no call in the step."""
     named = ", ".join(f"{number} x {name}" for name, number in products)
     if named:
         yield (
@@ -124,16 +124,16 @@ def _name_of(call: ModelCall) -> str:
 
 
 class _CallCounter:
-    """Counts calls, each graph once; `doubts` are what could not be told."""
+    """Counts of calls, each graph once; `doubts` are undecided points."""
 
-    def __init__(self, as_: str | tuple[str, ...]) -> None:
-        self._as = as_
+    def __init__(self, conventions: str | tuple[str, ...]) -> None:
+        self._as = conventions
         self._known: dict[Any, tuple[Report, CountedModel, Request]] = {}
         self._graphs: dict[str, Any] = {}
         self.doubts: dict[str, None] = {}
 
     def part(self, kind: CallKind) -> CountPart:
-        """The count of calls alike."""
+        """Return the count of equal calls."""
         call = kind.call
         with _setting_trainable_parameters(call.module, call.trained):
             report, native, request = self._native(call)
@@ -148,7 +148,7 @@ class _CallCounter:
         )
 
     def other_module_profile(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
-        """A module beside the model: its work, or why that has no count."""
+        """Return a module beside the model: its work, or why that has no count."""
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
@@ -162,16 +162,16 @@ class _CallCounter:
         if key not in self._known:
             setting = Setting(training=call.training)
             provided = inputs_of(call)
-            as_ = self._as if call.path == "" else ()
+            conventions = self._as if call.path == "" else ()
             request = Request.from_arguments(
-                call.module, provided, setting=setting, as_=as_ or None, train=True
+                call.module, provided, setting=setting, as_=conventions or None, train=True
             )
             report, native = native_count(request)
             self._known[key] = explain_conventions(report, native, setting), native, request
         return self._known[key]
 
     def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
-        """The backward passes of the call, all of them together."""
+        """Return the backward passes of the call, all of them together."""
         work: dict[str, TrainingStep] = {}
         unknown: dict[str, Unknown] = {}
         updated: dict[str, TensorSpec] = {}
@@ -186,14 +186,14 @@ class _CallCounter:
     def _steps(
         self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
     ) -> Steps:
-        """One backward pass."""
+        """Return one backward pass."""
         native, step = self._sever_unused_outputs(call, native, backward)
         inputs = self._asking(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
         own: OwnBackwards = _FIRST_ORDER
         if graph.functions and backward.weights is None and not inputs:
             setting = msgspec.structs.replace(request.setting, step=step)
-            own = own_of(native, request.source(values=False), setting)
+            own = source_backward_costs(native, request.source(values=False), setting)
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
             weights = AskedWeights(native.trace, backward.weights)
@@ -202,7 +202,7 @@ class _CallCounter:
     def _sever_unused_outputs(
         self, call: ModelCall, native: CountedModel, backward: BackwardPass
     ) -> tuple[CountedModel, StepSetting]:
-        """The count with the outputs severed that the pass missed."""
+        """Return the count, with outputs cut off that the pass did not reach."""
         if not backward.missed:
             return native, StepSetting()
         reached = tuple(index not in backward.missed for index in range(call.outputs))
@@ -215,7 +215,7 @@ class _CallCounter:
     def _asking(
         self, call: ModelCall, native: CountedModel, indices: tuple[int, ...]
     ) -> Mapping[str, bool]:
-        """The inputs of the graph that have a gradient: that they do depends on an input."""
+        """Return the inputs of the graph that have a gradient."""
         if not indices:
             return {}
         shapes, specs = call_signature(call)[0], native.graph.inputs
@@ -227,7 +227,7 @@ class _CallCounter:
 
 @contextmanager
 def _setting_trainable_parameters(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
-    """The module with its parameters trained or frozen as they were in a call."""
+    """Set the trainable parameters of the module as they were in a call, for the block."""
     changed = [
         (weight, was)
         for weight, was in zip(module.parameters(), trained, strict=False)

@@ -45,7 +45,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def are_there(self) -> bool:
-        """Whether any is given. Raises InputError for the others without a forward pass."""
+        """Whether any is given. Raises InputError for others without a forward pass."""
         if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
             raise InputError(
                 "--fwd-ms is missing: the times of other passes need it", "add --fwd-ms"
@@ -54,7 +54,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latencies(self) -> Latencies:
-        """In seconds. Raises InputError for what is no time."""
+        """The times in seconds. Raises InputError for an invalid time."""
         values = (self.fwd_ms, self.bwd_ms, self.step_ms)
         for value in values:
             if value is not None and not 1e-9 <= value <= 1e12:
@@ -68,7 +68,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is profiled: how it is trained, against which peak, or times that are given.
+    """How to profile a model: its training and its peak, or times from elsewhere.
 
     `tools` are run on the same model and inputs, and stand beside it.
     """
@@ -84,7 +84,9 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
 def profile_training(
     request: Request, conditions: ProfileConditions, on_progress: Progress
 ) -> TrainingProfile:
-    """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
+    """Profile a training: see `crossflops.profile`. Raises InputError for a model of another
+    framework.
+    """
     provided = conditions.given.are_there
     conditions.against.check()
     if not provided:
@@ -143,7 +145,9 @@ def _check_trainable_request(request: Request) -> None:
 def _train_copy(
     request: Request, conditions: ProfileConditions, inputs: Any
 ) -> tuple[Timing, int]:
-    """Steps of a copy of the model, or of one that was built for this, and the passes of each."""
+    """Train a copy of the model, or one built for this; return the steps and the passes of
+    each.
+    """
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
@@ -212,13 +216,13 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
 def compare_forward_pass(
     request: Request, tools: tuple[str, ...], on_progress: Progress
 ) -> Report:
-    """The comparison of one forward pass. Raises UnknownNameError for what is no tool."""
+    """Return the comparison of one forward pass. Raises UnknownNameError for an unknown tool."""
     forward = msgspec.structs.replace(request, train=False, as_=(), frozen=(), trainable=())
     return compare_with_tools(forward, Comparison(tools=tools), on_progress)
 
 
 def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfile:
-    """The profile with what each tool printed; of one that shows no number, why."""
+    """Return the profile with each tool's number, or the reason for none."""
     return msgspec.structs.replace(
         profile,
         conventions=(*profile.conventions, *_tool_convention_rows(compared)),

@@ -15,7 +15,7 @@ from crossflops.frontends.onnx.noted_parameters import (
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.parameters import reconcile_stored
 from crossflops.tools.registry import parse_convention
-from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import count_source
 from tests.onnx_files import saved, with_weights
 
@@ -62,7 +62,7 @@ def test_a_tool_of_files_counts_what_is_stored(tmp_path):
     """8 numbers for 12: the export left 6 out, and the 2 of a constant are a weight natively."""
     file = OnnxFile(path=saved(tmp_path, noted()), inlined=False)
     mine = count_source(Source(file, (), {}), Setting(), ())
-    stock = FileOfTools(file, tmp_path / "model.onnx").stock(mine)
+    stock = ToolInputFile(file, tmp_path / "model.onnx").stock(mine)
     account = reconcile_stored(parse_convention("onnx-tool").parameters, mine.graph.params, stock)
     assert (account.ours, account.predicted) == (12, 8)
     assert [(step.cause, step.amount) for step in account.explanations] == [

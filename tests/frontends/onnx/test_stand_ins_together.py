@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.ir.ledger import Counted
+from crossflops.ir.ledger import CountedNode
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, shapes_of, with_weights
 
 MS = "com.microsoft"
@@ -116,7 +116,9 @@ def test_a_decoder_step_counts_what_its_cache_holds(tmp_path):
     assert graph.outputs[1].shape == (1, 2, 7, 4)
     # 16 (32 + 16 + 24) packed in four bits, 24 * 16 in floats, and the scale of two norms, once.
     assert graph.params == 16 * (32 + 16 + 24) + 24 * 16 + 16
-    bound = [row for row in ledger.counts if isinstance(row, Counted) and row.exactness == "bound"]
+    bound = [
+        row for row in ledger.counts if isinstance(row, CountedNode) and row.exactness == "bound"
+    ]
     assert [row.node.op.type for row in bound] == ["GroupQueryAttention"]
 
 

@@ -16,7 +16,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import crossflops
 from crossflops.frontends import build_model_program
-from crossflops.frontends.inputs import Given
+from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import model_source
@@ -48,7 +48,7 @@ def test_the_file_calibrates_the_scores_of_the_estimator(name, method, classes):
     """Not its probabilities where it has both, as scikit-learn asks for `decision_function`."""
     onnxruntime = pytest.importorskip("onnxruntime")
     model = CalibratedClassifierCV(INNER[name](), method=method, cv=2).fit(X, LABELS[classes])
-    data = build_model_program(model_source(model, Given(values=ROWS)), Setting())[0]
+    data = build_model_program(model_source(model, ProvidedInputs(values=ROWS)), Setting())[0]
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     labels, result = session.run(None, {session.get_inputs()[0].name: ROWS})
     np.testing.assert_allclose(result, model.predict_proba(ROWS), atol=1e-4)
@@ -81,7 +81,9 @@ def test_few_thresholds(points):
     assert len(few.X_thresholds_) == points
     for fold in model.calibrated_classifiers_:
         fold.calibrators = [few]
-    data, graph, _ = build_model_program(model_source(model, Given(values=ROWS)), Setting())
+    data, graph, _ = build_model_program(
+        model_source(model, ProvidedInputs(values=ROWS)), Setting()
+    )
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     result = session.run(None, {session.get_inputs()[0].name: ROWS})[1]
     np.testing.assert_allclose(result, model.predict_proba(ROWS), atol=1e-6)

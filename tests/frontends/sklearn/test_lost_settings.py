@@ -5,7 +5,7 @@ import pytest
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends import build_model_program
-from crossflops.frontends.inputs import Given
+from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.ir.trace import Setting
 from crossflops.targets import model_source
 
@@ -86,7 +86,7 @@ def differs(model, asked):
     """Whether the file gives another result than the method."""
     onnxruntime = pytest.importorskip("onnxruntime")
     rows = HOLED[:5] if type(model).__name__ == "SimpleImputer" else ROWS
-    data = build_model_program(model_source(model, Given(values=rows)), Setting())[0]
+    data = build_model_program(model_source(model, ProvidedInputs(values=rows)), Setting())[0]
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     result = session.run(None, {session.get_inputs()[0].name: rows})[-1]
     want = np.asarray(getattr(model, asked)(rows))
@@ -101,7 +101,7 @@ def test_a_setting_that_is_lost_is_refused(name, lost, kept, asked, monkeypatch)
         differs(model, asked)
     inside = made("Pipeline", steps=[("last", model)])
     with pytest.raises(NormalizeError, match=f"another model for {name} with"):
-        build_model_program(model_source(inside, Given(values=ROWS)), Setting())
+        build_model_program(model_source(inside, ProvidedInputs(values=ROWS)), Setting())
     assert not differs(fitted(name, kept), asked)
     monkeypatch.setattr("crossflops.frontends.sklearn.lost_settings.LOST", ())
     assert differs(model, asked)  # else the list holds what is lost no more

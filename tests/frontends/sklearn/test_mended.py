@@ -6,7 +6,7 @@ import pytest
 import crossflops
 from crossflops.errors import NormalizeError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import Given, parse_inputs
+from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import from_object, model_source
@@ -96,7 +96,7 @@ def test_what_follows_a_text():
     texts = ["some words here", "other words there", "some more text"]
     steps = [("words", made("TfidfVectorizer")), ("last", made("LogisticRegression"))]
     model = made("Pipeline", steps=steps).fit(texts, [0, 1, 2])
-    source = model_source(model, Given(specs=parse_inputs(["2x1:string"])))
+    source = model_source(model, ProvidedInputs(specs=parse_inputs(["2x1:string"])))
     ledger = count(normalize(source, Setting())[0])
     names = {gap.node.op.type for gap in ledger.uncounted}
     assert names == {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"}
@@ -112,7 +112,7 @@ def test_clusters_of_any_number_of_rows(name, rows, scaled):
     model = made(name, n_clusters=4, n_init=1)
     if scaled:
         model = made("Pipeline", steps=[("scaled", made("StandardScaler")), ("last", model)])
-    source = model_source(model.fit(X), Given(specs=parse_inputs([f"{rows}x4"])))
+    source = model_source(model.fit(X), ProvidedInputs(specs=parse_inputs([f"{rows}x4"])))
     ledger = count(normalize(source, Setting())[0])
     assert not ledger.uncounted
     assert ledger.total.macs == rows * 4 * 4

@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import Given, parse_inputs
+from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import from_object, model_source
@@ -25,7 +25,7 @@ CLASSES = 3
 
 def counted(model, *texts):
     """Graph, trace and ledger of an estimator on inputs of these texts."""
-    source = model_source(model, Given(specs=parse_inputs(texts or ("1x4",))))
+    source = model_source(model, ProvidedInputs(specs=parse_inputs(texts or ("1x4",))))
     graph, trace = normalize(source, Setting())
     return graph, trace, count(graph)
 

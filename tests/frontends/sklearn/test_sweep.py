@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends import build_model_program
-from crossflops.frontends.inputs import Given, parse_inputs
+from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import model_source
@@ -43,7 +43,7 @@ NAMES = sorted({estimator.__name__ for estimator in sklearn_operator_name_map} -
 def test_every_estimator_is_counted_or_says_why(name):
     """No node is without a count, but for what is named above."""
     model, texts = fitted(name)
-    source = model_source(model, Given(specs=parse_inputs(texts)))
+    source = model_source(model, ProvidedInputs(specs=parse_inputs(texts)))
     if name in REFUSED:
         with pytest.raises(NormalizeError, match=REFUSED[name]):
             build_model_program(source, Setting())

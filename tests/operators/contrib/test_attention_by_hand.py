@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import Cost, Counted, Uncounted
+from crossflops.ir.ledger import Cost, CountedNode, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import work
@@ -59,8 +59,8 @@ def test_a_shared_buffer_is_a_bound():
     shared = count_node(
         to_node(f"{MS}MultiHeadAttention", [*operands, ":int32"], [(1, 1, 8)], num_heads=2)
     )
-    assert isinstance(grown, Counted)
-    assert isinstance(shared, Counted)
+    assert isinstance(grown, CountedNode)
+    assert isinstance(shared, CountedNode)
     assert (grown.cost.macs, grown.exactness) == (2 * 17 * 8, "exact")
     assert (shared.cost.macs, shared.exactness) == (2 * 16 * 8, "bound")
 
@@ -75,7 +75,7 @@ def test_sparse_attention_counts_the_blocks_of_its_pattern():
         counted = count_node(
             to_node(f"{MS}SparseAttention", operands + pattern + rest, [(1, 64, 32)], **attrs)
         )
-        assert isinstance(counted, Counted)
+        assert isinstance(counted, CountedNode)
         assert counted.cost.macs == 4 * scores * 2 * 8
         assert counted.exactness == "bound"
 
@@ -112,7 +112,7 @@ def test_packed_sequences_are_bounded_by_the_longest():
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

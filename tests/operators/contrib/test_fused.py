@@ -3,7 +3,7 @@
 import pytest
 
 import crossflops
-from crossflops.ir.ledger import Cost, Counted, Uncounted
+from crossflops.ir.ledger import Cost, CountedNode, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.onnx_files import parsed, saved
@@ -202,14 +202,14 @@ def test_activations_are_what_they_were_made_of(one, expected):
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 
 def test_a_sparse_operand_gives_a_bound():
     """How many products are spared is in the data."""
     counted = count_node(to_node(f"{MS}SparseToDenseMatMul", [(3, 5), (5, 4)], [(3, 4)]))
-    assert isinstance(counted, Counted)
+    assert isinstance(counted, CountedNode)
     assert counted.exactness == "bound"
 
 

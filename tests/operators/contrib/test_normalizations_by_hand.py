@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.ir.ledger import Cost, Counted
+from crossflops.ir.ledger import Cost, CountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import work
@@ -128,6 +128,6 @@ def test_only_the_rows_that_are_looked_up_are_read():
         [X],
     )
     counted = count_node(embedding)
-    assert isinstance(counted, Counted)
+    assert isinstance(counted, CountedNode)
     assert counted.cost.bytes_read == 24 + 2 * 96 + 2 * 16
     assert counted.precision == "float32"

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import Cost, Uncounted
+from crossflops.ir.ledger import Cost, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import work
@@ -176,7 +176,7 @@ def test_work_by_kind(one, expected):
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

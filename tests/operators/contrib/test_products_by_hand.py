@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import OperandError
-from crossflops.ir.ledger import Cost, Counted, Uncounted
+from crossflops.ir.ledger import Cost, CountedNode, UncountedNode
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import work
@@ -134,7 +134,7 @@ def test_small_integers_are_the_precision_of_a_product():
         (to_node(f"{MS}MatMulInteger16", ["2x3x5:int16", "5x4:int16"], [Y]), "int16"),
     ):
         counted = count_node(product)
-        assert isinstance(counted, Counted)
+        assert isinstance(counted, CountedNode)
         assert counted.precision == precision
 
 
@@ -156,7 +156,7 @@ def test_small_integers_are_the_precision_of_a_product():
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
     gap = count_node(one)
-    assert isinstance(gap, Uncounted)
+    assert isinstance(gap, UncountedNode)
     assert words in gap.reason
 
 

@@ -176,10 +176,10 @@ def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
     ] or [0]
     if len(moved) > _MOST_AXES:
         return
-    still = [axis for axis in range(rank) if axis not in moved]
-    order = [0, 1, *(2 + axis for axis in (*still, *moved))]
+    fixed_axes = [axis for axis in range(rank) if axis not in moved]
+    order = [0, 1, *(2 + axis for axis in (*fixed_axes, *moved))]
     (x,), (pooled,) = node.inputs, node.outputs
-    channels = int(np.prod([sizes[axis] for axis in still]))
+    channels = int(np.prod([sizes[axis] for axis in fixed_axes]))
     narrow = [1, channels, *(sizes[axis] for axis in moved)]
     turned = add.node(
         "Transpose", [x], x, [1, 1, *(sizes[axis - 2] for axis in order[2:])], perm=order

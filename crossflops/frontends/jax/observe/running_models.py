@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.frontend import RUN, RunnableModel, Source
 from crossflops.frontends.jax.kinds import is_module
 from crossflops.frontends.jax.record.function import pure
 from crossflops.ir.trace import Setting
 
 
-def prepare_jax_run(source: Source, threads: int, setting: Setting) -> Ready:
+def prepare_jax_run(source: Source, threads: int, setting: Setting) -> RunnableModel:
     """The jitted function called on its weights and on arrays of its shapes."""
     import jax
 
@@ -32,7 +32,7 @@ def prepare_jax_run(source: Source, threads: int, setting: Setting) -> Ready:
                     run_jitted_once()
 
     platform = jax.devices()[0].platform
-    return Ready(
+    return RunnableModel(
         run_jitted_once, f"jax {jax.__version__}", platform, "jax.jit, block_until_ready", trace
     )
 

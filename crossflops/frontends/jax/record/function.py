@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError, NormalizeError, error_location, error_remedy
 from crossflops.frontends.jax.kinds import is_jax_keras_model, is_linen, is_module
-from crossflops.frontends.jax.record.scopes import Called, linen_entered
+from crossflops.frontends.jax.record.scopes import CalledModules, linen_entered
 from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
 
 _HINT = "check the number, the names, the shapes and the types of --input"
@@ -36,7 +36,7 @@ class Pure(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     weighted: Callable[..., Any]
     weights: Any = ()
-    called: Called = msgspec.field(default_factory=Called)
+    called: CalledModules = msgspec.field(default_factory=CalledModules)
     held: tuple[tuple[str, Any], ...] = ()
 
     def array_names(self, constants: Iterable[Any]) -> Iterator[str]:
@@ -89,7 +89,7 @@ def pure(
     else:
         call, stored = _plain_function_call(model, training)
 
-    called = Called()
+    called = CalledModules()
     arrays = _own_arrays(stored) if valued else _light(stored)
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:

@@ -119,7 +119,7 @@ def _with_module_scope(method: Callable[..., Any]) -> Callable[..., Any]:
 _OWN = ("parent", "name")  # fields of every module of flax.linen
 
 
-class Called:
+class CalledModules:
     """The modules by path, parents first, as they were called: their classes and settings.
 
     Of a function that applies several models nothing is told: their paths are those of any.
@@ -149,7 +149,7 @@ class Called:
 
 
 @contextmanager
-def linen_entered(called: Called) -> Iterator[None]:
+def linen_entered(called: CalledModules) -> Iterator[None]:
     """While this is open, methods of modules of flax.linen run in the scope of their module."""
     linen = sys.modules.get("flax.linen")
     if linen is None or not hasattr(linen, "intercept_methods"):
@@ -167,7 +167,9 @@ def linen_entered(called: Called) -> Iterator[None]:
         yield
 
 
-def linen_rows(root: Module, called: Called, variables: Mapping[str, Any]) -> tuple[Module, ...]:
+def linen_rows(
+    root: Module, called: CalledModules, variables: Mapping[str, Any]
+) -> tuple[Module, ...]:
     """The root and all modules that were called in it, with the `variables` that are parameters.
 
     Variables are nested by path: {"layer": {"kernel": ...}}.

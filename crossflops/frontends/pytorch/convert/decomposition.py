@@ -712,7 +712,7 @@ def _operator_pieces(
     program = _program_from_graph(
         graph, [index for indices in provided for index in indices], flat
     )
-    traced = _Traced()
+    traced = _TraceRecord()
     with torch.no_grad(), traced.watching():
         separate = program.run_decompositions(dict(table))
     return traced.pieces(separate, runs, provided, made)
@@ -837,7 +837,7 @@ class _TracedNode(NamedTuple):
     value: Any
 
 
-class _Traced:
+class _TraceRecord:
     """What a trace wrote, before anything of it is eliminated as dead."""
 
     def __init__(self) -> None:

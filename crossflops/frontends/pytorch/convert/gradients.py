@@ -223,7 +223,7 @@ def _leaves_of_lost_calls(
     return leaves
 
 
-class _Folded(NamedTuple):
+class _FoldedConstant(NamedTuple):
     """A constant made of the `sources`, which have gradients: `whole` where its own is theirs."""
 
     sources: frozenset[str]
@@ -233,13 +233,13 @@ class _Folded(NamedTuple):
 
 def _constants_with_gradients(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
-) -> dict[Hashable, _Folded]:
+) -> dict[Hashable, _FoldedConstant]:
     """The constants that have gradients, as they come from `lost` calls.
 
     They are known by the name of a value of the program, which PyTorch gives to another where it
     takes an operator apart: so also by the call that takes one, with its shape.
     """
-    stored: dict[Hashable, _Folded] = {}
+    stored: dict[Hashable, _FoldedConstant] = {}
     for node in program.graph.nodes:
         call = operators.get(node.name)
         if call is None:
@@ -260,7 +260,7 @@ def _constants_with_gradients(
             continue
         dtype = str(made.dtype).removeprefix("torch.")
         if call.key in lost:
-            stored[node.name] = _Folded(frozenset({call.key}), True, dtype)
+            stored[node.name] = _FoldedConstant(frozenset({call.key}), True, dtype)
         elif provided and not detaches(call) and call.grad:
             full = (
                 len(provided) == 1
@@ -268,7 +268,7 @@ def _constants_with_gradients(
                 and _hands_on(_gradient_argument_nodes(node)[0], node)
             )
             sources = frozenset().union(*(value.sources for value in provided))
-            stored[node.name] = _Folded(sources, full, dtype)
+            stored[node.name] = _FoldedConstant(sources, full, dtype)
     return stored
 
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from torch import fx
 
 _KEPT_FORMS = 5_000
-_KNOWN: "OrderedDict[Any, _Written]" = OrderedDict()
+_KNOWN: "OrderedDict[Any, _WrittenForm]" = OrderedDict()
 
 
 class _NotPlainError(Exception):
     """Something decides what a form writes that is not in its key."""
 
 
-class _Written(NamedTuple):
+class _WrittenForm(NamedTuple):
     """What a form writes, for values of these types and shapes."""
 
     given: tuple[Any, ...]
@@ -232,7 +232,7 @@ def _write_and_store_form(
 
 
 def _write_again(
-    written: _Written,
+    written: _WrittenForm,
     find: Callable[[], tuple[Any, str]],
     place: WritingPlace,
     *args: Any,
@@ -246,7 +246,7 @@ def _write_again(
     return _replay_form_nodes(written, values, place)
 
 
-def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written:
+def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
     """Return what a form writes, called on values of its own."""
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
@@ -297,7 +297,8 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     results = [known[id(value)] for value in (outputs if several else [outputs])]
     outputs = type(outputs)(results) if several else results[0]
     provided = tuple(map(_value_key, values))
-    return _Written(provided, tuple(map(_type_and_extents, values)), tuple(written), outputs, {})
+    types = tuple(map(_type_and_extents, values))
+    return _WrittenForm(provided, types, tuple(written), outputs, {})
 
 
 def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
@@ -313,7 +314,7 @@ def _copy_type_or_shape(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
 
 
-def _replay_form_nodes(written: _Written, values: Sequence[Any], place: WritingPlace) -> Any:
+def _replay_form_nodes(written: _WrittenForm, values: Sequence[Any], place: WritingPlace) -> Any:
     """Write the nodes on these values."""
     from torch.onnx._internal.exporter import _core
 
@@ -343,7 +344,7 @@ def _value_at(index: Any, values: Sequence[Any], made: Sequence[Any]) -> Any:
     return None if index is None else values[index.place]
 
 
-def _form_results(written: _Written, values: Sequence[Any], made: Sequence[Any]) -> Any:
+def _form_results(written: _WrittenForm, values: Sequence[Any], made: Sequence[Any]) -> Any:
     if isinstance(written.outputs, list | tuple):
         return type(written.outputs)([_value_at(at, values, made) for at in written.outputs])
     return _value_at(written.outputs, values, made)
@@ -380,7 +381,7 @@ MAKER = "crossflops.maker"  # of a number: the name of the operator call that it
 REPLACED = "crossflops.replaced"  # nodes that a folder would have written before this
 
 
-def _folded_form(written: _Written, tracer: Any, place: WritingPlace) -> FoldedForm | None:
+def _folded_form(written: _WrittenForm, tracer: Any, place: WritingPlace) -> FoldedForm | None:
     """Return what is left of a form here, None where all of it is written."""
     assert place.node is not None
     results = written.outputs if isinstance(written.outputs, list | tuple) else [written.outputs]
@@ -422,7 +423,7 @@ def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
 
 
 def _replay_folded_form(
-    written: _Written,
+    written: _WrittenForm,
     folded: FoldedForm,
     values: Sequence[Any],
     tracer: Any,

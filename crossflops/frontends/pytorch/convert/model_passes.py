@@ -17,11 +17,11 @@ from crossflops.patches.patching import original, owner_of, patching_attribute
 
 _KEPT_INFERENCES = 10_000
 _SMALL = 64  # elements of a tensor that is part of a key
-_INFERRED: "OrderedDict[Any, tuple[_Inferred | None, ...]]" = OrderedDict()
+_INFERRED: "OrderedDict[Any, tuple[_InferredTensor | None, ...]]" = OrderedDict()
 _EVALUATED: "OrderedDict[Any, np.ndarray[Any, Any]]" = OrderedDict()
 
 
-class _Inferred(NamedTuple):
+class _InferredTensor(NamedTuple):
     """The type and the shape of a result."""
 
     kind: Any
@@ -84,12 +84,12 @@ def reusing_shape_inference() -> Iterator[None]:
         yield
 
 
-def _inference_result(value: Any) -> _Inferred | None:
+def _inference_result(value: Any) -> _InferredTensor | None:
     known = value.type is not None or value.shape is not None
-    return _Inferred(value.type, value.shape) if known else None
+    return _InferredTensor(value.type, value.shape) if known else None
 
 
-def _set_results(node: Any, results: tuple[_Inferred | None, ...]) -> None:
+def _set_results(node: Any, results: tuple[_InferredTensor | None, ...]) -> None:
     from onnxscript.optimizer._constant_folding import _merge_shapes
 
     for value, result in zip(node.outputs, results, strict=True):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest_name_hint
-from crossflops.frontends.named import Library, Named, image_input_spec, names_in_package
+from crossflops.frontends.named import Library, NamedModel, image_input_spec, names_in_package
 from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
 from crossflops.frontends.pytorch.load.expert_loops import group_loops
 from crossflops.frontends.pytorch.load.expert_products import choose_experts
@@ -46,7 +46,9 @@ class Timm(Library):
         """Return what timm's files register."""
         return names_in_package("timm", "models", _TIMM_NAMES)
 
-    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+    def make(
+        self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
+    ) -> NamedModel:
         """The model with random weights unless the arguments say else.
 
         A transformer whose input has one size is built for the size that is asked for.
@@ -60,9 +62,9 @@ class Timm(Library):
             model = build(img_size=sizes["image_size"])
         model = _with_weight_dtype(model, dtype)
         if not cfg.get("input_size"):
-            return Named(model=model)
+            return NamedModel(model=model)
         channels, height, width = cfg["input_size"]
-        return Named(
+        return NamedModel(
             model=model,
             specs=with_float_dtype(
                 (image_input_spec("0", channels, height, width, sizes),), dtype
@@ -98,7 +100,9 @@ class Torchvision(Library):
         """What torchvision's files register; quantized models apart, which no exporter takes."""
         return names_in_package("torchvision", "models", _TORCHVISION_NAMES)
 
-    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+    def make(
+        self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
+    ) -> NamedModel:
         """The model without weights, its backbone's too.
 
         A transformer whose input has one size is built for the size that is asked for.
@@ -119,8 +123,8 @@ class Torchvision(Library):
         model = _with_weight_dtype(model, dtype)
         spec = _torchvision_input_spec(name, model, weights, sizes)
         if spec is None:
-            return Named(model=model)
-        return Named(
+            return NamedModel(model=model)
+        return NamedModel(
             model=model,
             specs=with_float_dtype((spec,), dtype),
             origin="the transforms of its weights in torchvision",
@@ -174,7 +178,9 @@ class Transformers(Library):
         """None: a repository is no name of the library."""
         return ()
 
-    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+    def make(
+        self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
+    ) -> NamedModel:
         """The class that the config names, with random weights; `arguments` change the config.
 
         From 10^9 parameters on the weights have no numbers in any case (PyTorch's device "meta"),
@@ -203,7 +209,7 @@ class Transformers(Library):
         usual = usual_inputs(model, config, sizes, dtype)
         specs = usual.specs
         notes += [f"hf:{name} {note}" for note in usual.notes]
-        return Named(
+        return NamedModel(
             model=model,
             specs=specs,
             values=usual.values,

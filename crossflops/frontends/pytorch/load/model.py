@@ -22,7 +22,7 @@ from crossflops.errors import (
     error_remedy,
     error_words,
 )
-from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.frontend import RUN, RunnableModel, Source
 from crossflops.frontends.pytorch.load.compiled import bind_methods
 from crossflops.frontends.pytorch.load.fakes import is_fake_model
 from crossflops.frontends.pytorch.load.flexible_attention import Attending
@@ -522,7 +522,7 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
     """
     import torch
 
-    class Around(torch.nn.Module):
+    class ModelCaller(torch.nn.Module):
         """Calls the model."""
 
         def __init__(self) -> None:
@@ -536,7 +536,7 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
     taken = set(dir(torch.fx.GraphModule)) - set(dir(torch.nn.Module))
     stored = {*model._modules.keys(), *model._parameters.keys(), *model._buffers.keys()}
     enclosing = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
-    return Around() if enclosing or taken & stored else model
+    return ModelCaller() if enclosing or taken & stored else model
 
 
 def _name_parameters(model: "nn.Module") -> None:
@@ -553,7 +553,7 @@ def _name_parameters(model: "nn.Module") -> None:
 # A model that is timed in PyTorch itself.
 
 
-def to_ready_model(source: Source, threads: int, setting: Setting) -> Ready:
+def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableModel:
     """The module called on its inputs; on an accelerator, until that is done."""
     import torch
 
@@ -595,7 +595,7 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> Ready:
         "module(*inputs), "
         f"{_run_mode_label(setting)}{', synchronized' if device.type != 'cpu' else ''}"
     )
-    return Ready(
+    return RunnableModel(
         run_and_synchronize,
         f"torch {torch.__version__}",
         device.type,

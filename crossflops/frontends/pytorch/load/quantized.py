@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _RANGE = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
 
 
-class Packed(msgspec.Struct, kw_only=True):
+class PackedWeight(msgspec.Struct, kw_only=True):
     """The weight and the bias of one packed object, and what a convolution packs with them.
 
     Of a recurrent layer `inner` are those of the input and of the state.
@@ -38,7 +38,7 @@ class Packed(msgspec.Struct, kw_only=True):
     dilation: list[int] = []
     groups: int = 1
     output_padding: list[int] = []
-    inner: tuple["Packed", ...] = ()
+    inner: tuple["PackedWeight", ...] = ()
 
 
 def is_quantized(model: "nn.Module") -> bool:
@@ -55,7 +55,7 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
 
     Those are parameters of the model which PyTorch does not have among its own. A copy changes.
     """
-    known: dict[int, Packed] = {}
+    known: dict[int, PackedWeight] = {}
     for module in model.modules():
         for name, value in list(_script_object_items(module)):
             packed = known.setdefault(id(value), _unpack_script_object(value))
@@ -91,7 +91,7 @@ def _read_scales(module: "nn.Module") -> None:
             vars(module)[name] = kind(tensor)
 
 
-def _tensors_in_packed(packed: Packed) -> Iterator[Any]:
+def _tensors_in_packed(packed: PackedWeight) -> Iterator[Any]:
     yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
     for inner in packed.inner:
         yield from _tensors_in_packed(inner)
@@ -113,7 +113,7 @@ def _class_of(value: Any) -> str:
         return ""
 
 
-def _unpack_script_object(value: Any) -> Packed:
+def _unpack_script_object(value: Any) -> PackedWeight:
     """Return what a packed object holds."""
     import torch
 
@@ -124,16 +124,16 @@ def _unpack_script_object(value: Any) -> Packed:
         inner = tuple(map(_unpack_script_object, layers))
         for layer, bias in zip(inner, tensors, strict=False):
             layer.bias = bias
-        return Packed(inner=inner)
+        return PackedWeight(inner=inner)
     if "Embedding" in kind:
         weight = library.embedding_bag_unpack(value)
         numbers = weight.int_repr() if weight.is_quantized else weight.to(torch.int8)
         if numbers.shape != weight.shape:  # of 4 bits, two in a byte
             numbers = torch.zeros(weight.shape, dtype=torch.uint8)
-        return Packed(weight=numbers)
+        return PackedWeight(weight=numbers)
     if "Conv" in kind:
         weight, bias = value.unpack()
-        return Packed(
+        return PackedWeight(
             weight=_integer_or_half_weight(weight),
             bias=_detach_bias(bias),
             stride=list(value.stride()),
@@ -143,7 +143,7 @@ def _unpack_script_object(value: Any) -> Packed:
             output_padding=list(value.output_padding()) if value.transpose() else [],
         )
     weight, bias = _unpack_linear_weights(value)
-    return Packed(weight=_integer_or_half_weight(weight), bias=_detach_bias(bias))
+    return PackedWeight(weight=_integer_or_half_weight(weight), bias=_detach_bias(bias))
 
 
 def _detach_bias(bias: Any) -> Any:

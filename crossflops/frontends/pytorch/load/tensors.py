@@ -253,7 +253,7 @@ def _container_classes(value: Any) -> Iterator[type]:
         yield from _container_classes(item)
 
 
-class _Beside:
+class _InstanceExtras:
     """What an instance has beside its named values. For a tree any two are alike."""
 
     def __init__(self, value: Any, names: Any) -> None:
@@ -264,7 +264,7 @@ class _Beside:
         }
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Beside)
+        return isinstance(other, _InstanceExtras)
 
     def __hash__(self) -> int:
         return 0
@@ -275,7 +275,7 @@ def _register(kind: Any) -> None:
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
         stored = values_by_name(value) or {}
-        return list(stored.values()), (tuple(stored), _Beside(value, stored))
+        return list(stored.values()), (tuple(stored), _InstanceExtras(value, stored))
 
     def with_keys(value: Any) -> tuple[list[Any], Any]:
         items, context = flatten(value)

@@ -60,9 +60,9 @@ def observe_dispatched_calls(
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
-    recorder = Recorder(ModuleIndex(model), bare=True)
+    recorder = Recorder(ModuleIndex(model), without_wrappers=True)
 
-    class Dispatched(TorchDispatchMode):
+    class DispatchRecorder(TorchDispatchMode):
         """Keeps what is dispatched, and what that is composed of."""
 
         supports_higher_order_operators = True
@@ -121,7 +121,7 @@ def observe_dispatched_calls(
                 self.depth -= 1
 
     record = recording_entry_points(recorder, captured=False)
-    mode, functions = Dispatched(), Running()
+    mode, functions = DispatchRecorder(), Running()
     with (
         hooks(model, setting),
         torch.set_grad_enabled(setting.grad),
@@ -221,7 +221,9 @@ def observe_operator_events(
     import torch
     from torch import autograd
 
-    recorder = Recorder(ModuleIndex(model), around=_marking_frame_event, bare=True)
+    recorder = Recorder(
+        ModuleIndex(model), running_context=_marking_frame_event, without_wrappers=True
+    )
     legacy: Any = autograd
     config = legacy.ProfilerConfig(
         legacy.ProfilerState.CPU,

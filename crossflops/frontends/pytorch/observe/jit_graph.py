@@ -65,7 +65,9 @@ def _trace_jit_nodes(
     import torch
 
     recorder = Recorder(
-        ModuleIndex(model), around=lambda number: _scope(number, recorder), bare=True
+        ModuleIndex(model),
+        running_context=lambda number: _scope(number, recorder),
+        without_wrappers=True,
     )
     try:
         inputs = positional(model.forward, args, kwargs)

@@ -14,7 +14,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec
 from crossflops.frontends.pytorch.record.operators import detaches, mark_tensor_node
-from crossflops.frontends.pytorch.record.recorder import CUSTOM, Applied, Frame, Recorder
+from crossflops.frontends.pytorch.record.recorder import CUSTOM, AppliedFunction, Frame, Recorder
 from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
@@ -50,7 +50,9 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
             if id(argument) in stored
         }
         number = len(recorder.applied)
-        recorder.applied.append(Applied(function.__qualname__, recorder.stack[-1].key, provided))
+        recorder.applied.append(
+            AppliedFunction(function.__qualname__, recorder.stack[-1].key, provided)
+        )
         for index, argument in enumerate(args):
             if isinstance(argument, torch.Tensor):
                 use = number, index
@@ -103,7 +105,7 @@ def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
 
 
 def members(
-    calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[Applied, ...]
+    calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
     """By the key of each operator call in a custom function the place of that among all."""
     if not applied:
@@ -125,7 +127,7 @@ _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autogra
 
 
 def _calls_of_generated_functions(
-    calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[Applied, ...]
+    calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
     """By the key of an operator call, the place of the function that PyTorch made of its gradient.
 
@@ -165,7 +167,7 @@ def with_functions(
     graph: Graph,
     sources: Mapping[Any, Iterable[str]],
     inside: Mapping[str, int],
-    applied: tuple[Applied, ...],
+    applied: tuple[AppliedFunction, ...],
 ) -> Graph:
     """The graph with the custom functions in it.
 

@@ -22,7 +22,7 @@ from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_t
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.operators import generator_of
 from crossflops.frontends.pytorch.record.python_steps import READ, as_run
-from crossflops.frontends.seeds import Drawn, seeding_generators, standing_in
+from crossflops.frontends.seeds import RandomDraws, seeding_generators, standing_in
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patching_attribute
@@ -44,7 +44,7 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 @contextmanager
-def carrying_real_tensors() -> Iterator[Drawn]:
+def carrying_real_tensors() -> Iterator[RandomDraws]:
     """In this context torch.export carries real tensors, and asks them where it would guess.
 
     Random numbers begin at seed 0: the same ones when a program is traced again. Whether there

@@ -302,7 +302,7 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
-    class Captured(TorchFunctionMode):
+    class CapturedCalls(TorchFunctionMode):
         """Sees the calls that came in by a reference older than the wrappers."""
 
         def __torch_function__(
@@ -346,7 +346,7 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
     types_of_operators = torch._ops.OpOverload, torch._ops.OpOverloadPacket
     grad: Any = torch.Tensor.requires_grad
     asks = torch.Tensor.requires_grad_, grad.__set__
-    return Captured
+    return CapturedCalls
 
 
 def _marking_gradient_mode(recorder: Recorder) -> Any:
@@ -385,8 +385,8 @@ def _wrap_compiler(
 
     `torch.jit.script_if_tracing` compiles in the middle of a trace.
     """
-    home: Any = importlib.import_module("torch.jit._script")
-    script = home._script_impl  # behind all references to torch.jit.script
+    script_module: Any = importlib.import_module("torch.jit._script")
+    script = script_module._script_impl  # behind all references to torch.jit.script
 
     @functools.wraps(script)
     def compile_with_originals(*args: Any, **kwargs: Any) -> Any:
@@ -397,7 +397,9 @@ def _wrap_compiler(
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
             return script(*args, **kwargs)
 
-    _replace_attribute(undo, home, "_script_impl", compile_with_originals, inventory.SCRIPT)
+    _replace_attribute(
+        undo, script_module, "_script_impl", compile_with_originals, inventory.SCRIPT
+    )
 
 
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:

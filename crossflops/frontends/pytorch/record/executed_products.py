@@ -33,7 +33,7 @@ def model_run_products(
     import torch
 
     index = ModuleIndex(model)
-    recorder = Recorder(index, bare=True)
+    recorder = Recorder(index, without_wrappers=True)
 
     def current_module_path() -> str:
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
@@ -63,7 +63,7 @@ def program_run_products(
     at = [""]
     known: dict[Any, tuple[Any, int]] = {}  # what it gives, and what it weighs
 
-    class Placed(Interpreter):
+    class ModuleTracker(Interpreter):
         """Keeps the module of the node that runs."""
 
         def run_node(self, n: Any) -> Any:
@@ -93,7 +93,7 @@ def program_run_products(
             parameter.data = parameter.data.clone()
     flat = tree_flatten(fresh(args, kwargs))[0]
     with torch.enable_grad(), _weighing_products(lambda: at[0]) as executed:
-        Placed(full).run(*flat, enable_io_processing=False)
+        ModuleTracker(full).run(*flat, enable_io_processing=False)
     return +executed  # without the zeros that were looked up
 
 

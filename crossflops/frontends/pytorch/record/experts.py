@@ -209,7 +209,7 @@ def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
     return any(shape is not None and len(shape) > 1 and shape[-1] == used for shape in numbers)
 
 
-class _Listed(NamedTuple):
+class _ListedExperts(NamedTuple):
     """Experts that are modules of a list: a token uses some; `all_run` where it meets all."""
 
     experts: Sequence[Module]
@@ -219,7 +219,7 @@ class _Listed(NamedTuple):
 
 def _lists(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
-) -> Iterator[_Listed]:
+) -> Iterator[_ListedExperts]:
     """The lists of experts of which a token uses some.
 
     Where all experts get the rows of all tokens, the `topk` over their scores says how many.
@@ -253,7 +253,7 @@ def _lists(
         all_run = set(rows) == {tokens} and bool(chosen)
         used = max(chosen) if all_run else used
         if 0 < used < len(experts):
-            yield _Listed(experts, used, all_run)
+            yield _ListedExperts(experts, used, all_run)
 
 
 def _expert_list_idle_weights(

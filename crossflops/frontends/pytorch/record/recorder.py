@@ -56,7 +56,7 @@ class Frame(msgspec.Struct):
     checkpoint: Checkpoint | None = None
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedFunction(msgspec.Struct, frozen=True):
     """A custom function that a model applied: its class, its frame, and parameters it is given.
 
     These are their specs by the place of the argument, with all names that the parameter has.
@@ -76,10 +76,13 @@ class Recorder:
     """
 
     def __init__(
-        self, index: ModuleIndex, around: Callable[[int], Any] | None = None, bare: bool = False
+        self,
+        index: ModuleIndex,
+        running_context: Callable[[int], Any] | None = None,
+        without_wrappers: bool = False,
     ) -> None:
         self.index = index
-        self.bare = bare
+        self.bare = without_wrappers
         self.frames: list[Frame] = []
         self.stack: list[Frame] = []
         self.muted = 0
@@ -92,7 +95,7 @@ class Recorder:
         self.checkpoint: Checkpoint | None = None  # the one that is running
         self.chosen = False  # whether a checkpoint around what is running has a policy
         self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
-        self.applied: list[Applied] = []  # custom functions, but those within another one
+        self.applied: list[AppliedFunction] = []  # custom functions, but those within another one
         self.in_function = False
         self.derives = ""  # by which function the model derives something while it runs
         self.writes_detached = False  # whether a detached tensor was changed in place
@@ -100,7 +103,7 @@ class Recorder:
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
         self._thread = get_ident()  # what another thread calls meanwhile is not the model's
-        self._around = around
+        self._around = running_context
         self._entering: int | None = None
         self._seen: Counter[str] = Counter()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.pytorch.record.recorder import Applied, Frame
+from crossflops.frontends.pytorch.record.recorder import AppliedFunction, Frame
 from crossflops.ir.trace import Call, Trace
 
 
@@ -23,7 +23,7 @@ class ExportedRun(msgspec.Struct, frozen=True):
     operators: dict[str, Call]
     trace: Trace
     drawing: Sequence[Any] | None = None
-    applied: tuple[Applied, ...] = ()
+    applied: tuple[AppliedFunction, ...] = ()
     frames: Sequence[Frame] = ()
     leaves: Mapping[str, bool] = {}
     turned: frozenset[str] = frozenset()

@@ -199,7 +199,7 @@ class ExportRequest(msgspec.Struct, frozen=True):
     setting: Setting
 
 
-class Traced(msgspec.Struct, frozen=True):
+class TracedProgram(msgspec.Struct, frozen=True):
     """An exported program, with what was recorded meanwhile.
 
     `valued` says that values decided, `heard_yes` that the model took notice of being exported,
@@ -220,7 +220,7 @@ class Traced(msgspec.Struct, frozen=True):
     packed: tuple[int, int] = (0, 0)
 
 
-def trace_request(asked: ExportRequest) -> Traced:
+def trace_request(asked: ExportRequest) -> TracedProgram:
     """The model as it is exported, and where that leaves sizes open, is refused, or does other
     products than a run does, as it is exported with the values that it is given.
 
@@ -237,7 +237,7 @@ def trace_request(asked: ExportRequest) -> Traced:
         return _revise_trace(asked, plain)
     # Behind the handler, or the next error would have this one for its context.
     again = _with_values(asked)
-    if isinstance(again, Traced):
+    if isinstance(again, TracedProgram):
         return _with_trace_notes(again, _product_difference(asked, again))
     if again and again != refusal.message:
         also = f"{refusal.message}; with the values given: {again.removeprefix(REFUSED)}"
@@ -245,7 +245,7 @@ def trace_request(asked: ExportRequest) -> Traced:
     raise refusal
 
 
-def _trace_fake_model(asked: ExportRequest) -> Traced:
+def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
     """A model without numbers, where none are needed. Raises ValuesNeededError."""
     refuse_scripted(asked.model)
     if is_asked(asked.model):
@@ -267,7 +267,7 @@ def _trace_fake_model(asked: ExportRequest) -> Traced:
     return plain
 
 
-def _revise_trace(asked: ExportRequest, plain: Traced) -> Traced:
+def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
     """What was exported without values, or with them where that holds no sizes or no truth."""
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known) or loops(plain.program)
@@ -283,7 +283,7 @@ def _revise_trace(asked: ExportRequest, plain: Traced) -> Traced:
     return msgspec.structs.replace(again, known=known) if is_open else again
 
 
-def _with_values(asked: ExportRequest) -> Traced | str:
+def _with_values(asked: ExportRequest) -> TracedProgram | str:
     """With values, and on the path of a run; if that cannot be traced, on that of an export.
 
     Why neither can, if so; "" where there are no values.
@@ -299,7 +299,7 @@ def _with_values(asked: ExportRequest) -> Traced | str:
     return refusals[0]
 
 
-def _product_difference(asked: ExportRequest, trace: Traced) -> str:
+def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
     """In which modules a run executes other products than the program; "" where in none.
 
     Or that it is unknown, where one of them cannot be watched. Without values neither runs.
@@ -325,21 +325,21 @@ def _product_difference(asked: ExportRequest, trace: Traced) -> str:
     return message if differs else ""
 
 
-def _with_trace_notes(trace: Traced, *notes: str) -> Traced:
+def _with_trace_notes(trace: TracedProgram, *notes: str) -> TracedProgram:
     """The trace, with those notes that say something."""
     return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
 def _attempt_export(
     asked: ExportRequest, with_values: bool = False, denied: bool = False
-) -> Traced:
+) -> TracedProgram:
     """One export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     dequantize_tensors(own)
     quantized = is_quantized(own)
     packed = unpack_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
-    recorder = Recorder(index, around=_marking_module_number)
+    recorder = Recorder(index, running_context=_marking_module_number)
     with (
         carrying_real_tensors() if with_values else seeding_generators() as drawn,
         questions(denied) as questioned,
@@ -349,7 +349,7 @@ def _attempt_export(
         program = _export_model_copy(own, asked, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
-    return Traced(
+    return TracedProgram(
         program,
         recorder,
         index,

@@ -69,7 +69,7 @@ def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     except (Exception, SystemExit) as error:  # whatever it is, there are no numbers then
         return f"run without values it raised {type(error).__name__}: {brief_error_text(error)}"
     costs = _costs({kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()})
-    passes: dict[int, list[_Seen]] = defaultdict(list)
+    passes: dict[int, list[_ApplicationRecord]] = defaultdict(list)
     for seen in watch.seen:  # a reentrant checkpoint applies a function once more
         passes[seen.number].append(seen)
     return tuple(
@@ -101,7 +101,7 @@ class _Ran(msgspec.Struct, frozen=True):
     again: bool
 
 
-class _Seen:
+class _ApplicationRecord:
     """What was seen of one application of a custom function."""
 
     def __init__(self, number: int, name: str) -> None:
@@ -242,7 +242,7 @@ class _Seen:
 
 
 def _summarize_applications(
-    applications: Sequence[_Seen], costs: "dict[Kernel, Cost | str]"
+    applications: Sequence[_ApplicationRecord], costs: "dict[Kernel, Cost | str]"
 ) -> OwnBackward:
     """What a function ran, of all times that it was applied: the backward pass is of one."""
     last = [seen for seen in applications if seen.ran][-1:] or applications
@@ -328,11 +328,13 @@ class _Watch(Running):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[_Seen] = []
+        self.seen: list[_ApplicationRecord] = []
         self._numbers = itertools.count()
         self._scopes: list[tuple[_Scope, Any]] = [(_Scope(), None)]  # with the node that runs it
-        self._known: dict[int, _Seen | _Scope] = {}  # by the number of the node of autograd
-        self._current: _Seen | None = None
+        self._known: dict[
+            int, _ApplicationRecord | _Scope
+        ] = {}  # by the number of the node of autograd
+        self._current: _ApplicationRecord | None = None
         self._goes_back = False
 
     @contextmanager
@@ -354,7 +356,7 @@ class _Watch(Running):
             self._known[number] = inner = scope.take(_Scope)
             return self._run_in_scope(inner, node, run)
         index = scope.take(lambda: next(self._numbers))
-        self._known[number] = self._current = _Seen(index, function.__qualname__)
+        self._known[number] = self._current = _ApplicationRecord(index, function.__qualname__)
         self.seen.append(self._current)
         try:
             results = run()

@@ -511,14 +511,14 @@ def _keeping_shared_products() -> Iterator[None]:
     """
     gemm_rewriter: Any = importlib.import_module("tf2onnx.rewriter.gemm_rewriter")
 
-    class Unshared(gemm_rewriter.GraphMatcher):
+    class UnsharedGemmMatcher(gemm_rewriter.GraphMatcher):
         def match_ops(self, ops: Any) -> Iterator[Any]:
             for match in super().match_ops(ops):
                 stored = filter(None, map(match.get_op, ("matmul", "mul1", "mul2")))
                 if all(_is_read_once(node) for node in stored):
                     yield match
 
-    with patching_attribute(gemm_rewriter, "GraphMatcher", Unshared, inventory.GEMMS):
+    with patching_attribute(gemm_rewriter, "GraphMatcher", UnsharedGemmMatcher, inventory.GEMMS):
         yield
 
 

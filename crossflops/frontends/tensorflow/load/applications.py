@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 
 from crossflops.errors import TargetError, nearest_name_hint
-from crossflops.frontends.named import Library, Named, names_in_package
+from crossflops.frontends.named import Library, NamedModel, names_in_package
 from crossflops.ir.graph import TensorSpec
 
 _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
@@ -20,7 +20,9 @@ class Applications(Library):
         """Return what the files of keras.applications export."""
         return names_in_package("keras", "src/applications", _EXPORTED)
 
-    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+    def make(
+        self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
+    ) -> NamedModel:
         """The model without weights, built for the image size that is asked for."""
         applications = importlib.import_module("keras.applications")
         known = {public.casefold(): public for public in dir(applications) if public[0].isupper()}
@@ -33,8 +35,8 @@ class Applications(Library):
         model = getattr(applications, known[name.casefold()])(**{**options, **arguments})
         shape = tuple(model.inputs[0].shape)[1:]
         if not all(isinstance(size, int) for size in shape):
-            return Named(model=model)
-        return Named(
+            return NamedModel(model=model)
+        return NamedModel(
             model=model,
             specs=(TensorSpec("0", "float32", (sizes.get("batch", 1), *shape), "input"),),
             origin="the input that it is built with",

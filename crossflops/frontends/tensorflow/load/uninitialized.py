@@ -59,7 +59,7 @@ def _valueless_variable_class() -> Any:
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 
-    class Unfilled(UninitializedVariable):
+    class UnfilledVariable(UninitializedVariable):
         """Counts how often it is read in vain."""
 
         reads = 0
@@ -81,4 +81,4 @@ def _valueless_variable_class() -> Any:
                 type(self).reads += 1
                 raise ValuesNeededError(_READ)
 
-    return Unfilled
+    return UnfilledVariable

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossflops.frontends.inputs import DTYPES
-from crossflops.frontends.named import Named
+from crossflops.frontends.named import NamedModel
 from crossflops.frontends.tensorflow.load.function import active_signature, inputs_struct
 from crossflops.ir.graph import TensorSpec
 
 
-def usual_input(model: Any) -> Named | None:
+def usual_input(model: Any) -> NamedModel | None:
     """The inputs by their names, an open batch as 1; None where another size or a type is open."""
     requested = _model_input_tensors(model)
     specs = [_usual_input_spec(name, tensor) for name, tensor in requested.items()]
@@ -19,7 +19,7 @@ def usual_input(model: Any) -> Named | None:
         return None
     open_batch = any(tuple(tensor.shape)[:1] == (None,) for tensor in requested.values())
     origin = "the model itself" + (", with 1 for its open batch" if open_batch else "")
-    return Named(model=model, specs=full, origin=origin)
+    return NamedModel(model=model, specs=full, origin=origin)
 
 
 def _model_input_tensors(model: Any) -> Mapping[str, Any]:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.frontend import RUN, RunnableModel, Source
 from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 from crossflops.ir.trace import Setting
 
 
-def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Ready:
+def tensorflow_runner(source: Source, threads: int, setting: Setting) -> RunnableModel:
     """The concrete function called on tensors of its shapes, its results copied out."""
     import tensorflow as tf
 
@@ -30,7 +30,7 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Ready:
         tf.profiler.experimental.stop()
 
     config = "concrete tf.function, results copied out"
-    return Ready(run_once, f"tensorflow {tf.__version__}", "cpu", config, trace)
+    return RunnableModel(run_once, f"tensorflow {tf.__version__}", "cpu", config, trace)
 
 
 def _sample_tensor(tf: Any, spec: Any) -> Any:

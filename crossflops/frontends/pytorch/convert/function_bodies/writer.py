@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 
-class Described(msgspec.Struct, frozen=True):
+class TensorDescription(msgspec.Struct, frozen=True):
     """The shape and the type of an operand or a result; `used` says that something reads it."""
 
     shape: tuple[int, ...]
@@ -19,8 +19,8 @@ class OpaqueNode(msgspec.Struct, frozen=True):
     """A node without an ONNX form; `settings` are its plain arguments by their names."""
 
     op_type: str
-    operands: tuple[Described, ...]
-    results: tuple[Described, ...]
+    operands: tuple[TensorDescription, ...]
+    results: tuple[TensorDescription, ...]
     settings: dict[str, Any]
 
 
@@ -36,13 +36,13 @@ def read_node(node: Any) -> OpaqueNode | None:
     return OpaqueNode(node.op_type, tuple(known[:first]), tuple(known[first:]), settings)
 
 
-def _describe_onnx_value(value: Any) -> Described | None:
+def _describe_onnx_value(value: Any) -> TensorDescription | None:
     if value is None or value.shape is None or value.dtype is None:
         return None
     if not all(isinstance(extent, int) for extent in value.shape):
         return None
     used = bool(value.uses()) or value.is_graph_output()
-    return Described(tuple(value.shape), value.dtype, used)
+    return TensorDescription(tuple(value.shape), value.dtype, used)
 
 
 class BodyWriter:
@@ -92,7 +92,7 @@ class BodyWriter:
         """Append the integers from 0 on, so many."""
         return self("Range", self.integer(0), self.integer(number), self.integer(1))
 
-    def zeros(self, result: Described) -> Any:
+    def zeros(self, result: TensorDescription) -> Any:
         """Append zeros of the shape and type of a result."""
         import onnx_ir as ir
 
@@ -103,7 +103,7 @@ class BodyWriter:
         """Append a vector as a matrix of one column."""
         return self("Unsqueeze", vector, self.integers(1))
 
-    def widen(self, value: Any, described: Described) -> Any:
+    def widen(self, value: Any, described: TensorDescription) -> Any:
         """Append the value as float32 where its type has fewer bits."""
         import onnx_ir as ir
 
