@@ -13,7 +13,11 @@ from crossflops.ir.trace import NESTED, Call, Module, Scalar, Trace
 
 
 class Site:
-    """A call with its module, and with the calls around it.
+    """A call, its module and the calls that enclose it: what a rule may read.
+
+    `setting` is the id of the setting in which the tool runs; `node` is the graph's node on the
+    node level. Operator calls name their tensors by the operator's schema ("input", "weight",
+    "self", "mat2" ...), module calls by position ("0" is the first positional argument).
 
     `setting` is the id of the setting in which the tool runs, `node` the graph's node on the node
     level. Operator calls name their tensors by the operator's schema ("input", "weight", "self",
@@ -35,12 +39,12 @@ class Site:
 
     @property
     def target(self) -> str:
-        """What was called: a class, a function, an operator."""
+        """The class, the function or the operator that was called."""
         return self.call.target
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The tensors that the call was given."""
+        """The tensors that were passed to the call."""
         return self.call.inputs
 
     @property
@@ -50,7 +54,7 @@ class Site:
 
     @property
     def settings(self) -> Mapping[str, Scalar]:
-        """Its arguments that are no tensors, or the attributes of the node."""
+        """The arguments that are not tensors, or the attributes of the node."""
         return self.call.settings
 
     @property
@@ -60,15 +64,17 @@ class Site:
 
     @cached_property
     def around(self) -> tuple[Call, ...]:
-        """The call itself and those around it, innermost first."""
+        """The call itself and the calls that enclose it, innermost first."""
         return (self.call, *self.trace.ancestors(self.call))
 
     def input(self, name: str) -> TensorSpec | None:
-        """The input of that name, or None."""
+        """Return the input of that name, or None."""
         return self.call.input(name)
 
     def shape(self, *names: str) -> tuple[int, ...]:
-        """The shape of the first of these inputs that the call has. Raises LookupError."""
+        """Return the shape of the first of these inputs that the call has. Raise LookupError where
+        it has none of them.
+        """
         for name in names:
             spec = self.call.input(name)
             if spec is not None and spec.shape is not None:
@@ -84,23 +90,25 @@ class Site:
 
     @property
     def valid_positions(self) -> int:
-        """The positions of a padded sequence that are left in a nested tensor.
+        """The indices of a padded sequence that are kept in a nested tensor.
 
-        Raises ValueError where it was not watched how many they are.
+        Raises ValueError where the run was not observed, so their number is unknown.
         """
         if self.call.rows is None:
             raise ValueError(f"{self.key} has rows of unknown lengths")
         return self.call.rows
 
     def number(self, name: str) -> int:
-        """A setting of the module. Raises LookupError without it, TypeError if it is no number."""
+        """Return an integer setting of the module. Raise LookupError where it is missing,
+        TypeError where it is not a number.
+        """
         value = self.module.settings[name]
         if not isinstance(value, int | float):
             raise TypeError(f"{name} of {self.module.path or 'the model'} is {value!r}")
         return int(value)
 
     def extents(self, name: str) -> tuple[int, ...]:
-        """A setting of the module that is one extent, or one for each axis."""
+        """Return a setting of the module that is one extent, or one extent for each axis."""
         value = self.module.settings[name]
         return tuple(map(int, value)) if isinstance(value, list) else (self.number(name),)
 
@@ -118,14 +126,14 @@ def output_elements(call: Site) -> int:
 
 
 def fits(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a pattern fits the name; no patterns fit everything."""
+    """Return whether a pattern fits the name. Without patterns every name fits."""
     return not patterns or any(
         name == pattern or ("*" in pattern and fnmatchcase(name, pattern)) for pattern in patterns
     )
 
 
 def in_any_domain(*operators: str) -> tuple[str, ...]:
-    """Patterns for ONNX operators of these types, for a tool that does not look at the domain."""
+    """Return patterns that match ONNX operators of these types in any domain."""
     return (*operators, *(f"*.{operator}" for operator in operators))
 
 
@@ -135,10 +143,11 @@ HOOKS, PRE_HOOK = "torch.nn.Module.*hook", "torch.nn.Module.pre_hook"
 
 
 class Condition:
-    """Something that must hold of a call, and its words: `words`, and the names that follow.
+    """A predicate on a call, with its description: `words`, and the names that follow.
 
-    `whom` says that the words name the calls themselves and no further condition. `watched` is
-    the level of the real run that must be watched to tell, "" where the trace is enough.
+    `whom` means that the words name the calls themselves and are not a further condition.
+    `watched` is the level of the real run that must be observed to decide it, "" where the trace
+    is enough.
     """
 
     def __init__(
@@ -168,7 +177,7 @@ def _function_ancestors(site: Site) -> list[Call]:
 
 
 def kind_of(*classes: str) -> Condition:
-    """The module is of one of these classes, or of a subclass."""
+    """Return the condition: the module is of one of these classes, or of a subclass."""
     known = frozenset(classes)
     return Condition(
         "a subclass", lambda site: not known.isdisjoint(site.module.bases), classes, whom=True
@@ -176,17 +185,21 @@ def kind_of(*classes: str) -> Condition:
 
 
 def any_but(*names: str) -> Condition:
-    """The target is none of these."""
+    """Return the condition: the target is none of these."""
     return Condition("any but", lambda site: not fits(site.target, names), names, whom=True)
 
 
 def called() -> Condition:
-    """The module, or the one around, was called by `__call__`, where hooks see it."""
+    """Return the condition: the module, or the enclosing one, was called by `__call__`, where
+    hooks see it.
+    """
     return Condition("called as module(x)", lambda site: _came_by(site, "call"))
 
 
 def by_forward() -> Condition:
-    """The module, or the one around, was called by `.forward`, which no hook sees."""
+    """Return the condition: the module, or the enclosing one, was called by `.forward`, which no
+    hook sees.
+    """
     return Condition("called by .forward()", lambda site: _came_by(site, "forward"))
 
 
@@ -196,7 +209,9 @@ def _came_by(site: Site, via: str) -> bool:
 
 
 def subclass_of(*classes: str) -> Condition:
-    """The class of the enclosing module is derived from one of these, and is none of them."""
+    """Return the condition: the class of the enclosing module is derived from one of these, and is
+    not one of them.
+    """
     known = frozenset(classes)
     return Condition(
         "in a subclass of", lambda site: not known.isdisjoint(site.module.bases[1:]), classes
@@ -204,14 +219,18 @@ def subclass_of(*classes: str) -> Condition:
 
 
 def by_name() -> Condition:
-    """The nearest function was called by its attribute, where a tool can replace it."""
+    """Return the condition: the nearest function was called by its attribute, where a tool can
+    replace it.
+    """
     return Condition(
         "by its name", lambda site: _is_reached_by(site, "attribute", "mode"), watched="operator"
     )
 
 
 def captured() -> Condition:
-    """The nearest function was called by a reference that was taken before a tool began."""
+    """Return the condition: the nearest function was called by a reference taken before the tool
+    started.
+    """
     return Condition(
         "by a reference captured before",
         lambda site: _is_reached_by(site, "reference"),
@@ -225,7 +244,7 @@ def _is_reached_by(site: Site, *ways: str) -> bool:
 
 
 def through(*functions: str) -> Condition:
-    """The nearest function around is one of these."""
+    """Return the condition: the nearest enclosing function is one of these."""
 
     def holds(site: Site) -> bool:
         enclosing = _function_ancestors(site)
@@ -235,7 +254,7 @@ def through(*functions: str) -> Condition:
 
 
 def inside(*classes: str) -> Condition:
-    """A module of one of these classes is around."""
+    """Return the condition: a module of one of these classes encloses the call."""
     return Condition(
         "in",
         lambda site: any(fits(call.target, classes) for call in _module_ancestors(site)),
@@ -244,7 +263,7 @@ def inside(*classes: str) -> Condition:
 
 
 def under(*functions: str) -> Condition:
-    """A call of one of these functions is around."""
+    """Return the condition: a call of one of these functions encloses the call."""
     return Condition(
         "under",
         lambda site: any(fits(call.target, functions) for call in _function_ancestors(site)),
@@ -253,7 +272,7 @@ def under(*functions: str) -> Condition:
 
 
 def in_body() -> Condition:
-    """The body of a custom operator made the call."""
+    """Return the condition: the body of a custom operator made the call."""
     return Condition(
         "in the body of a custom operator",
         lambda site: site.trace.operator_around(site.call) is not None,
@@ -262,25 +281,31 @@ def in_body() -> Condition:
 
 
 def registered(expected: bool = True) -> Condition:
-    """The enclosing module has a name in the model, or has none."""
+    """Return the condition: the enclosing module is registered in the model (or is not, if
+    `expected` is False).
+    """
     words = "registered in the model" if expected else "registered nowhere"
     return Condition(words, lambda site: bool(site.module.names) == expected)
 
 
 def as_root(expected: bool = True) -> Condition:
-    """The module is the whole model, or a part of it."""
+    """Return the condition: the module is the whole model (or a part of it, if `expected` is
+    False).
+    """
     words = "as the whole model" if expected else "not as the whole model"
     return Condition(words, lambda site: (site.module.id == 0) == expected)
 
 
 def leaf(expected: bool = True) -> Condition:
-    """The module has no modules in it, or has some."""
+    """Return the condition: the module has no submodules (or has some, if `expected` is False)."""
     words = "without modules in it" if expected else "with modules in it"
     return Condition(words, lambda site: (not site.module.children) == expected)
 
 
 def setting(**values: Scalar) -> Condition:
-    """Settings have these values: the call's own, or on the module level the module's."""
+    """Return the condition: these settings of the call (on the module level, of the module) have
+    these values.
+    """
 
     def holds(site: Site) -> bool:
         settings = site.module.settings if site.call.level == "module" else site.settings
@@ -290,12 +315,16 @@ def setting(**values: Scalar) -> Condition:
 
 
 def recorded_as(words: str, **values: Scalar) -> Condition:
-    """What the recording of a run says of a call has these values; `words` say what that means."""
+    """Return the condition: these fields of the recorded call have these values, which `words`
+    describes.
+    """
     return Condition(words, setting(**values).holds)
 
 
 def has(*names: str) -> Condition:
-    """Inputs of the call, or parameters of the module that was called, have all these names."""
+    """Return the condition: inputs of the call, or parameters of the called module, have all these
+    names.
+    """
     return Condition(
         "with",
         lambda site: all(
@@ -306,7 +335,9 @@ def has(*names: str) -> Condition:
 
 
 def lacks(*names: str) -> Condition:
-    """No input of the call, or no parameter of the module that was called, has such a name."""
+    """Return the condition: no input of the call, and no parameter of the called module, has one
+    of these names.
+    """
     return Condition(
         "without",
         lambda site: not any(fits(name, names) for name in _site_tensor_names(site)),
@@ -321,7 +352,9 @@ def _site_tensor_names(site: Site) -> set[str]:
 
 
 def run_as(*kernels: str) -> Condition:
-    """In the setting in which the tool runs, a kernel of these names swallowed the call."""
+    """Return the condition: in the tool's setting the call ran inside a fused kernel of one of
+    these names.
+    """
 
     def holds(site: Site) -> bool:
         fused = site.call.fused
@@ -332,17 +365,17 @@ def run_as(*kernels: str) -> Condition:
 
 
 def padding_dropped() -> Condition:
-    """An encoder dropped the positions that a padding mask covers, and made a nested tensor."""
+    """Return the condition: an encoder dropped the padded positions and made a nested tensor."""
     return run_as(f"{NESTED}*")
 
 
 def of_type(*dtypes: str) -> Condition:
-    """The first input has one of these element types."""
+    """Return the condition: the first input has one of these element types."""
     return Condition(
         "of", lambda site: bool(site.inputs) and site.inputs[0].dtype in dtypes, dtypes
     )
 
 
 def of_complex() -> Condition:
-    """The first input holds complex numbers."""
+    """Return the condition: the first input is complex."""
     return of_type("complex64", "complex128")

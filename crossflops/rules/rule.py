@@ -25,12 +25,12 @@ _Function = TypeVar("_Function", bound="Callable[..., Any] | OfCost")
 
 
 class OfCost(msgspec.Struct, frozen=True):
-    """An amount that is a weight for each kind of work in the native count."""
+    """An amount that weighs each kind of work of the native count."""
 
     weights: Mapping[str, int]
 
     def cost_amount(self, cost: Cost) -> int:
-        """The weighted sum."""
+        """Return the weighted sum of a native cost."""
         return sum(int(getattr(cost, kind)) * weight for kind, weight in self.weights.items())
 
 
@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What a rule books for one call in the tool's own unit, and what it will be divided by."""
+    """The amount that a rule books for one call in the tool's own unit, and its divisor."""
 
     rule: Rule
     amount: Amount
@@ -148,11 +148,11 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
         return any(isinstance(rule.amount, OfCost) for rule in self.rules)
 
     def setting(self, setting: Setting) -> Setting:
-        """The setting under which the tool runs when the caller asks for this one."""
+        """Return the setting under which the tool runs when the caller asks for this one."""
         return msgspec.structs.replace(setting, **self.forces)
 
     def view(self, setting: Setting) -> View | None:
-        """The real run without which the tool's number cannot be predicted; None for none."""
+        """Return the real run that must be observed to predict the tool's number, or None."""
         forced = msgspec.structs.asdict(self.setting(setting))
         if self.sees in OBSERVED:
             return View(**forced, level=self.sees)
@@ -162,7 +162,10 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules:
-    """A group of rules on one level, and what each of them has in common.
+    """A group of rules on one level with common fields.
+
+    `where` are conditions of each rule, `times` and `batch` are as in a Rule, `stands_for` gives
+    the operators that a core rule covers from its targets.
 
     `where` are conditions of each, `times` and `batch` as in a Rule, `stands_for` gives the
     operators that a core rule stands for from its targets.
@@ -186,27 +189,35 @@ class Rules:
     def contraction(
         self, *about: "About", cause: str, **more: Any
     ) -> Callable[[_Function], _Function]:
-        """The function counts MACs of these calls; `cause` is why they may differ from ours."""
+        """Declare that the decorated function gives the MACs of these calls; `cause` is why they
+        may differ from ours.
+        """
         return self._rule("core", about, cause, more)
 
     def adds(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """The function counts something beside MACs, in the tool's own unit."""
+        """Declare that the decorated function gives an amount beside the MACs, in the tool's own
+        unit.
+        """
         return self._rule("part", about, cause, more)
 
     def fails(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """The tool raises where the function is not 0, or raises itself, to say more."""
+        """Declare that the tool raises where the decorated function is not 0, or raises with a
+        message of its own.
+        """
         return self._rule("fails", about, cause, more)
 
     def hides(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """The tool counts nothing of these calls, nor of what is beneath them."""
+        """Declare that the tool counts nothing for these calls, nor for the calls inside them."""
         self._add("core", about, cause, {"name": name, **more})
 
     def misses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """Why the tool does not see contraction work; the most particular reason comes first."""
+        """Declare why the tool does not see contraction work. Declare the most specific reason
+        first.
+        """
         self._add("unseen", about, cause, {"name": f"unseen.{name}", **more})
 
     def refuses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """The tool raises on all of these calls."""
+        """Declare that the tool raises on all of these calls."""
         self._add("fails", about, cause, {"name": name, **more})
 
     def _rule(
@@ -260,7 +271,10 @@ def _condition_classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
 
 
 class Tool:
-    """A tool in one edition, as its file writes it down: what is true of the whole, and groups.
+    """A tool in one edition, as its file declares it: global facts, and groups of rules.
+
+    The names are those of `Convention`, except `prints` (its word for the number), `per_mac` (what
+    it counts for one MAC) and `runs` (the setting that it imposes).
 
     The names are those of `Convention`, but for `prints` (its word for the number), `per_mac`
     (what it counts for one MAC) and `runs` (the setting that it imposes).
@@ -297,7 +311,7 @@ class Tool:
         }
 
     def rules(self, level: Level, *where: Condition, **shared: Any) -> Rules:
-        """A new group of rules, behind those that are there."""
+        """Add a new, empty group of rules behind the existing ones, and return it."""
         group = Rules(level, *where, **shared)
         self.include(group)
         return group
@@ -305,16 +319,16 @@ class Tool:
     def include(
         self, *groups: Rules, where: tuple[Condition, ...] = (), source: str = "", **changed: Any
     ) -> None:
-        """Rules that other tools, or other editions, have too; here under these conditions.
+        """Add rules of other tools, or of other editions, under these conditions.
 
-        `source` is the file in which this tool has what they refer to, `changed` are fields of a
-        Rule that have another value here.
+        `source` is the file in which this tool has the code that they refer to; `changed` are
+        fields of a Rule that have another value here.
         """
         self._groups += [(group, where, source, changed) for group in groups]
 
     @property
     def convention(self) -> Convention:
-        """The tool as a value: the rules of all groups, in their order."""
+        """The convention of the tool, with the rules of all groups in their order."""
         rules = (
             msgspec.structs.replace(
                 rule,
@@ -330,5 +344,5 @@ class Tool:
 
 
 def formula_equation(formula: object) -> str:
-    """The words of a formula: the first paragraph of its docstring."""
+    """Return the description of a formula: the first paragraph of its docstring."""
     return (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")

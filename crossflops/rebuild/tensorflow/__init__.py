@@ -16,7 +16,8 @@ from crossflops.load.payload import fill_model_weights
 
 @quiet()
 def rebuild(program: Any, graph: Graph) -> Source:
-    """The module of an ONNX model that was counted as `graph`; its inputs are tf.TensorSpecs.
+    """Return the TensorFlow module of an ONNX model that was counted as `graph`, with
+    tf.TensorSpecs as inputs.
 
     `program` is a model of onnx_ir, the bytes of one, or a file. Weights are zeros, of which one
     is stored. Raises MissingExtraError without TensorFlow, TargetError and InputError about a
