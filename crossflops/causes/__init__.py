@@ -119,8 +119,8 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def _score(requested: list[str], cause: Cause) -> int:
-    """Return how well a cause matches these words: more is better, 0 means
-    that a word is missing.
+    """Return how well a cause matches these words: more is better, 0 means that a word is
+    missing.
     """
     name = _plain_search_text(f"{cause.id} {cause.title}")
     page = _plain_search_text(f"{cause.page} {cause.recognise}")

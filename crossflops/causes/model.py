@@ -4,8 +4,8 @@ from crossflops.ir.reconciliation import Cause, Example
 
 
 def model_pair_example(code: str, amount: int, unit: str = "MACs") -> Example:
-    """Return an example: code that makes `model` and `other`, and the amount
-    by which they differ.
+    """Return an example: code that makes `model` and `other`, and the amount by which they
+    differ.
     """
     return Example(code=code, tool="", amount=amount, unit=unit)
 

@@ -46,7 +46,7 @@ _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
 @cache
 def _onnx() -> tuple[ModuleType, ...]:
-    """The files with the operators of ai.onnx."""
+    """Return the modules with the operators of ai.onnx."""
     from crossflops.operators import (
         attention,
         convolution_and_pooling,
@@ -74,7 +74,7 @@ def _onnx() -> tuple[ModuleType, ...]:
 
 
 def _families(domain: str) -> tuple[ModuleType, ...]:
-    """The files that may have operators of a domain."""
+    """Return the modules that may have operators of a domain."""
     if domain in (MICROSOFT, NCHWC, NHWC, QONNX, FINN, BREVITAS):
         from crossflops.operators.contrib import FAMILIES
 
@@ -100,7 +100,7 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 def _editions(
     files: tuple[ModuleType, ...],
 ) -> dict[tuple[str, str], list[tuple[int, OperatorRule]]]:
-    """By domain and type: the rules, and since when each holds, the newest first."""
+    """Return the rules by domain and type, each with its first version, the newest first."""
     editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
     table = assemble(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
@@ -114,14 +114,16 @@ def _domain(op: Op) -> str:
 
 @lru_cache(maxsize=4096)
 def find_operator_rule(op: Op) -> OperatorRule | None:
-    """The rule of the newest version that is not newer than `op`, or None if there is none."""
+    """Return the rule of the newest version that is not newer than `op`, or None if there is
+    none.
+    """
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
     return next((known for since, known in editions if since <= op.since), None)
 
 
 def find_unruled_operator(op: Op) -> Unruled | None:
-    """What is known of an operator that has no rule in any version, if it is declared so."""
+    """Return the declaration of an operator that has no formula in any version, or None."""
     domain = _domain(op)
     name = str(Op(domain, op.type, op.since))
     files = _families(domain)
@@ -129,7 +131,7 @@ def find_unruled_operator(op: Op) -> Unruled | None:
 
 
 def missing_rule_reason(op: Op) -> str:
-    """Why an operator has no rule, in words."""
+    """Return the reason why an operator has no rule, in words."""
     known = find_unruled_operator(op)
     if known is not None:
         return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
@@ -143,13 +145,15 @@ def missing_rule_reason(op: Op) -> str:
 
 @cache
 def all_operator_rules() -> Mapping[Op, OperatorRule]:
-    """All rules, by operator and first version. Imports the files of every domain."""
+    """Return all rules, by operator and first version. Imports the modules of every domain."""
     return MappingProxyType(assemble(file.operator for file in _all_operator_families()))
 
 
 @cache
 def not_counted() -> Mapping[str, str]:
-    """The operators that have no rule, by name, and why. Imports the files of every domain."""
+    """Return the names of the operators without a rule, each with the reason. Imports the modules
+    of every domain.
+    """
     named = {
         name: known.why
         for file in _all_operator_families()

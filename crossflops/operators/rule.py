@@ -62,30 +62,28 @@ TRAINING_SCHEMAS = f"{_RUNTIME}orttraining/orttraining/core/graph/training_op_de
 
 
 class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How one operator is counted.
+    """The rule by which one operator is counted.
 
-    `formula` gives the kinds of work and never sets bytes: those follow from `traffic`.
-    "touch" reads every input byte and writes every output byte; "view" moves nothing, since its
-    result is a known value or a handle, and "alias" neither, since its result is its first input
-    under another name, shape or type; "gather" reads its index inputs (all but the first) and as
-    many data bytes as it writes. `tables` are inputs of a "touch" of which only as many bytes are
-    read as the first output has.
-    `equation` is the formula in the letters of the specification, `page` where that stands.
-    `operand` is the input in whose element type the node computes. `doubt` says for a node
-    whether the count is exact; a rule with none is always exact. `requires` says which operands
-    the operator can take.
-    `contracts` are the operands of a contraction, data first, whose element types are its
-    precision (None: all inputs); `packed` is the precision of a weight that is packed into bytes.
-    An operator `keeps` values where its result has elements of its first input as they are. One
-    that quantizes and leaves its results real `stores` them in a precision, "" where that is not
-    known; `numbers` are inputs whose floats are whole numbers to it, such as these bits.
-    `parameters` says how many weights and biases a mixture of experts has, and how many of them
-    a token uses; of the operands at the places of `experts`, with an axis for the expert in
-    front, a token needs the part of its own experts. `constant_part` is the work that depends on
-    no input of the model where the operands at these places do, of a node that costs so much.
-    `backward` is the work of the gradients of its operands, or in words why that is not known;
-    where it is another one `by_result`, results that miss the loss have no name in the node that
-    it is given.
+    `formula` gives the kinds of work and never sets bytes: those follow from `traffic`. "touch"
+    reads every input byte and writes every output byte; "view" moves nothing, since its result is
+    a known value or a handle, and "alias" neither, since its result is its first input under
+    another name, shape or type; "gather" reads its index inputs (all but the first) and as many
+    data bytes as it writes. `tables` are inputs of a "touch" of which only as many bytes are read
+    as the first output has. `equation` is the formula in the letters of the specification, `page`
+    the address of the specification. `operand` is the input in whose element type the node
+    computes. `doubt` says for a node whether the count is exact; a rule with none is always exact.
+    `requires` says which operands the operator can take. `contracts` are the operands of a
+    contraction, data first, whose element types are its precision (None: all inputs); `packed` is
+    the precision of a weight that is packed into bytes. An operator `keeps` values where its
+    result has elements of its first input as they are. One that quantizes and leaves its results
+    real `stores` them in a precision, "" where that is not known; `numbers` are inputs whose
+    floats are whole numbers to it, such as these bits. `parameters` says how many weights and
+    biases a mixture of experts has, and how many of them a token uses; of the operands at the
+    places of `experts`, with an axis for the expert in front, a token needs the part of its own
+    experts. `constant_part` is the work that depends on no input of the model where the operands
+    at these places do, of a node that costs so much. `backward` is the work of the gradients of
+    its operands, or in words why that is not known; where it is another one `by_result`, results
+    that miss the loss have no name in the node that it is given.
     """
 
     formula: Formula
@@ -108,19 +106,19 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     by_result: bool = False
 
     def exactness(self, node: Node) -> Exactness:
-        """How far the count of this node can be trusted."""
+        """Return how far the count of this node can be trusted: exact, a bound or an estimate."""
         return self.doubt(node) if self.doubt is not None else "exact"
 
     def check(self, node: Node) -> None:
-        """Raises OperandError where the node has operands that the operator cannot take."""
+        """Raise OperandError where the node has operands that the operator cannot take."""
         check_node_operands(node, self.requires)
 
 
 def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
-    """Raises OperandError where a constraint says that something is wrong with a node's operands.
+    """Raise OperandError where a constraint finds a problem with a node's operands.
 
-    What is not known is no contradiction, and of an attribute that is not what it should be the
-    formula says so. Where no constraint does, ONNX's inference may have found what is wrong.
+    An unknown shape contradicts nothing, and a malformed attribute is reported by the formula.
+    Where no constraint finds a problem, ONNX's inference may have found one.
     """
     first = (_node_objection,) if node.remedy else ()  # the sizes are those of another form
     for constraint in (*first, *constraints, _node_objection):
@@ -138,7 +136,7 @@ def _node_objection(node: Node) -> str:
 
 
 class Facts(TypedDict, total=False):
-    """What `OperatorRule` has a default for."""
+    """The fields of `OperatorRule` that have a default."""
 
     traffic: Traffic
     operand: int
@@ -157,7 +155,7 @@ class Facts(TypedDict, total=False):
 
 
 class Unruled(NamedTuple):
-    """An operator without a formula: why it has none, and which operands it can take."""
+    """An operator without a formula, with the reason, and which operands it can take."""
 
     why: str
     requires: tuple[Constraint, ...]
@@ -166,8 +164,8 @@ class Unruled(NamedTuple):
 class Operators:
     """The operators of one file, most of them of one domain.
 
-    `backward` holds for those that say nothing of their backward pass themselves. `rules`
-    are those that have a formula, by name and first version, `unruled` the others by name.
+    `backward` holds for those that do not declare a backward pass themselves. `rules` are those
+    that have a formula, by name and first version, `unruled` the others by name.
     """
 
     def __init__(self, domain: str = "", backward: Backward | str = NOT_YET) -> None:
@@ -187,7 +185,8 @@ class Operators:
         requires: Constraint | Iterable[Constraint] = (),
         **facts: Unpack[Facts],
     ) -> Callable[[F], F]:
-        """Declares one operator, or several that are alike, from schema version `since` on.
+        """Return a decorator that declares the formula of one operator, or of several, from schema
+        version `since` on.
 
         The page is that of the domain: for ai.onnx the operator's on onnx.ai, at that version
         where `since` is above 1; for com.microsoft its section of onnxruntime's
@@ -219,7 +218,7 @@ class Operators:
         domain: str | None = None,
         requires: Constraint | Iterable[Constraint] = (),
     ) -> None:
-        """Declares operators that have no formula, in any version: each is uncounted, not zero."""
+        """Declare operators that have no formula, in any version: each is uncounted, not zero."""
         for op in self._ops_from_types(types, 1, domain):
             self.unruled[str(op)] = Unruled(why, _constraint_tuple(requires))
 
@@ -232,7 +231,7 @@ class Operators:
 
 
 def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
-    """All rules of these files. Raises ValueError when an operator version has two."""
+    """Return all rules of these files. Raise ValueError when an operator version has two."""
     rules: dict[Op, OperatorRule] = {}
     for family in families:
         for op, rule in family.rules.items():
@@ -251,23 +250,25 @@ def _constraint_tuple(requires: Constraint | Iterable[Constraint]) -> tuple[Cons
 
 
 def _operator_page(op: Op) -> str:
-    """Where the operators of a domain are described."""
+    """Return the address of the page that describes an operator."""
     anchor = f"#{op.type.lower()}-{op.since}" if op.since > 1 and not op.domain else ""
     return _PAGES[op.domain].format(op.type) + anchor
 
 
 def estimate_exactness(_node: Node) -> Exactness:
-    """The operator does not fix the algorithm: an estimate, always."""
+    """Return "estimate": the operator does not fix the algorithm."""
     return "estimate"
 
 
 def upper_bound_exactness(_node: Node) -> Exactness:
-    """The work depends on values: an upper bound, always."""
+    """Return "bound": the work depends on values."""
     return "bound"
 
 
 def products_of(*digits: int) -> ConstantPart:
-    """The products of these operands, constant as they are, whatever is added to them."""
+    """Return a function that gives the products of these operands where they are constant, without
+    added terms.
+    """
 
     def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
         return Cost(macs=work.macs if varying.isdisjoint(digits) else 0)
@@ -276,7 +277,9 @@ def products_of(*digits: int) -> ConstantPart:
 
 
 def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
-    """An upper bound where the input of that index is given: its values may save work."""
+    """Return a function that says "bound" where the input of that index is present: its values may
+    save work.
+    """
 
     def judge(node: Node) -> Exactness:
         provided = len(node.inputs) > index and node.inputs[index] is not None

@@ -54,8 +54,8 @@ def patching_attributes(owner: Any, values: Mapping[str, Any], declared: Patch) 
 def patching_items(
     owner: MutableMapping[Any, Any], items: Mapping[Any, Any], declared: Patch
 ) -> "_Items":
-    """Return a context in which a table of a library has these items;
-    `declared` names the table.
+    """Return a context in which a table of a library has these items; `declared` names the
+    table.
     """
     return _Items(owner, dict(items), declared)
 

@@ -61,8 +61,8 @@ class Split(nn.Module):
         self.axis, self.sizes, self.pieces = axis, sizes and list(sizes), pieces
 
     def forward(self, x: Any) -> Any:
-        """Return a tuple of the pieces; a single piece is returned by itself,
-        as onnx2torch does.
+        """Return a tuple of the pieces; a single piece is returned by itself, as onnx2torch
+        does.
         """
         pieces = torch.split(x, self.sizes or -(-x.shape[self.axis] // self.pieces), self.axis)
         return pieces if self.pieces > 1 else pieces[0]

@@ -254,8 +254,8 @@ class ProgramConformance(ToolConformance):
 
 
 class Conformance(ToolConformance):
-    """A kit that compares a convention with its tool on every probe and on
-    random architectures.
+    """A kit that compares a convention with its tool on every probe and on random
+    architectures.
     """
 
     @property
@@ -379,8 +379,8 @@ class Conformance(ToolConformance):
 
     @pytest.mark.parametrize("name", TRAINED)
     def test_training_mode_is_predicted(self, name: str) -> None:
-        """Check the predicted number in training mode, or in the mode that the
-        convention forces.
+        """Check the predicted number in training mode, or in the mode that the convention
+        forces.
         """
         model, args, kwargs = probes()[name].build()
         evidence = self._probe_evidence(name, TRAINING)

@@ -365,8 +365,8 @@ def _jax_probe_evidence(name: str) -> Evidence:
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """Return the trace of a model's XLA programs without equations, which only
-    describe the work.
+    """Return the trace of a model's XLA programs without equations, which only describe the
+    work.
     """
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import record_jax_model
@@ -388,8 +388,8 @@ def _views() -> list[View]:
 
 @functools.cache
 def _more_than_the_graph() -> Evidence:
-    """Return the evidence of a program with products for which the graph
-    beside it has no nodes.
+    """Return the evidence of a program with products for which the graph beside it has no
+    nodes.
     """
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import make_jax_program, record_jax_model
@@ -504,8 +504,8 @@ def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
 
 
 class JaxConformance(ProgramConformance):
-    """A kit that compares a convention with its tool on every probe and on
-    random architectures.
+    """A kit that compares a convention with its tool on every probe and on random
+    architectures.
     """
 
     @pytest.mark.parametrize("name", PROBES)

@@ -368,8 +368,8 @@ def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
 
 
 class TensorFlowConformance(ProgramConformance):
-    """A kit that compares a convention with its tool on every probe and on
-    random architectures.
+    """A kit that compares a convention with its tool on every probe and on random
+    architectures.
     """
 
     @pytest.mark.parametrize("name", PROBES)

@@ -78,8 +78,8 @@ class OnnxModule(tf.Module):
         return onnx_module_program(self, seen, setting)
 
     def layers(self) -> LayerTable:
-        """Return the table from operations to the nodes of the ONNX model they
-        were written for.
+        """Return the table from operations to the nodes of the ONNX model they were written
+        for.
         """
         return NodeLayers(self)
 

@@ -324,8 +324,8 @@ def _compute_average_pool(inputs: NodeInputs) -> Result:
 def _window_element_counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
-    """Return how many elements of each window count: those of the image, and
-    of the pads `inside`.
+    """Return how many elements of each window count: those of the image, and of the pads
+    `inside`.
     """
     counts = np.ones(())
     for size, extent, stride, pad, counted in zip(

@@ -71,8 +71,8 @@ def _concat(inputs: NodeInputs) -> Result:
 
 
 def _compute_split(inputs: NodeInputs) -> Result:
-    """Return the pieces of given sizes, otherwise of equal ones, of which the
-    last may be smaller.
+    """Return the pieces of given sizes, otherwise of equal ones, of which the last may be
+    smaller.
     """
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
     sizes = inputs.numbers(1, "split")
@@ -228,8 +228,8 @@ _SHAPES_RULES: dict[str, Rule] = {
 
 
 def _positive(indices: Any, known: Any, size: int) -> Any:
-    """Return the indices with known negative ones counted from the beginning,
-    as TensorFlow needs.
+    """Return the indices with known negative ones counted from the beginning, as TensorFlow
+    needs.
     """
     if known is None:
         return indices
