@@ -16,7 +16,9 @@ __all__ = ["OnnxFile"]
 
 
 class Onnx(Frontend):
-    """Files that no framework runs: they are read, and counted by shapes alone."""
+    """The frontend of ONNX files: no framework runs them, they are read and counted by shapes
+    alone.
+    """
 
     name = "onnx"
     title = "ONNX"
@@ -25,19 +27,19 @@ class Onnx(Frontend):
     has_control = True
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is an ONNX file."""
+        """Return whether the value is an ONNX file."""
         return isinstance(value, OnnxFile)
 
     def require(self, model: Any) -> None:
-        """A file needs nothing but what crossflops needs."""
+        """Require no extra: ONNX files need only what crossflops installs."""
         return
 
     def source(self, model: OnnxFile, provided: Given, owned: bool) -> Source:
-        """The file itself, which has its specs."""
+        """Return the file itself as the source, with its input specs."""
         return Source(model, (), {}, model.control)
 
     def fits(self, source: Source, setting: Setting) -> None:
-        """Raises where the file has other inputs, or cannot run on these."""
+        """Raise an error where the file has other inputs, or cannot run on these."""
         from crossflops.frontends.onnx.binding import agrees
         from crossflops.load import read_onnx_model
 

@@ -15,7 +15,7 @@ _WITH_ROI = 11  # the version of Resize from which its second input is a region,
 
 
 class Objection(NamedTuple):
-    """The objection to a node, and its remedy; "" where only its sizes may be wrong."""
+    """A problem with a node's form, and the remedy; "" where only its sizes may be wrong."""
 
     problem: str = ""
     remedy: str = ""
@@ -24,9 +24,9 @@ class Objection(NamedTuple):
 def form_objection(
     domain: str, name: str, version: int, read: Sequence[str], names: Collection[str]
 ) -> Objection:
-    """Return the objection to the inputs that a node reads and the names of its attributes.
+    """Return the problem with the inputs that a node reads and the names of its attributes.
 
-    Inputs that are left out at the end, and names that begin with __, are no matter.
+    Inputs that are left out at the end, and names that begin with __, are ignored.
     """
     return _node_form_objection(domain, name, version, tuple(map(bool, read)), tuple(names))
 
@@ -35,7 +35,7 @@ def form_objection(
 def _node_form_objection(
     domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
 ) -> Objection:
-    """Return the objection to a form: `read` says which inputs are not left out."""
+    """Return the problem with a node's form; `read` says which inputs are present."""
     known = operator_schema(domain, name, version)
     if known is None or not (wrong := _wrong(name, known, read, names)):
         return Objection()
@@ -44,7 +44,7 @@ def _node_form_objection(
 
 
 def unknown_operator(domain: str, name: str, version: int) -> Objection:
-    """Return the objection to an operator that other versions alone have."""
+    """Return the problem of an operator that only other versions have."""
     if operator_schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _versions(domain, name)]
@@ -53,7 +53,7 @@ def unknown_operator(domain: str, name: str, version: int) -> Objection:
 
 
 def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | None:
-    """The error of the first node, at any depth, whose form is not that of its version."""
+    """Return the error of the first node, at any depth, whose form does not fit its version."""
     for number, node in enumerate(graph.node):
         version = imports.get(node.domain, 1)
         names = [attribute.name for attribute in node.attribute]
@@ -85,14 +85,14 @@ def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str
 
 
 def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
-    """Every version that is known here of the operators of a domain, with the schema in force."""
+    """Yield every known version of the operators of a domain, with the schema in force."""
     for version in range(1, newest_operator_version(domain) + 1):
         if known := operator_schema(domain, name, version):
             yield version, known
 
 
 def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
-    """Return the remedy: the versions nearest to this one of those in which all is right."""
+    """Return the remedy: the nearest of those versions in which the form is right."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:
         return f"{declares}, and no opset has {name} with these: export the model again"
