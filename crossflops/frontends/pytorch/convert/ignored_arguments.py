@@ -84,12 +84,12 @@ _NAMED = {
 
 
 def outcome(operator: str, argument: str) -> str | None:
-    """Return what becomes of an ignored argument; None for one that is not in the list."""
+    """Return the outcome of an ignored argument; None for one that is not in the list."""
     return BY_OPERATOR.get(operator, {}).get(argument) or EVERYWHERE.get(argument)
 
 
 def loses_argument(node: Any) -> bool:
-    """Whether the form of this node of a program would ignore an argument that matters."""
+    """Return whether the form of this node of a program would ignore an argument that matters."""
     names = _NAMED.get(str(node.target))
     if not names:
         return False

@@ -48,9 +48,9 @@ _FALLBACK = "see what torch.export.export(model, inputs, strict=False) says abou
 
 
 def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
-    """Return the error of a model that runs, and that torch.export does not take.
+    """Return the error for a model that runs, but that torch.export refuses.
 
-    `derives` is the function by which it derives something while it runs, if it does.
+    `derives` is the function by which the model differentiates while it runs, if any.
     """
     text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
@@ -62,7 +62,9 @@ def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
 
 
 def brief_error_text(error: BaseException) -> str:
-    """Return the first sentence of an error, cut where long; its class where it says nothing."""
+    """Return the first sentence of an error, truncated if long; its class where there is no
+    text.
+    """
     name = type(error).__name__
     # Where the text is only what PyTorch stumbled over, the class says what it was.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]

@@ -73,7 +73,7 @@ _QUESTIONS = {
 
 
 class Answers:
-    """Whether code outside of PyTorch asked one of these and heard yes."""
+    """A note on whether code outside of PyTorch asked one of these questions and got True."""
 
     def __init__(self) -> None:
         self.heard_yes = False
@@ -81,7 +81,7 @@ class Answers:
 
 @contextmanager
 def questions(denied: bool) -> Iterator[Answers]:
-    """In this context the questions are noticed, and where they are `denied` answered with no."""
+    """Watch the questions in this context, and answer False where they are `denied`."""
     asked = Answers()
     wrappers = {
         id(original): _wrap_question(original, asked, denied)
@@ -121,7 +121,7 @@ def _is_pytorch(module: str) -> bool:
 
 
 def is_asked(model: "nn.Module") -> bool:
-    """Whether a module of the model asks this of its masks."""
+    """Return whether a module of the model asks this of its masks."""
     from torch import nn
 
     kinds = nn.TransformerEncoder, nn.TransformerDecoder
@@ -131,9 +131,10 @@ def is_asked(model: "nn.Module") -> bool:
 def answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
-    """Return what a real run of a copy answers, call after call; nothing where the model raises.
+    """Return the answers of a real run of a copy, call after call; empty where the model raises.
 
-    With gradients: without them an encoder takes its fast path, which not all layers can follow.
+    It runs with gradients: without them an encoder takes its fast path, which not all layers can
+    follow.
     """
     denials: list[bool] = []
 
@@ -155,7 +156,7 @@ def answers(
 
 @contextmanager
 def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
-    """In this context the answers are these, one after the other; then it is asked as usual."""
+    """Replay these answers in order in this context; further calls are answered as usual."""
     left = iter(known)
 
     def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -191,7 +192,7 @@ _OWN_GENERATOR = "the model draws from a generator of its own: a run may have ot
 
 
 class ExportRequest(msgspec.Struct, frozen=True):
-    """The model, with what it is called with and how."""
+    """The model, its inputs, and the setting of the export."""
 
     model: Any
     args: tuple[Any, ...]
@@ -200,13 +201,12 @@ class ExportRequest(msgspec.Struct, frozen=True):
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """An exported program, with what was recorded meanwhile.
+    """An exported program, with the recorded run.
 
-    `valued` says that values decided, `heard_yes` that the model took notice of being exported,
-    `draws` that numbers were drawn at random which the path or sizes may depend on.
-    `known` are the operators whose sizes an export without values left open, where there was one;
-    `notes` what a reader should know, `packed` the number and bytes of parameters that quantized
-    modules hold and PyTorch does not list.
+    `valued` means that values decided, `heard_yes` that the model noticed the export, `draws` that
+    random numbers may determine the path or sizes. `known` are the operators whose sizes an export
+    without values left open, if there was one; `notes` are sentences for the report, `packed` the
+    number and bytes of parameters that quantized modules hold and PyTorch does not list.
     """
 
     program: Any
@@ -221,8 +221,8 @@ class Traced(msgspec.Struct, frozen=True):
 
 
 def trace_request(asked: ExportRequest) -> Traced:
-    """The model as it is exported, and where that leaves sizes open, is refused, or does other
-    products than a run does, as it is exported with the values that it is given.
+    """Return the exported model; with real values where shapes leave sizes open, fail, or give
+    other products.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
@@ -246,7 +246,7 @@ def trace_request(asked: ExportRequest) -> Traced:
 
 
 def _trace_fake_model(asked: ExportRequest) -> Traced:
-    """A model without numbers, where none are needed. Raises ValuesNeededError."""
+    """Return the trace of a model without values. Raise ValuesNeededError where it needs some."""
     refuse_scripted(asked.model)
     if is_asked(asked.model):
         raise ValuesNeededError("whether a mask is causal is a matter of values")
@@ -266,7 +266,9 @@ def _trace_fake_model(asked: ExportRequest) -> Traced:
 
 
 def _revise_trace(asked: ExportRequest, plain: Traced) -> Traced:
-    """What was exported without values, or with them where that holds no sizes or no truth."""
+    """Return the trace without values, or one with values where sizes are open or products
+    differ.
+    """
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known) or loops(plain.program)
     difference = "" if is_open or not plain.heard_yes else _product_difference(asked, plain)
@@ -282,9 +284,9 @@ def _revise_trace(asked: ExportRequest, plain: Traced) -> Traced:
 
 
 def _with_values(asked: ExportRequest) -> Traced | str:
-    """With values, and on the path of a run; if that cannot be traced, on that of an export.
+    """Return the trace with values on the path of a run, otherwise on that of an export.
 
-    Why neither can, if so; "" where there are no values.
+    Returns the reason where both fail; "" where there are no values.
     """
     if not has_values(asked.model, asked.args, asked.kwargs):
         return ""
@@ -298,9 +300,9 @@ def _with_values(asked: ExportRequest) -> Traced | str:
 
 
 def _product_difference(asked: ExportRequest, trace: Traced) -> str:
-    """In which modules a run executes other products than the program; "" where in none.
+    """Return in which modules a run executes other products than the program; "" where in none.
 
-    Or that it is unknown, where one of them cannot be watched. Without values neither runs.
+    Where one of them cannot be observed, the text says so. Without values neither runs.
     """
     if not has_values(asked.model, asked.args, asked.kwargs):
         return ""
@@ -324,14 +326,14 @@ def _product_difference(asked: ExportRequest, trace: Traced) -> str:
 
 
 def _with_trace_notes(trace: Traced, *notes: str) -> Traced:
-    """The trace, with those notes that say something."""
+    """Return the trace with the non-empty notes."""
     return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
 def _attempt_export(
     asked: ExportRequest, with_values: bool = False, denied: bool = False
 ) -> Traced:
-    """One export of a copy of the model."""
+    """Return one export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     dequantize_tensors(own)
     quantized = is_quantized(own)
@@ -396,9 +398,10 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
 
 
 def _as_first_run(model: "nn.Module") -> Any:
-    """In this context TorchScript runs as in its first run, however often it ran before.
+    """Return a context in which TorchScript runs as in its first run.
 
-    From the second one on it derives parts of a module by itself, and detaches what goes in there.
+    From the second run on it differentiates parts of a module by itself, and detaches their
+    inputs.
     """
     import torch
 
@@ -412,7 +415,7 @@ def _as_first_run(model: "nn.Module") -> Any:
 
 
 def _refuse_wrapped(program: Any) -> None:
-    """Raises RuntimeError for a constant that is a value of torch.func, not a constant at all."""
+    """Raise RuntimeError for a constant that is a wrapped value of torch.func."""
     import torch
 
     library: Any = torch._C._functorch
@@ -421,10 +424,10 @@ def _refuse_wrapped(program: Any) -> None:
 
 
 def _refuse_tangents(program: Any) -> None:
-    """Raises RuntimeError for what torch.func.jvp derives where the decompositions lose that.
+    """Raise RuntimeError for tangents of torch.func.jvp that the decompositions lose.
 
-    They take a linear layer with a bias apart with its tangent, and keep other composites whole,
-    without one.
+    They decompose a linear layer with a bias together with its tangent, and keep other composites
+    whole, without one.
     """
     import torch
 
