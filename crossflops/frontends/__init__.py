@@ -50,7 +50,7 @@ _Loaded = TypeVar("_Loaded")
 
 
 def frontend_of(model: object) -> Frontend | None:
-    """The framework of a model, None of what is no model; imports none that is not there yet."""
+    """Return the framework of a model, None for another value; no framework is imported for it."""
     sure = (frontend for frontend in FRONTENDS if frontend.recognizes(model))
     likely = (
         frontend
@@ -61,24 +61,24 @@ def frontend_of(model: object) -> Frontend | None:
 
 
 def _is_of_other_framework(value: object, frontend: Frontend) -> bool:
-    """Whether the type of a value comes from the packages of another framework."""
+    """Return whether the type of a value comes from the packages of another framework."""
     others = (other.packages for other in FRONTENDS if other is not frontend)
     return type(value).__module__.startswith(tuple(name for names in others for name in names))
 
 
 def frontend_named(name: str) -> Frontend | None:
-    """The framework that traces and conventions call so."""
+    """Return the framework with this name in traces and conventions."""
     return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
 
 
 def framework_title(name: str) -> str:
-    """Return what messages call the framework of this name."""
+    """Return the framework's name in messages."""
     frontend = frontend_named(name)
     return name if frontend is None else frontend.title
 
 
 def knows_trained(trace: Trace) -> bool:
-    """Whether a trace says which parameters of the graph are trained."""
+    """Return whether a trace says which parameters of the graph are trained."""
     frontend = frontend_named(trace.framework)
     return frontend is not None and frontend.knows_trained and not _takes_parameters(trace)
 
@@ -90,7 +90,7 @@ def _takes_parameters(trace: Trace) -> bool:
 
 
 def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
-    """Raises InputError where neither a trace nor patterns say which parameters are trained."""
+    """Raise InputError where neither a trace nor patterns say which parameters are trained."""
     if knows_trained(trace) or (_takes_parameters(trace) and any(trainable)):
         return
     if _takes_parameters(trace):
@@ -107,14 +107,14 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
 
 
 def runtime_frontend(runtime: str) -> Frontend:
-    """The framework in which models run where `--runtime` says so."""
+    """Return the framework that runs models for this `--runtime`."""
     return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)
 
 
 def may_be_of_another(target: str, names: Iterable[str]) -> bool:
-    """Whether a target may be a model of a framework that is not among these.
+    """Return whether a target may be a model of a framework that is not among these.
 
-    That is a guess by the words of the target, or of the file that it names: nothing is run.
+    It is guessed from the words of the target, or of the file that it names: no code is run.
     """
     others = [frontend for frontend in FRONTENDS if frontend.name not in names]
     packages = [package for frontend in others for package in frontend.packages]
@@ -131,7 +131,9 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 
 
 def library_of(target: str) -> Library | None:
-    """Return what knows the model of `timm:resnet50` by its name; None of any other target."""
+    """Return the library that knows the model of `timm:resnet50` by its name; None for other
+    targets.
+    """
     prefix, colon, name = target.partition(":")
     if not colon or not name:
         return None
@@ -140,7 +142,7 @@ def library_of(target: str) -> Library | None:
 
 
 def candidate_targets(name: str) -> tuple[str, ...]:
-    """The targets that a bare name may mean, among the models of libraries that are installed."""
+    """Return the targets that a bare name may mean, among the models of installed libraries."""
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
@@ -151,7 +153,7 @@ def candidate_targets(name: str) -> tuple[str, ...]:
 
 
 def absent_libraries() -> tuple[str, ...]:
-    """The packages that know models by plain names and are not installed."""
+    """Return the packages that know models by plain names and are not installed."""
     libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
     return tuple(
         library.package for library in libraries if library.names_models and not library.names()
@@ -159,7 +161,9 @@ def absent_libraries() -> tuple[str, ...]:
 
 
 def names_like(name: str) -> str:
-    """A hint with models of installed libraries that have nearly this name; "" without any."""
+    """Return a hint with models of installed libraries that have nearly this name; "" without
+    any.
+    """
     from difflib import get_close_matches  # most runs name nothing wrong
 
     folded = {
@@ -173,9 +177,9 @@ def names_like(name: str) -> str:
 
 
 def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
-    """The model in a value that holds one, and the inputs that came with it; else it and None.
+    """Return the model in a value that contains one, and its inputs; otherwise the value and None.
 
-    What a plain function is the inputs may tell that it is given.
+    The inputs may show what a plain function is.
     """
     holders = (
         opening for frontend in FRONTENDS if (opening := frontend.model_and_inputs(value, inputs))
@@ -184,14 +188,14 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
 
 
 def usual_input(model: Any) -> Named | None:
-    """The inputs that a model says of itself, None where no framework reads them from it."""
+    """Return the inputs that a model documents itself, None where no framework can read them."""
     known = (frontend.usual_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
 
 @contextmanager
 def building() -> Iterator[None]:
-    """What every framework has open while the code of a target builds a model."""
+    """Enter every framework's context for running the code of a target that builds a model."""
     with ExitStack() as stack:
         for frontend in FRONTENDS:
             stack.enter_context(frontend.building())
@@ -200,7 +204,7 @@ def building() -> Iterator[None]:
 
 @contextmanager
 def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
-    """What frameworks have open while a model is built without numbers, with these packages.
+    """Enter the frameworks' contexts for building a model without values, with these packages.
 
     Raises ValuesNeededError where it cannot be built so.
     """
@@ -212,7 +216,9 @@ def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
 
 
 def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
-    """What `load` returns: when it fails on what a framework can mend, after that was mended."""
+    """Return the result of `load`, retried once if a framework has repaired the cause of a
+    failure.
+    """
     try:
         return load()
     except Exception as error:
@@ -222,9 +228,9 @@ def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
 
 
 def require_frontend(model: Any) -> Frontend:
-    """The framework of a model, all of whose parts are installed.
+    """Return the framework of a model, all of whose parts are installed.
 
-    Raises MissingExtraError, and NormalizeError for what no framework takes for its model.
+    Raises MissingExtraError, and NormalizeError for a value that is not a model of any framework.
     """
     frontend = frontend_of(model)
     if frontend is None:
@@ -245,7 +251,7 @@ def _value_type_name(value: Any) -> str:
 
 
 def with_control(source: Source, control: Control) -> Source:
-    """The same model, with what is said of its loops and branches.
+    """Return the same model with options for its loops and branches.
 
     Raises InputError where its framework has no names for them.
     """
@@ -258,7 +264,7 @@ def with_control(source: Source, control: Control) -> Source:
 
 
 def refuse_mode(source: Source, setting: Setting) -> None:
-    """Raises InputError for a mode that models of the framework do not have."""
+    """Raise InputError for a mode that models of the framework do not have."""
     frontend = frontend_of(source.model)
     if frontend is not None and not setting.grad and not frontend.has_gradient_mode:
         raise InputError(
@@ -281,7 +287,7 @@ def record_model(
 def convert_recording(recording: Recording, run: Run | None = None) -> Program:
     """Return the ONNX model of a recording, its graph, and the trace of its calls.
 
-    The ONNX model is one of onnx_ir or the bytes of one, None of a file. See `Frontend.convert`.
+    The ONNX model is one of onnx_ir or the bytes of one, None for a file. See `Frontend.convert`.
     """
     frontend = require_frontend(recording.source.model)
     with converting(frontend.converter):

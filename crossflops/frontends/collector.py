@@ -14,7 +14,9 @@ _ALLOCATIONS = 100_000
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """In this context the collector looks less often; what the caller has set is put back."""
+    """Run the garbage collector less often in this context, and restore its settings
+    afterwards.
+    """
     before = gc.get_threshold()
     if 0 < before[0] < _ALLOCATIONS:
         gc.set_threshold(_ALLOCATIONS, 50, 100)

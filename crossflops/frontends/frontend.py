@@ -29,11 +29,11 @@ RUN = "model_run"  # what a profile calls one run of a model; onnxruntime names 
 class Source(msgspec.Struct, frozen=True):
     """A model object with the arguments that it is called with.
 
-    `control` is what the caller says of its loops and branches, `values` where the inputs come
-    from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
-    are then the values that were given, for a model that is to be run. `weights` say of a model of
-    PyTorch whether there are numbers in them (see `crossflops.ir.provenance.WeightsKind`), and
-    `stored` how many bytes they take, or would.
+    `control` has the options for its loops and branches, `values` the origin of the inputs, in
+    words. A model of a framework that is traced on shapes is called with shapes: `arrays` are then
+    the given values, for a real run. `weights` says of a PyTorch model whether its weights have
+    values (see `crossflops.ir.provenance.WeightsKind`), and `stored` how many bytes they take, or
+    would take.
     """
 
     model: Any
@@ -49,9 +49,9 @@ class Source(msgspec.Struct, frozen=True):
 class Recording(msgspec.Struct, frozen=True):
     """A run of a model on its inputs, from which its ONNX graph can be made.
 
-    `views` are the settings in which it was also run as it is, to see what happens there. `trace`
-    has all calls, which have no nodes yet; None where a framework records its calls while it
-    converts. `detail` is what the frontend that recorded it needs to convert it.
+    `views` are the settings in which it was also run as it is, for observation. `trace` has all
+    calls, which have no nodes yet; None where a framework records its calls during conversion.
+    `detail` is the frontend's own data for the conversion.
     """
 
     source: Source
@@ -62,10 +62,11 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 class Ready(NamedTuple):
-    """A model that can be run: in what, where, and what is timed. `trace` runs it and writes one.
+    """A model that can be run: its runtime, its device, and the timed call.
 
-    `trace(runs, path)` returns the file, or None where the framework writes a folder of its own.
-    `note()` says how the runs until then differ from the model as it is, "" where they do not.
+    `trace(runs, path)` writes a trace and returns the file, or None where the framework writes a
+    folder of its own. `note()` says how the runs so far differ from the model as it is, "" where
+    they do not.
     """
 
     once: Callable[[], None]
@@ -77,10 +78,10 @@ class Ready(NamedTuple):
 
 
 class ModelRun(NamedTuple):
-    """Arrays that a model was given and those that it returned, in the order of an export.
+    """The input and output arrays of a run, in the order of an export.
 
-    `drawn` says of each output whether it depends on random numbers, `rounding` by which share of
-    its largest element it changes where the weights and inputs are rounded otherwise.
+    `drawn` says for each output whether it depends on random numbers, `rounding` by which share of
+    its largest element it changes where weights and inputs are rounded differently.
     """
 
     inputs: tuple[Any, ...]
@@ -90,12 +91,12 @@ class ModelRun(NamedTuple):
 
 
 class Frontend(Protocol):
-    """All that crossflops must know of a framework: one folder, one object, one line.
+    """The interface to a framework: one folder, one object, one line.
 
-    The object is `FRONTEND` in the folder, the line stands in `frontends/__init__.py`. To make the
-    object, to read its attributes and to ask it about a value imports no framework, and nothing
-    else of the folder but what tells models apart. A method that has a body here says what holds
-    for most frameworks.
+    The object is `FRONTEND` in the folder, and the line is in `frontends/__init__.py`. Creating
+    the object, reading its attributes and asking it about a value import no framework, and nothing
+    else of the folder except the code that tells models apart. A method with a body here is the
+    default for most frameworks.
     """
 
     # What traces and conventions call the framework, and what messages call it.
@@ -131,68 +132,82 @@ class Frontend(Protocol):
     # Which values are models of the framework.
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is surely a model of the framework; asks only what is imported already."""
+        """Return whether the value is surely a model of the framework; only imported packages are
+        consulted.
+        """
 
     def adopts(self, value: object) -> bool:
-        """Whether this may be a model, where no framework recognizes it or made its type."""
+        """Return whether the value may be a model, if no framework recognizes it or made its
+        type.
+        """
         return False
 
     def is_function(self, value: object) -> bool:
-        """Whether a callable that needs arguments is a model, and not one that returns a model."""
+        """Return whether a callable that needs arguments is a model, and not one that returns a
+        model.
+        """
         return False
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """The model in a value that is no model yet, and its example inputs; None of any other.
+        """Return the model in a value that is not a model itself, and its example inputs; None for
+        others.
 
-        `inputs` are those that it is given, None of none.
+        `inputs` are the given ones, or None.
         """
         return None
 
     def usual_input(self, model: Any) -> Named | None:
-        """The inputs that a model says of itself, None where a size or a type is open."""
+        """Return the inputs that a model documents itself, None where a size or a type is open."""
         return None
 
     # What a target names.
 
     def libraries(self) -> tuple[Library, ...]:
-        """What knows its models by name: `timm:resnet50`. Imported when a name is looked up."""
+        """Return the libraries that know models by name: `timm:resnet50`. They are imported on
+        look-up.
+        """
         return ()
 
     def reads(self, target: str) -> bool:
-        """Whether a target names a model that `read` makes."""
+        """Return whether a target names a model that `read` makes."""
         return False
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """The model of a target that the framework reads. Raises TargetError."""
+        """Return the model of a target that the framework reads. Raise TargetError where that
+        fails.
+        """
         raise TargetError(f"{self.title} reads no model from {target}", "give a callable")
 
     def unpickle_model(self, path: Path) -> Any:
-        """The object in a file with one of the suffixes `pickles`, which runs code."""
+        """Return the object in a file with one of the suffixes `pickles`, which runs code."""
         raise TargetError(f"{self.title} reads no model from {path}", "give a callable")
 
     def building(self) -> AbstractContextManager[None]:
-        """Return what is open while the code of a target builds a model."""
+        """Return the context for running the code of a target that builds a model."""
         return nullcontext()
 
     def hollow(self, sure: bool) -> AbstractContextManager[None]:
-        """What is open while a model is built without numbers, where the framework can do that.
+        """Return the context for building a model without values, if the framework can do that.
 
-        `sure` says that the model is one of this framework, which may not be imported yet.
-        Raises ValuesNeededError where the model cannot be built so.
+        `sure` means that the model is one of this framework, which may not be imported yet. Raises
+        ValuesNeededError where the model cannot be built so.
         """
         return nullcontext()
 
     def mends(self, error: Exception) -> bool:
-        """Whether the framework has removed what raised the error, so that it is worth a retry."""
+        """Return whether the framework has removed the cause of the error, so that a retry may
+        succeed.
+        """
         return False
 
     # A model with its inputs, and what is made of both.
 
     def require(self, model: Any) -> None:
-        """Raises MissingExtraError where what reads the model is not installed."""
+        """Raise MissingExtraError where a package that reads the model is missing."""
 
     def source(self, model: Any, provided: Given, owned: bool) -> Source:
-        """The model with arguments. One that is `owned` was made for this call, and may change.
+        """Return the model with arguments. One that is `owned` was made for this call, and may be
+        changed.
 
         Raises InputError.
         """
@@ -200,9 +215,9 @@ class Frontend(Protocol):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """Of each output whether this loss of what the model returns depends on it.
+        """Return for each output whether this loss depends on it.
 
-        Raises InputError where the framework cannot say, and for what is no loss.
+        Raises InputError where the framework cannot tell, and for an invalid loss.
         """
         raise InputError(
             f"a loss of your own is not known yet for models of {self.title}",
@@ -210,14 +225,15 @@ class Frontend(Protocol):
         )
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return what the functions of the graph that have a backward pass of their own run in it.
+        """Return the cost of each custom backward function of the graph, or the reason why it is
+        unknown.
 
-        The step of the setting says what is trained. Where it is not known: why.
+        The step of the setting says which parameters are trained.
         """
         return ()
 
     def fits(self, source: Source, setting: Setting) -> None:
-        """Raises InputError or NormalizeError where the model does not take its arguments."""
+        """Raise InputError or NormalizeError where the model does not take its arguments."""
         with converting(self.converter):
             self.convert(self.record(source, setting, (), None), None)
 
@@ -228,26 +244,27 @@ class Frontend(Protocol):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run the model, or trace it, and note what it called.
+        """Run the model, or trace it, and note its calls.
 
-        `views` are the settings in which it is run once more, to see what happens there; `runs`
-        waits for what `observe_runs` gave in another process, and gives None where that failed.
-        By default nothing is run before the conversion. Raises InputError, NormalizeError.
+        `views` are the settings in which it is run once more for observation; `runs` waits for the
+        result of `observe_runs` in another process, and returns None where that failed. By default
+        nothing is run before the conversion. Raises InputError, NormalizeError.
         """
         return Recording(source, setting, tuple(views))
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Return the ONNX model of a recording, its graph and the trace of its calls.
 
-        `run` is what runs a converted model whose sizes or paths depend on data; without it they
-        stay open. Raises InputError, NormalizeError.
+        `run` runs a converted model whose sizes or paths depend on data; without it they stay
+        open. Raises InputError, NormalizeError.
         """
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """Return the bytes of the ONNX model of `convert` with the numbers of its weights.
+        """Return the bytes of the ONNX model of `convert` with the values of its weights, and its
+        graph.
 
-        Behind it is the graph of these, whose nodes stand for what they were written for.
-        Asked of frameworks whose `convert` leaves them out. Raises InputError, NormalizeError.
+        The nodes of the graph have the operations that they were written for. It is called for
+        frameworks whose `convert` leaves weights out. Raises InputError, NormalizeError.
         """
         raise InputError(
             f"a {self.title} model of this kind is converted without its weights",
@@ -255,7 +272,7 @@ class Frontend(Protocol):
         )
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """Return what `record` needs of the runs in these settings, as a process can send it.
+        """Run the model in these settings and return picklable observations for `record`.
 
         None where the framework has no such runs. Raises what a run raises.
         """
@@ -264,42 +281,48 @@ class Frontend(Protocol):
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return what a tool may change: as it is where tools only read the graph of a model."""
+        """Return copies that a tool may change; the originals where tools only read the graph of a
+        model.
+        """
         return model, args, kwargs
 
     def to_fake_source(self, source: Source) -> Source:
-        """The model without numbers, where it has none that could be used; else as it is."""
+        """Return the model without values, if it has none that could be used; otherwise the model
+        as it is.
+        """
         return source
 
     def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
-        """Return what is open while a tool runs a model: it runs the code that was counted."""
+        """Return the context in which a tool runs the same code of a model that was counted."""
         return nullcontext()
 
     def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
-        """Return what is open while a tool runs a model without numbers.
+        """Return a context in which a tool runs a model without values.
 
-        What it gives says, in words, what needed some meanwhile; "" where nothing did.
+        It yields a function that says which operation needed values, "" where none did.
         """
         return nullcontext(str)
 
     # Runs in the framework itself, for those with a `runtime`.
 
     def limit_threads(self, threads: int) -> None:
-        """Let the framework, which is not imported yet, take so many threads, no more."""
+        """Limit the threads of the framework, which is not imported yet."""
         return
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
-        """The model made ready to run: one call is one run, done when it returns."""
+        """Return the model ready to run: one call is one run, which is complete when the call
+        returns.
+        """
         raise InputError(f"{self.title} runs no model by itself", "leave --runtime out")
 
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 
     def add_function_bodies(self, model: Any) -> None:
-        """Write operators without an ONNX form out as functions of the model, in place."""
+        """Write operators without an ONNX form as functions of the model, in place."""
         return
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once on its inputs. Raises InputError."""
+        """Run the model once on its inputs. Raise InputError where it fails."""
         raise InputError(
             f"a file of a {self.title} model cannot be verified yet", "leave --verify out"
         )
@@ -309,16 +332,20 @@ class OnShapes(Frontend, Protocol):
     """A framework whose models are traced on the shapes of their inputs, without their values."""
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """Return what stands for an input of this spec."""
+        """Return the shape object for an input of this spec."""
 
     def shape_of(self, array: Any) -> Any:
-        """Return what stands for an input of the shape and type of this array."""
+        """Return the shape object for an input with the shape and type of this array."""
 
     def shapes(self, values: Any) -> Arguments:
-        """Return what stands for the inputs that Python callers give. Raises InputError."""
+        """Return the shape objects for the inputs that Python callers give. Raise InputError where
+        there are none.
+        """
 
     def source(self, model: Any, provided: Given, owned: bool) -> Source:
-        """The model with the shapes of what was given, and the values where there are any."""
+        """Return the model with the shapes of the given inputs, and their values where there are
+        any.
+        """
         if provided.file is not None:
             args, kwargs = from_npz(provided.file, self.shape_of)
         elif provided.are_made_up:
@@ -333,7 +360,7 @@ class OnShapes(Frontend, Protocol):
 
 
 def require_packages(names: Iterable[str], purpose: str, extra: str) -> None:
-    """Raises MissingExtraError for the first of these packages that is not installed."""
+    """Raise MissingExtraError for the first of these packages that is not installed."""
     for name in names:
         try:
             __import__(name)

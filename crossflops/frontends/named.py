@@ -27,11 +27,11 @@ SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that was built by its name, without weights from anywhere.
+    """A model that was built by its name, without pretrained weights.
 
-    `specs` is its usual input and `origin` where the library says so; () where it says nothing.
-    `values` are those of inputs whose values matter, as nested lists by name.
-    `sizes` are the keys of SIZES that change this input. `notes` are sentences for the report.
+    `specs` is its usual input, () where the library documents none, and `origin` the place in the
+    library. `values` are those of inputs whose values matter, as nested lists by name. `sizes` are
+    the keys of SIZES that change this input. `notes` are sentences for the report.
     """
 
     model: Any
@@ -43,7 +43,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Library(Protocol):
-    """What knows models by name: `prefix` stands before the colon, `package` is imported.
+    """A library of models with names: `prefix` precedes the colon, `package` is imported.
 
     `names_models` says whether it has names of its own, which may be typed without the prefix.
     """
@@ -53,19 +53,19 @@ class Library(Protocol):
     names_models: bool = True
 
     def names(self) -> Sequence[str]:
-        """The names that it knows, () where it is not installed; imports nothing."""
+        """Return the known names, () where the library is not installed; nothing is imported."""
 
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
-        """The model of this name, at these sizes; `arguments` go to what builds it."""
+        """Return the model of this name, at these sizes; `arguments` are passed to its builder."""
 
 
 def make_library_model(
     library: Library, target: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
 ) -> Named:
-    """The model of a target with the prefix of this library.
+    """Return the model of a target with the prefix of this library.
 
-    Raises MissingExtraError, and TargetError for a name that the library does not know, with the
-    names that are like it, or for whatever the library raises.
+    Raises MissingExtraError, and TargetError for an unknown name, with similar names, or for any
+    error of the library.
     """
     name = target.partition(":")[2]
     try:
@@ -97,7 +97,9 @@ def make_library_model(
 def _missing_package_error(
     library: Library, name: str, error: ImportError
 ) -> CrossflopsError | None:
-    """The error for a package that is not there; None for a failure of one that is."""
+    """Return the error for a package that is not installed; None for a failure of an installed
+    one.
+    """
     package = (error.name or "").partition(".")[0]
     if package == library.package:
         return MissingExtraError(f"{package} is not installed", f"pip install {package}")
@@ -113,9 +115,10 @@ def _missing_package_error(
 
 @functools.cache
 def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]:
-    """The names that match `pattern` in the source files of an installed package, in order.
+    """Return the names that match `pattern` in the source files of an installed package, in order.
 
-    `folder` lies in the package and is searched with all beneath it. () where nothing is there.
+    `folder` is in the package and is searched recursively. () where the package or folder is
+    missing.
     """
     try:
         spec = find_spec(package)
@@ -131,7 +134,7 @@ def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]
 def image_input_spec(
     name: str, channels: int, height: int, width: int, sizes: Mapping[str, int]
 ) -> TensorSpec:
-    """An image or several of them, channels first, at the sizes that are asked for.
+    """Return an image or several of them, channels first, at the sizes that are asked for.
 
     >>> image("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
     (8, 3, 64, 64)
