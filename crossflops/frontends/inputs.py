@@ -98,7 +98,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
 def input_option_text(spec: TensorSpec | InputInfo) -> str:
     """Return an input in the form of `--input`; an index is not a name.
 
-    >>> written(TensorSpec("input_ids", "int64", (1, 128)))
+    >>> input_option_text(TensorSpec("input_ids", "int64", (1, 128)))
     'input_ids=1x128:int64'
     """
     name = "" if spec.name.isdigit() else f"{spec.name}="

@@ -134,9 +134,9 @@ def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]
 def image_input_spec(
     name: str, channels: int, height: int, width: int, sizes: Mapping[str, int]
 ) -> TensorSpec:
-    """Return an image or several of them, channels first, at the sizes that are asked for.
+    """Return the spec of one or more images, channels first, at the requested sizes.
 
-    >>> image("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
+    >>> image_input_spec("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
     (8, 3, 64, 64)
     """
     side = sizes.get("image_size")

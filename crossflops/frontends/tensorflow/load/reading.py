@@ -23,10 +23,11 @@ _KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itse
 
 
 def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
-    """The model in a `.keras` or HDF5 file, in a SavedModel folder or in a frozen graph (`.pb`).
+    """Return the model in a `.keras` or HDF5 file, in a SavedModel folder or in a frozen graph
+    (`.pb`).
 
-    A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed.
-    Raises TargetError, MissingExtraError.
+    A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed. Raises
+    TargetError, MissingExtraError.
     """
     path, signature = split_signature(target)
     if not path.exists():
@@ -66,7 +67,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
 
 
 def _backend() -> str:
-    """Return the name of what Keras runs on here. Raises MissingExtraError."""
+    """Return the name of Keras's backend. Raise MissingExtraError without Keras."""
     require_packages(("keras",), "read a file of Keras", "tensorflow")
     import keras
 
@@ -108,7 +109,7 @@ def _load_keras_model(path: Path, allow_pickle: bool) -> Any:
 
 
 def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
-    """Raises TargetError for a file that is no archive of Keras, or that holds code."""
+    """Raise TargetError for a file that is not an archive of Keras, or that holds code."""
     if not zipfile.is_zipfile(path):
         raise TargetError(f"{path} is no .keras file, or only a part of one", _AGAIN)
     with zipfile.ZipFile(path) as archive:
@@ -123,7 +124,7 @@ def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
 
 
 def _own_classes(path: Path) -> list[str]:
-    """The classes in the configuration of a model that are not those of Keras."""
+    """Return the classes in the configuration of a model that are not those of Keras."""
     classes = (
         config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
     )
@@ -132,7 +133,7 @@ def _own_classes(path: Path) -> list[str]:
 
 
 def _config(path: Path) -> Iterator[dict[str, Any]]:
-    """All objects in the configuration, from the outside to the inside."""
+    """Yield all objects in the configuration, from the outside to the inside."""
     try:
         with zipfile.ZipFile(path) as archive:
             todo = [json.loads(archive.read("config.json"))]
