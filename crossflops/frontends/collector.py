@@ -1,4 +1,4 @@
-"""How often Python's collector looks for cycles while a framework exports a model.
+"""A higher threshold of Python's garbage collector while a framework exports a model.
 
 An export makes hundreds of thousands of values and keeps nearly all of them to its end, among all
 those that the framework holds: to look for cycles after every 700 new ones takes up to a sixth of

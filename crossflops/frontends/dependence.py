@@ -1,4 +1,4 @@
-"""Which nodes depend on an input of the model, and in how many of their runs.
+"""The dependence of nodes on the inputs of a model, and in how many of their runs.
 
 A state that a loop carries may be constant in the first runs and depend on an input later: each
 run is taken as it is. Runs are followed until what is carried depends on inputs as before an

@@ -1,4 +1,4 @@
-"""What crossflops must know of a framework: one Protocol, and the values that pass through it."""
+"""The interface to a framework: one Protocol, and the values that pass through it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

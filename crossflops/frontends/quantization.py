@@ -1,4 +1,4 @@
-"""In which type memory holds what a quantized graph writes down as floats.
+"""The types in which memory stores values that a quantized graph declares as floats.
 
 A runtime works DequantizeLinear into the kernels that read its result, and QuantizeLinear into the
 kernel that makes its operand: the floats between are never in memory (ADR 12). So

@@ -1,4 +1,4 @@
-"""How much the rounding of weights and inputs alone changes the outputs of a model, in NumPy."""
+"""The effect on a model's outputs of rounding weights and inputs differently, in NumPy."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

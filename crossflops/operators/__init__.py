@@ -1,4 +1,4 @@
-"""What each ONNX operator costs: one short pure function with all that is known of the operator.
+"""The cost of each ONNX operator: one short pure function with all facts about the operator.
 
 In: an operator, or a node with its shapes and attributes. Out: its rule, and by the rule's formula
 the kinds of work; ValueError where a shape that the formula needs is not known.

@@ -1,5 +1,5 @@
-"""What PyTorch does with complex numbers and PyTorch's exporter has an ONNX form of for real ones
-alone: the export keeps each as one opaque node.
+"""Operators of PyTorch on complex numbers that its exporter converts only for real ones: the
+export keeps each as one opaque node.
 
 The last axis of a complex tensor holds its two parts, as everywhere in such an export.
 """

@@ -1,4 +1,4 @@
-"""What the backward pass of one node costs: work for each operand whose gradient is wanted.
+"""The cost of one node's backward pass: work for each operand whose gradient is requested.
 
 A contraction that is linear in each operand, C = A B, has dA = dC B^T and dB = A^T dC: its forward
 MACs once more for each operand that needs a gradient (Griewank and Walther, Evaluating

@@ -1,4 +1,4 @@
-"""What factorizations and solvers cost, by the sizes of their matrices.
+"""The cost of factorizations and solvers, by the sizes of their matrices.
 
 The direct ones are the loops of a textbook, counted operation by operation: LAPACK Working Note 41
 (https://www.netlib.org/lapack/lawnspdf/lawn41.pdf, appendix C) gives the same polynomials.

@@ -1,4 +1,4 @@
-"""What operators require of their operands, in a form that stands beside a formula.
+"""Constraints on the operands of operators, in a form that is written beside a formula.
 
 A constraint looks at a node and says in one line what is wrong with its operands: which one, its
 size and the size that is needed. It says "" where nothing is wrong. Where a size is not known it

@@ -1,4 +1,4 @@
-"""What is known of an operator, and how a file declares its operators.
+"""The facts about an operator, and how a module declares its operators.
 
 A file has one `operator = Operators(domain)`, and over each formula stands `@operator(...)` with
 the operator's name, its equation and all else that is known of it. Operators of one formula are

@@ -1,4 +1,4 @@
-"""Which operators onnx2torch or this folder can convert, and how a model is rewritten for it.
+"""The operators that onnx2torch or this folder can convert, and the rewriting of a model for it.
 
 What changed with the opset only in the types that it takes is given the older converter.
 """

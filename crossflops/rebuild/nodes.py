@@ -1,4 +1,4 @@
-"""What is known of a node that is rebuilt, and what no rewriting helps."""
+"""The known facts of a node that is rebuilt, and checks for nodes that cannot be."""
 
 from collections.abc import Callable
 from typing import Any

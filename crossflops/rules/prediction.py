@@ -1,4 +1,4 @@
-"""What a tool should print for a model: the bookings of its rules, call by call.
+"""The amount that a tool should print for a model: the bookings of its rules, call by call.
 
 One walk serves every level: modules, functions, operators, the calls of a real run, and the nodes
 of a file. Every operator call and every node is spoken for by one core booking, is seen by no rule

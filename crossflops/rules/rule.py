@@ -1,4 +1,4 @@
-"""What a rule is, and how the file of a tool writes its rules down.
+"""The definition of a rule, and the form in which the module of a tool declares its rules.
 
 A tool's file makes one `Tool` for each edition, and groups of rules in it. A rule is a function
 that gives the amount of one call; the decorator above it says which calls it is about, under which

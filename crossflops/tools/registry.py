@@ -1,4 +1,4 @@
-"""Which tools are known, and the convention of each: ours by name, others by their plugins."""
+"""The known tools, and the convention of each: ours by name, others by their plugins."""
 
 import functools
 from collections.abc import Iterable

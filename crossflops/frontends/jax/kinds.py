@@ -1,4 +1,4 @@
-"""Whether something is a Flax module or a JAX function, told without importing either."""
+"""Detection of Flax modules and JAX functions without importing either."""
 
 import sys
 from collections.abc import Mapping

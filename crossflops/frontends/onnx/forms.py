@@ -1,4 +1,5 @@
-"""Whether a node has inputs and attributes of its operator in the version that the file declares.
+"""Checks of a node's inputs and attributes against its operator in the version that the file
+declares.
 
 Where it has those of another version, that version is named.
 """

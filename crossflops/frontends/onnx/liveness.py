@@ -1,4 +1,4 @@
-"""Which nodes of a file no output depends on: a run does their work, and nothing uses it.
+"""Dead nodes of a file: a run does their work, and no output depends on it.
 
 A node in a body is needed where it is needed in any of the runs: what a loop carries is, where
 its last value is used or something that is needed in the body reads it. The same holds of a loop

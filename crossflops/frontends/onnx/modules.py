@@ -1,4 +1,5 @@
-"""Which module a node belongs to: from an exporter's notes, else from the names of the nodes.
+"""The module that a node belongs to: from an exporter's notes, otherwise from the names of the
+nodes.
 
 And which module a stored weight belongs to: the one whose path its name begins with, else that of
 the first node that uses it.

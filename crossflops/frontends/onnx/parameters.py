@@ -1,4 +1,4 @@
-"""Which stored numbers are parameters of a model, packed ones too, and how many."""
+"""The stored numbers that are parameters of a model, packed ones too, and their count."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod

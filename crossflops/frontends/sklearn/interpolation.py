@@ -1,4 +1,4 @@
-"""What an isotonic calibration computes: a line between the two thresholds around a score.
+"""Isotonic calibration: a line between the two thresholds around a score.
 
 skl2onnx/operator_converters/calibrated_classifier_cv.py takes the value at the nearest threshold.
 """

@@ -1,4 +1,4 @@
-"""Whether something is a model of TensorFlow or Keras, told without importing either."""
+"""Detection of TensorFlow and Keras models without importing either."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What a rule is given: a node of ONNX with its inputs as tensors of TensorFlow."""
+"""The input of a rule: a node of ONNX with its inputs as tensors of TensorFlow."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""What moves, cuts, joins, reads and writes elements."""
+"""Operators that move, cut, join, read and write elements."""
 
 import math
 from math import prod

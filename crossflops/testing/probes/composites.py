@@ -1,4 +1,4 @@
-"""How modules are put together, and layers as rules seldom expect them."""
+"""Combinations of modules, and layers in forms that rules seldom expect."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a model needs to compute what the function does, beside the nodes that are counted.
+"""Nodes that a model needs to compute the function, in addition to the counted ones.
 
 jax2onnx writes `dynamic_slice` as a Slice, which cuts off where JAX moves the start back inside,
 `round` away from zero as Round, which goes to the even one of two numbers, and windows over four

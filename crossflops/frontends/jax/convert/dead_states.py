@@ -1,4 +1,5 @@
-"""Which states of a `while` loop a JAX program needs: JAX itself drops those of a `scan` alone.
+"""Removal of unused states of `while` loops in a JAX program: JAX itself drops only those of a
+`scan`.
 
 A state that no result depends on, and that the condition does not read, is computed in vain. XLA
 takes such states out of a loop when it compiles the program, which every run does.

@@ -1,4 +1,4 @@
-"""What runs on every device of a mesh: shard_map, and the collectives in it.
+"""Equations that run on every device of a mesh: shard_map, and the collectives in it.
 
 The body of a shard_map runs once on each device, on its part of every array: it is a scan over the
 devices, or stands for itself where there is one alone.

@@ -1,4 +1,4 @@
-"""What the equations of a JAX program say of gradients: where none flow, what runs again.
+"""Gradient marks from the equations of a JAX program: where none flow, and recomputation.
 
 Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
 """

@@ -1,4 +1,4 @@
-"""How jax2onnx lowers one equation, and what is done where it cannot.
+"""Lowering of an equation by jax2onnx, and the alternatives where it fails.
 
 jax2onnx/converter/lowering_dispatch.py: lower_jaxpr_with_plugins hands every equation to
 lower_equation_with_plugin, also those in the bodies of loops and in functions.

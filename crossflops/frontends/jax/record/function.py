@@ -1,4 +1,4 @@
-"""What a JAX model is: one pure function of arrays, whichever way it was written."""
+"""A JAX model as one pure function of arrays, however it was written."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping

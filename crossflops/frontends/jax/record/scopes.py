@@ -1,4 +1,4 @@
-"""Which module of a Flax model an equation belongs to: of NNX, and of linen."""
+"""The module that an equation of a Flax model belongs to: of NNX, and of linen."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Where the gradients of a PyTorch model are cut: by `detach`, and under `torch.no_grad`.
+"""Cuts in the gradients of a PyTorch model: by `detach`, and under `torch.no_grad`.
 
 The exporter drops both. A call knows whether gradients were on when it began; a tensor that was
 detached on its way from one call to the next is followed in the exported program. So is one that

@@ -1,4 +1,5 @@
-"""What torchlib's forms of PyTorch's operators ignore, and what becomes of it: a reviewed list.
+"""Arguments that torchlib's forms of PyTorch's operators ignore, with the outcome of each: a
+reviewed list.
 
 The exporter translates an operator by a function of onnxscript's torchlib. An argument that this
 function never reads changes nothing in the file, and so nothing in the count. A test reads the

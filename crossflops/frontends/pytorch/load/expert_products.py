@@ -1,4 +1,4 @@
-"""By which of its implementations transformers multiplies tokens with the experts they choose.
+"""The choice of transformers' implementation for products of tokens with their experts.
 
 "grouped_mm" is one product of all rows, sorted by expert, for which shapes are enough; "eager"
 is a loop over the experts that were chosen, for which a run needs values. Both do the same

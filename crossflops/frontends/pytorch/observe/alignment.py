@@ -1,4 +1,4 @@
-"""What a real run showed, set beside the calls of the export: which did whose work.
+"""The alignment of observed operators with the calls of the export whose work they do.
 
 Both go through the same modules, in the same order. Within one call of a module (and where
 functions are told apart in both runs, of a function) the first

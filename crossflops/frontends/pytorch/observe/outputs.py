@@ -1,4 +1,4 @@
-"""What a model returns: the inputs and outputs of a run, as arrays."""
+"""The inputs and outputs of a run, as arrays."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a run does in Python, and an export that knows values can do as well.
+"""Steps that a run does in Python, for an export that knows values.
 
 A run hands tensors to NumPy, PyTorch's `while_loop` asks its condition after every iteration, and
 `pad_packed_sequence` reads the lengths of sequences in C++. Where real tensors are carried, this

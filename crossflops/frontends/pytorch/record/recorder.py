@@ -1,4 +1,4 @@
-"""Who called what while a model ran, as one list of calls linked to their nodes."""
+"""The calls of a running model, as one list linked to their nodes."""
 
 import re
 from collections import Counter

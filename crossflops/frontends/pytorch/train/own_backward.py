@@ -1,4 +1,4 @@
-"""What the backward pass of a custom autograd function runs, seen in a run without values.
+"""The backward pass of a custom autograd function, observed in a run without values.
 
 The model runs forward and back on tensors that have shapes alone. Each operator that a function's
 `backward` (or `vjp`) dispatches then is counted as a module of that one operator is. It is work of

@@ -1,4 +1,4 @@
-"""What TensorFlow computes that ONNX has not: lookup tables, and values for a run beside it.
+"""TensorFlow operations that ONNX lacks: lookup tables, and values from a run of TensorFlow.
 
 A frozen function takes its tables as arguments. For the converter each is a table that the graph
 makes, so that it is no input of the model and results have the shapes of their keys. For a run of

@@ -1,4 +1,4 @@
-"""What a TensorFlow graph says of gradients: which tensors are variables, and what is run again.
+"""Gradient marks from a TensorFlow graph: variables, and recomputed operations.
 
 tf2onnx keeps the names of variables, but for those that a handler writes anew: a bias that moves
 into a convolution, the weights of a recurrent layer. These are found by their layer and size.
@@ -176,7 +176,7 @@ def _match_new_tensors(
 
 
 def _single_name(names: Iterable[str]) -> list[str]:
-    """Return the name as a list if there is exactly one, otherwise all names or none."""
+    """Return the names where there is exactly one, otherwise an empty list."""
     distinct = list(names)
     return distinct if len(distinct) == 1 else []
 

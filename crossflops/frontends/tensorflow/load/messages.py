@@ -1,4 +1,4 @@
-"""What Keras and TensorFlow say when they raise, in a line."""
+"""Error messages of Keras and TensorFlow, in one line."""
 
 import re
 
