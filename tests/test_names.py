@@ -64,7 +64,7 @@ MOST = Names(
     begin_with_preposition=0.049,
     in_three_modules=466,
     renamed_imports=26,
-    empty_beginnings=264,
+    empty_beginnings=125,
 )
 
 

@@ -95,14 +95,15 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
         return
     if _takes_parameters(trace):
         raise InputError(
-            "the model holds no parameters, so what is trained is not known",
-            "name the argument that they come in, by its place or its keyword: --trainable 0",
+            "the model has no parameters, so it is unknown which inputs are trained",
+            "name the argument that holds them, by its index or its keyword: --trainable 0",
         )
     frontend = frontend_named(trace.framework)
     way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
     raise InputError(
         f"a training step of a model of {framework_title(trace.framework)} is not counted yet",
-        f"write a file with {way}, and count that: its weights are trained but for --frozen",
+        f"write a file with {way}, and count that file: all of its weights "
+        "are trained except those of --frozen",
     )
 
 
@@ -236,7 +237,7 @@ def require_frontend(model: Any) -> Frontend:
     if frontend is None:
         kinds = [kind for known in FRONTENDS for kind in known.models]
         raise NormalizeError(
-            f"the model is of the type {_value_type_name(model)}, which cannot be read",
+            f"the model is of the type {_value_type_name(model)}, which crossflops cannot read",
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
             " one, or (model, inputs)",
         )
@@ -259,7 +260,7 @@ def with_control(source: Source, control: Control) -> Source:
     if control and (frontend is None or not frontend.has_control):
         kinds = sorted(kind for known in FRONTENDS if known.has_control for kind in known.models)
         offered = f"ONNX files and models of {', '.join(kinds[:-1])} and {kinds[-1]}"
-        raise InputError(f"--trips and --branch are for {offered}", "leave them out")
+        raise InputError(f"--trips and --branch can be used only with {offered}", "leave them out")
     return msgspec.structs.replace(source, control=control)
 
 
@@ -267,9 +268,7 @@ def refuse_mode(source: Source, setting: Setting) -> None:
     """Raise InputError for a mode that models of the framework do not have."""
     frontend = frontend_of(source.model)
     if frontend is not None and not setting.grad and not frontend.has_gradient_mode:
-        raise InputError(
-            f"--no-grad changes nothing in a model of {frontend.title}", "leave it out"
-        )
+        raise InputError(f"--no-grad has no effect on a model of {frontend.title}", "leave it out")
 
 
 def record_model(
@@ -293,7 +292,10 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
     with converting(frontend.converter):
         made = frontend.convert(recording, run)
     if not made[1].outputs:
-        message = "the model returns no tensor, and only work that a result depends on is counted"
+        message = (
+            "the model returns no tensor, so no work is counted: "
+            "only work that a result depends on is"
+        )
         warnings.warn(message, CrossflopsWarning, stacklevel=2)
     return made
 

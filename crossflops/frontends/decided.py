@@ -70,7 +70,7 @@ def settle_conversion(
         raise
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
         return _with_trace_fields(
-            alone, notes=(f"what depends on data is not known: {_run_error_text(error)}",)
+            alone, notes=(f"sizes that depend on data are unknown: {_run_error_text(error)}",)
         )
     if not any(node.depends_on_inputs for node in _self_standing_nodes(made.current_graph.nodes)):
         return alone
@@ -163,7 +163,7 @@ def _standard_model_part(data: bytes) -> bytes:
     if not lost:
         return data
     if not model.graph.node:
-        raise NormalizeError("ONNX has none of its operations", "see the uncounted nodes")
+        raise NormalizeError("ONNX supports none of its operations", "see the uncounted nodes")
     read = {
         name
         for node in model.graph.node

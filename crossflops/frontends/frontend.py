@@ -176,11 +176,11 @@ class Frontend(Protocol):
         """Return the model of a target that the framework reads. Raise TargetError where that
         fails.
         """
-        raise TargetError(f"{self.title} reads no model from {target}", "give a callable")
+        raise TargetError(f"{self.title} cannot read a model from {target}", "give a callable")
 
     def unpickle_model(self, path: Path) -> Any:
         """Return the object in a file with one of the suffixes `pickles`, which runs code."""
-        raise TargetError(f"{self.title} reads no model from {path}", "give a callable")
+        raise TargetError(f"{self.title} cannot read a model from {path}", "give a callable")
 
     def building(self) -> AbstractContextManager[None]:
         """Return the context for running the code of a target that builds a model."""
@@ -220,8 +220,8 @@ class Frontend(Protocol):
         Raises InputError where the framework cannot tell, and for an invalid loss.
         """
         raise InputError(
-            f"a loss of your own is not known yet for models of {self.title}",
-            "leave --loss out: the loss is the sum of all float outputs then",
+            f"--loss is not supported yet for models of {self.title}",
+            "omit --loss: the loss is then the sum of all float outputs",
         )
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
@@ -267,7 +267,7 @@ class Frontend(Protocol):
         frameworks whose `convert` leaves weights out. Raises InputError, NormalizeError.
         """
         raise InputError(
-            f"a {self.title} model of this kind is converted without its weights",
+            f"a {self.title} model of this kind can be converted only without its weights",
             f"write the file with {self.converted_by}, and export that",
         )
 
@@ -313,7 +313,7 @@ class Frontend(Protocol):
         """Return the model ready to run: one call is one run, which is complete when the call
         returns.
         """
-        raise InputError(f"{self.title} runs no model by itself", "leave --runtime out")
+        raise InputError(f"{self.title} cannot run a model by itself", "leave --runtime out")
 
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 

@@ -194,7 +194,7 @@ def positional(
     stray = [name for name in kwargs if name not in names]
     if stray:
         raise InputError(
-            f"this tool passes inputs by position, and {stray[0]!r} goes by keyword only",
+            f"this tool passes inputs by position, but {stray[0]!r} can be passed only by keyword",
             "wrap the model in a module whose forward takes all its inputs by position",
         )
     twice = [name for name in names[: len(args)] if name in kwargs]

@@ -79,17 +79,17 @@ def make_library_model(
     except Exception as error:
         raise TargetError(
             f"{library.package} cannot make {name!r}: {error}{error_location(error)}",
-            "its names are not known here; check the spelling and --arg"
+            "check the spelling and --arg; the list of names is not available here"
             if not (known := library.names())
             else "check --arg and the sizes"
             if name in known
-            else nearest_name_hint(name, known, f"{library.package} has no such model"),
+            else nearest_name_hint(name, known, f"{library.package} has no model of this name"),
         ) from error
     strays = [SIZES[size] for size in sizes if size not in named.sizes]
     if strays and named.specs:
         fitting = " and ".join(SIZES[size] for size in named.sizes)
         raise TargetError(
-            f"{strays[0]} changes nothing in the input of {target}", f"it takes {fitting}"
+            f"{strays[0]} has no effect on the input of {target}", f"it takes {fitting}"
         )
     return named
 
@@ -109,7 +109,7 @@ def _missing_package_error(
             f"pip install {package}",
         )
     if "requires the" in (first := str(error).strip().partition("\n")[0]):  # as transformers says
-        return MissingExtraError(first, "install what it names")
+        return MissingExtraError(first, "install the package that it names")
     return None
 
 

@@ -113,7 +113,7 @@ def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
 def _node_forward_cost(node: Node) -> Cost | str:
     """Return the forward work of a node, or the reason why it has no count."""
     if node.bodies:
-        return f"it has a {node.op}, whose runs are not followed"
+        return f"it has a {node.op}, whose runs are not analysed"
     total = ZERO
     for meant in node.operations_to_count:
         known = find_operator_rule(meant.op)

@@ -49,7 +49,7 @@ def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> 
     rank.
     """
     if spec.shape is None:
-        raise ValueError(f"the shape of {spec.name!r} is not known")
+        raise ValueError(f"the shape of {spec.name!r} is unknown")
     count = len(spec.shape)
     if count < at_least or (rank is not None and count != rank):
         needed = f"at least {at_least}" if rank is None else str(rank)

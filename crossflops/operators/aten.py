@@ -117,7 +117,7 @@ def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
                 inner += Cost(macs=stepped * wide * carried) + projected + unit * (rows * units)
         below = below or stated or not requested.isdisjoint(indices)
     unsure = packed and directions == 2 and not stated and not sizes_
-    doubt = "how many of its sequences are the longest is not known: counted as if all" * unsure
+    doubt = "the number of its longest sequences is unknown: counted as if all were" * unsure
     return Gradient(work, inner=inner, doubt=doubt)
 
 

@@ -99,7 +99,7 @@ def _attention_mask_constraint(node: Node) -> str:
     h = attention_dimensions(node)
     scores = (h.batch, h.heads, h.queries)
     if not mask:
-        return f"{operand_label(node, 3, 'attn_mask')} has rank 0, and needs 1, 2, 3 or 4"
+        return f"{operand_label(node, 3, 'attn_mask')} has rank 0, but needs 1, 2, 3 or 4"
     if mask[-1] > h.total or not can_broadcast_to(mask[:-1], scores):
         shown = "x".join(map(str, (*scores, h.total)))
         return f"{operand_label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
@@ -228,7 +228,7 @@ def _rotary_cache_constraint(node: Node) -> str:
     if dims is None or cosines is None:
         return ""
     if len(dims) not in (3, 4):
-        return f"{operand_label(node, 0)} has rank {len(dims)}, and needs 3 or 4"
+        return f"{operand_label(node, 0)} has rank {len(dims)}, but needs 3 or 4"
     if sines is not None and sines != cosines:
         return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
     heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
@@ -238,7 +238,7 @@ def _rotary_cache_constraint(node: Node) -> str:
     rotated = integer(node, "rotary_embedding_dim", 0) or depth
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
         has = f"{operand_label(node, 1)} has {cosines[-1]} at its last axis"
-        return f"{has}, and {rotated // 2} is needed for heads of {depth}"
+        return f"{has}, but {rotated // 2} is needed for heads of {depth}"
     indices, form = dims_of(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
     if len(cosines) != form[0] or (form[1] and cosines[:2] != tokens):
         return f"{operand_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"

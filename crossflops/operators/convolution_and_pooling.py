@@ -75,7 +75,7 @@ def window_constraint(
     def constraint(node: Node) -> str:
         shape = operand_shape(node, data)
         if len(shape) < 3:
-            return f"{operand_label(node, data)} has rank {len(shape)}, and needs at least 3"
+            return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
         if least == 0 and (wrong := empty_members(node, data)):
             return wrong
         extents = shape[2:] if channels == "first" else shape[1:-1]
@@ -123,7 +123,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
     shape = None if weight is None else dims_of(node, weight)
     if weight is not None and shape is not None and len(shape) != digits + 2:
         has = f"{operand_label(node, weight)} has rank {len(shape)}"
-        return f"{has}, and {digits + 2} is needed for {operand_label(node, data)}"
+        return f"{has}, but {digits + 2} is needed for {operand_label(node, data)}"
     for name, needed in (
         ("kernel_shape", digits), ("strides", digits), ("dilations", digits), ("pads", 2 * digits),
         ("output_padding", digits),
@@ -131,10 +131,10 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:
             has = f"attribute {name!r} has {len(value)} sizes"
-            return f"{has}, and {needed} are needed for {operand_label(node, data)}"
+            return f"{has}, but {needed} are needed for {operand_label(node, data)}"
         least = 0 if name in ("pads", "output_padding") else 1
         if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
-            return f"attribute {name!r} has {min(value)}, and at least {least} is needed"
+            return f"attribute {name!r} has {min(value)}, but at least {least} is needed"
     if weight is not None and "pads" in node.attrs and _automatic(node):
         return "attributes 'pads' and 'auto_pad' exclude each other"
     kernel = ints(node, "kernel_shape")
@@ -196,12 +196,12 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
         shape, kernel = operand_shape(node, data), operand_shape(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
-                return f"{operand_label(node, index)} has rank {len(dims)}, and needs at least 3"
+                return f"{operand_label(node, index)} has rank {len(dims)}, but needs at least 3"
         if wrong := _wrong_lengths(node, data, weight, len(shape) - 2):
             return wrong
         if 0 in kernel[2:]:
             return (
-                f"{operand_label(node, weight)} is empty, and at least 1 is needed along each axis"
+                f"{operand_label(node, weight)} is empty, but at least 1 is needed along each axis"
             )
         return (
             _conv_transpose_problem(node, data, _window_geometry(node, shape[2:], kernel[2:]))
@@ -232,7 +232,7 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
             continue  # as ONNX and PyTorch allow, though onnxruntime refuses it
         if not sizes.same and (result + padding - reach) // stride + 1 != extent:
             needed = (result + padding - reach) // stride + 1
-            return f"{has}, and a result of {result} in strides of {stride} needs {needed}"
+            return f"{has}, but a result of {result} in strides of {stride} needs {needed}"
     return ""
 
 
@@ -494,7 +494,7 @@ def _conv_state_constraint(node: Node) -> str:
     weight, state = operand_shape(node, 1), operand_shape(node, 3)
     if state[-1] == weight[-1] - 1:
         return ""
-    return f"{operand_label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
+    return f"{operand_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"
 
 
 def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:

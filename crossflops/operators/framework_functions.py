@@ -678,7 +678,7 @@ def _jax_ragged_dot_cost(node: Node) -> Cost:
         return Cost(macs=prod(after) * left[-1])
     if len(right) == len(left) == len(after) - 1:
         return Cost(macs=prod(after[1:]) * (prod(left) // after[-2] if after[-2] else 0))
-    raise ValueError(f"{node.op} of ranks {len(left)} and {len(right)} is not known")
+    raise ValueError(f"{node.op} of ranks {len(left)} and {len(right)} is not supported")
 
 
 def _window_element_count(node: Node) -> int:

@@ -45,7 +45,7 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
     for index in (first, second):
         shape = dims_of(node, index)
         if shape is not None and len(shape) != 2:
-            return f"{operand_label(node, index)} has rank {len(shape)}, and needs 2"
+            return f"{operand_label(node, index)} has rank {len(shape)}, but needs 2"
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None:
         return ""
@@ -53,7 +53,7 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
     if rows[across] == columns[along]:
         return ""
     has = f"{operand_label(node, second)} has {columns[along]} at axis {int(along)}"
-    return f"{has}, and {rows[across]} is needed for {operand_label(node, first)}"
+    return f"{has}, but {rows[across]} is needed for {operand_label(node, first)}"
 
 
 def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | None:

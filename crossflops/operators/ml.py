@@ -87,7 +87,7 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
     if isinstance(config, int) and 0 <= config < len(_TRANSFORMS):
         config = _TRANSFORMS[config]
     if config not in _TRANSFORMS:
-        raise ValueError(f"the post_transform {config!r} of {node.op} is not known")
+        raise ValueError(f"the post_transform {config!r} of {node.op} is not supported")
     if config == "NONE":
         return ZERO
     if config.startswith("SOFTMAX"):
@@ -148,7 +148,7 @@ def normalizer(node: Node) -> Cost:
         return Cost(compares=count, adds=combined, divs=count)
     if name == "L2":
         return Cost(muls=count, adds=combined, specials=rows, divs=count)
-    raise ValueError(f"the norm {name!r} of Normalizer is not known")
+    raise ValueError(f"the norm {name!r} of Normalizer is not supported")
 
 
 # Operators that look up, move or name values. What yields maps moves nothing that has a size.
@@ -266,7 +266,7 @@ def svm_kernel_cost(node: Node, columns: int) -> Cost:
         return Cost(macs=columns, muls=1, adds=1, specials=1)
     if name == "RBF":
         return Cost(adds=columns + max(columns - 1, 0), muls=columns + 1, specials=1)
-    raise ValueError(f"the kernel {name!r} of {node.op} is not known")
+    raise ValueError(f"the kernel {name!r} of {node.op} is not supported")
 
 
 def coupling_iterates(node: Node) -> Exactness:
@@ -583,7 +583,7 @@ def ensemble(node: Node) -> Cost:
 
 def _aggregate(node: Node, mode: str, values: int, targets: int) -> Cost:
     if mode not in _AGGREGATES:
-        raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not known")
+        raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not supported")
     if mode in ("MIN", "MAX"):
         return Cost(compares=values)
     return Cost(adds=values, divs=targets if mode == "AVERAGE" else 0)

@@ -158,11 +158,11 @@ def concat_inputs_problem(node: Node, indices: range) -> str:
         other = dims_of(node, index) or ()
         if len(other) != len(shape):
             needed = f"{len(shape)} is needed beside {operand_label(node, first)}"
-            return f"{operand_label(node, index)} has rank {len(other)}, and {needed}"
+            return f"{operand_label(node, index)} has rank {len(other)}, but {needed}"
         for at, (extent, due) in enumerate(zip(other, shape, strict=True)):
             if at != axis and extent != due:
                 has = f"{operand_label(node, index)} has {extent} at axis {at}"
-                return f"{has}, and {due} is needed beside {operand_label(node, first)}"
+                return f"{has}, but {due} is needed beside {operand_label(node, first)}"
     return ""
 
 
@@ -236,7 +236,7 @@ def squeeze_constraint(node: Node) -> str:
         if wrong := axis_range_problem(node, index):
             return wrong
         if shape[index] != 1:
-            return f"{operand_label(node, 0)} has {shape[index]} at axis {index}, and 1 is needed"
+            return f"{operand_label(node, 0)} has {shape[index]} at axis {index}, but 1 is needed"
     return ""
 
 
@@ -314,7 +314,7 @@ def pad_constraint(node: Node) -> str:
         due, needed = 2 * len(shape), "two numbers for each axis"
     if count == due:
         return _pad_mirror_problem(node, shape)
-    return f"{count} pads are given for {operand_label(node, 0)}, and {due} are needed, {needed}"
+    return f"{count} pads are given for {operand_label(node, 0)}, but {due} are needed, {needed}"
 
 
 def _pad_mirror_problem(node: Node, shape: Shape) -> str:
@@ -331,7 +331,7 @@ def _pad_mirror_problem(node: Node, shape: Shape) -> str:
         least = max(before, after, 0) + 1 if mode == "reflect" else 1
         if (before or after) and left < least:
             has = f"{operand_label(node, 0)} has {left} at axis {index}"
-            return f"{has}, and at least {least} is needed for mode {mode!r}"
+            return f"{has}, but at least {least} is needed for mode {mode!r}"
     return ""
 
 
@@ -427,7 +427,7 @@ def gather_nd_constraint(node: Node) -> str:
     shape, indices = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_dims", 0)
     if not shape or not indices:
-        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
+        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, but needs at least 1"
     if batch >= len(shape) or batch >= len(indices):
         return f"batch_dims = {batch} are more than the axes of {operand_label(node, 0)}"
     if shape[:batch] != indices[:batch] and 0 not in indices:
@@ -456,7 +456,7 @@ def scatter_nd_constraint(node: Node) -> str:
     if shape is None or indices is None:
         return ""
     if not shape or not indices:
-        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
+        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, but needs at least 1"
     if indices[-1] > len(shape):
         has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
         return f"{has}, and {operand_label(node, 0)} has {len(shape)} axes"
@@ -499,11 +499,11 @@ declare_movement("SpaceToDepth", space_to_depth, keeps=True)
 def _divides(node: Node, divisors: dict[int, int]) -> str:
     shape = operand_shape(node, 0)
     if len(shape) != 4:
-        return f"{operand_label(node, 0)} has rank {len(shape)}, and needs 4"
+        return f"{operand_label(node, 0)} has rank {len(shape)}, but needs 4"
     for index, divisor in divisors.items():
         if divisor > 0 and shape[index] % divisor:
             has = f"{operand_label(node, 0)} has {shape[index]} at axis {index}"
-            return f"{has}, and a multiple of {divisor} is needed"
+            return f"{has}, but a multiple of {divisor} is needed"
     return ""
 
 
@@ -514,7 +514,7 @@ def reverse_sequence_constraint(node: Node) -> str:
     shape, lengths = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_axis", 1)
     if len(shape) < 2:
-        return f"{operand_label(node, 0)} has rank {len(shape)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(shape)}, but needs at least 2"
     if wrong := axis_range_problem(node, batch):
         return wrong
     if lengths != (shape[batch],):
@@ -530,7 +530,7 @@ def compress_constraint(node: Node) -> str:
     """Check Compress: a list of conditions, and an axis of the data."""
     shape, condition = dims_of(node, 0), dims_of(node, 1)
     if condition is not None and len(condition) != 1:
-        return f"{operand_label(node, 1)} has rank {len(condition)}, and needs 1"
+        return f"{operand_label(node, 1)} has rank {len(condition)}, but needs 1"
     if shape is None or "axis" not in node.attrs:
         return ""
     return axis_range_problem(node, integer(node, "axis"))
@@ -554,7 +554,7 @@ def max_unpool_constraint(node: Node) -> str:
         if requested[:2] == shape[:2] and (2 not in node.values or fits):
             return ""
         needed = _movement_shape_text((*shape[:2], *least))
-        return f"{operand_label(node, 2)} is {requested}, and at least {needed} is needed"
+        return f"{operand_label(node, 2)} is {requested}, but at least {needed} is needed"
     return (
         f"{operand_label(node, 2)} needs {len(shape)} numbers, "
         f"one for each axis of {operand_label(node, 0)}"
@@ -661,5 +661,7 @@ def onnx_dropout_cost(node: Node) -> Cost:
     """
     mode = _dropout_mode(node)
     if mode < 0:
-        raise ValueError("whether Dropout drops depends on the value of training_mode")
+        raise ValueError(
+            "the value of training_mode decides whether Dropout drops, and is unknown"
+        )
     return DROPPED * input_element_count(node) if mode else ZERO

@@ -249,7 +249,7 @@ def _group_norm_constraint(node: Node) -> str:
     """
     dims, groups = operand_shape(node, 0), integer(node, "num_groups")
     if len(dims) < 2:
-        return f"{operand_label(node, 0)} has rank {len(dims)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(dims)}, but needs at least 2"
     if groups > 0 and dims[1] % groups:
         return (
             f"{operand_label(node, 0)} has {dims[1]} channels, "
@@ -344,7 +344,7 @@ def mean_variance_normalization(node: Node) -> Cost:
 def _lrn_size_constraint(node: Node) -> str:
     """Check LRN: as many channels on either side, so `size` is odd."""
     width = integer(node, "size")
-    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
+    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, but needs to be odd"
 
 
 def _local_back(node: Node) -> Cost:

@@ -30,7 +30,7 @@ def operand_shape(node: Node, index: int) -> Shape:
     """Return the shape of an input. Raise ValueError where it is left out or unknown."""
     shape = dims_of(node, index)
     if shape is None:
-        raise ValueError(f"the shape of input {index} of {node.op} is not known")
+        raise ValueError(f"the shape of input {index} of {node.op} is unknown")
     return shape
 
 
@@ -223,7 +223,7 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
 def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
     shown = operand_label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
-    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{needed}"
+    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, but needs {least}{needed}"
 
 
 def _unequal(
@@ -251,7 +251,7 @@ def _unequal(
         return ""
     has = f"{operand_label(node, operand.place, operand.name)} has {size} at axis {axis}"
     needed = f"a multiple of {factor}" if free else f"{factor}"
-    return f"{has}, and {needed} is needed" + (f" for {source}" if source else "")
+    return f"{has}, but {needed} is needed" + (f" for {source}" if source else "")
 
 
 # -- Ranks, equal operands, broadcasting ---------------------------------------------------------
@@ -268,7 +268,7 @@ def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = Fals
         if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
             return ""
         needed = ("at least " if least else "") + " or ".join(map(str, ranks))
-        return f"{operand_label(node, index, name)} has rank {len(shape)}, and needs {needed}"
+        return f"{operand_label(node, index, name)} has rank {len(shape)}, but needs {needed}"
 
     return constraint
 
@@ -457,7 +457,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
         for index, shape in ((first, a), (second, b)):
             if shape == ():
                 return (
-                    f"{operand_label(node, index)} is a scalar, and a matrix or a vector is needed"
+                    f"{operand_label(node, index)} is a scalar, but a matrix or a vector is needed"
                 )
         if a is None or b is None:
             return ""
@@ -465,7 +465,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
         if a[-1] != b[axis_]:
             has = f"{operand_label(node, second)} has {b[axis_]} at axis {axis_}"
             return (
-                f"{has}, and {a[-1]} is needed for the last axis of {operand_label(node, first)}"
+                f"{has}, but {a[-1]} is needed for the last axis of {operand_label(node, first)}"
             )
         if len(a) > 2 and len(b) > 2 and a[:-2] != b[:-2]:
             return _not_joined(node, (first, second), 2)

@@ -65,7 +65,7 @@ def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) 
         raise ValueError(f"{node.op} has {len(names)} activations for {len(uses)} per direction")
     unknown = sorted({name for name in names if name.lower() not in FUNCTIONS})
     if unknown:
-        raise ValueError(f"the activation {unknown[0]!r} of {node.op} is not known")
+        raise ValueError(f"the activation {unknown[0]!r} of {node.op} is not supported")
     works = (FUNCTIONS[n.lower()] * uses[i % len(uses)] for i, n in enumerate(names))
     return sum(works, ZERO) * (layer.steps * layer.hidden)
 
@@ -94,7 +94,7 @@ def _directions(node: Node) -> str:
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
         return ""
-    return f"{operand_label(node, 1, 'W')} has {shape[0]} directions, and {directions} is needed"
+    return f"{operand_label(node, 1, 'W')} has {shape[0]} directions, but {directions} is needed"
 
 
 def _constant_part(gates: int) -> ConstantPart:

@@ -98,7 +98,7 @@ def _not_empty(node: Node) -> str:
     dims, index = operand_shape(node, 0), integer(node, "axis", 0)
     if dims[index]:
         return ""
-    return f"{operand_label(node, 0)} has 0 at axis {index % len(dims)}, and at least 1 is needed"
+    return f"{operand_label(node, 0)} has 0 at axis {index % len(dims)}, but at least 1 is needed"
 
 
 _CHOICE = (axis_constraint(default=0), _not_empty)
@@ -246,7 +246,7 @@ def scatter(node: Node) -> Cost:
     """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in _REDUCTIONS:
-        raise ValueError(f"the reduction {reduction!r} of {node.op} is not known")
+        raise ValueError(f"the reduction {reduction!r} of {node.op} is not supported")
     return _REDUCTIONS[reduction] * input_element_count(node, 2)
 
 

@@ -127,7 +127,7 @@ def onnx_resize_cost(node: Node) -> Cost:
         return ZERO
     before, after = spec_shape(input_spec(node, 0)), spec_shape(output_spec(node))
     if mode not in _REACH or len(before) != len(after):
-        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not known")
+        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not supported")
     widened = integer(node, "antialias", 0) != 0
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
     taps = prod(
@@ -150,7 +150,7 @@ def _not_empty(node: Node) -> str:
     dims = operand_shape(node, 0)
     if 0 not in dims[2:]:
         return ""
-    return f"{operand_label(node, 0)} is empty, and at least 1 is needed along each axis"
+    return f"{operand_label(node, 0)} is empty, but at least 1 is needed along each axis"
 
 
 SAMPLED: tuple[Constraint, ...] = (
@@ -214,7 +214,7 @@ def grid_sample(node: Node) -> Cost:
     if mode == "nearest":
         return scaled + Cost(specials=dims) * indices
     if mode not in _REACH:
-        raise ValueError(f"mode {mode!r} of GridSample is not known")
+        raise ValueError(f"mode {mode!r} of GridSample is not supported")
     return scaled + _tap_sum_cost((2 * _REACH[mode]) ** dims) * output_element_count(node)
 
 
@@ -233,7 +233,7 @@ def _affine_theta_constraint(node: Node) -> str:
         )
     requested = node.values.get(1, ())
     if any(extent < 1 for extent in requested[2:]):
-        return f"{operand_label(node, 1)} is {requested}, and at least 1 is needed along each axis"
+        return f"{operand_label(node, 1)} is {requested}, but at least 1 is needed along each axis"
     batch = (requested or theta)[0]
     if batch == theta[0]:
         return ""
@@ -388,5 +388,5 @@ def crop_and_resize(node: Node) -> Cost:
     if mode == "nearest":
         return ZERO
     if mode != "bilinear":
-        raise ValueError(f"mode {mode!r} of CropAndResize is not known")
+        raise ValueError(f"mode {mode!r} of CropAndResize is not supported")
     return Cost(muls=4, adds=3) * output_element_count(node)

@@ -56,7 +56,7 @@ def _number_axis_constraint(node: Node) -> str:
     if dims[-1] in allowed:
         return ""
     needed = " or ".join(f"{size} ({_KINDS[size]})" for size in allowed)
-    return f"{operand_label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
+    return f"{operand_label(node, 0)} has {dims[-1]} at its last axis, but {needed} is needed"
 
 
 _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"

@@ -105,7 +105,7 @@ def _one_target_each(node: Node) -> str:
     """Check input [N, C, d...] and target [N, d...]."""
     data, target = operand_shape(node, 0), operand_shape(node, 1)
     if len(data) < 2:
-        return f"{operand_label(node, 0)} has rank {len(data)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(data)}, but needs at least 2"
     if data[:1] + data[2:] == target:
         return ""
     return f"{operand_label(node, 1)} is not {operand_label(node, 0)} without its axis 1"

@@ -293,7 +293,9 @@ def _dropout_gradient_formula(index: int) -> Formula:
     def formula(node: Node) -> Cost:
         mode = node.values.get(index, (-1,))[0] if has_input(node, index) else 1
         if mode < 0:
-            raise ValueError(f"whether {node.op} drops depends on the value of training_mode")
+            raise ValueError(
+                f"the value of training_mode decides whether {node.op} drops, and is unknown"
+            )
         return MUL * (2 * input_element_count(node)) if mode else ZERO
 
     return formula
@@ -372,7 +374,7 @@ def _softmax_row_count(node: Node, index: int) -> int:
     """Return the number of groups of the softmax of [..., classes]."""
     spec = input_spec(node, index)
     if not spec.shape:
-        raise ValueError(f"the shape of {spec.name!r} is not known")
+        raise ValueError(f"the shape of {spec.name!r} is unknown")
     return spec.numel // spec.shape[-1] if spec.shape[-1] else 0
 
 

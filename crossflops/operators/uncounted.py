@@ -29,7 +29,7 @@ def scan_axes_constraint(node: Node) -> str:
             first = index, dims[axis]
         elif dims[axis] != first[1]:
             has = f"{operand_label(node, index)} has {dims[axis]} at axis {axis}"
-            return f"{has}, and {first[1]} is needed beside {operand_label(node, first[0])}"
+            return f"{has}, but {first[1]} is needed beside {operand_label(node, first[0])}"
     return ""
 
 

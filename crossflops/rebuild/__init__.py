@@ -37,7 +37,7 @@ def _require_onnx2torch() -> None:
         load_with_retry(lambda: importlib.import_module("onnx2torch"))
     except ImportError as error:
         raise MissingExtraError(
-            f"no torch module can be rebuilt from a file: {error}",
+            f"cannot rebuild a torch module from a file: {error}",
             "pip install 'crossflops[rebuild]'",
         ) from error
 
@@ -49,7 +49,7 @@ def _rebuilt(model: Any, name: str) -> Source:
     except CrossflopsError:
         raise
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
-        message = f"no torch module can be rebuilt from {name}: {type(error).__name__}: {error}"
+        message = f"cannot rebuild a torch module from {name}: {type(error).__name__}: {error}"
         raise NormalizeError(message, READ_IT) from error
     return model_source(module, Given(specs=_positional_input_specs(model.graph)))
 

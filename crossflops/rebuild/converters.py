@@ -377,7 +377,7 @@ def convertible(model: Any) -> Any:
         return converted
     operator, version = min(first)
     raise NormalizeError(
-        f"nothing converts {operator} of opset {version} into a torch module", READ_IT
+        f"{operator} of opset {version} cannot be converted into a torch module", READ_IT
     )
 
 

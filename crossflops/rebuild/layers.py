@@ -348,4 +348,4 @@ def _has_full_sequences(facts: NodeFacts) -> bool:
 
 def _lacking_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
     name = f"{facts.operator} {facts.name}".strip()
-    return NormalizeError(f"{name} has {what}, which no layer of torch has", READ_IT)
+    return NormalizeError(f"{name} has {what}, which no torch layer supports", READ_IT)

@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.errors import NormalizeError
 
-READ_IT = "the tools that count files, and `crossflops count`, take it as it is"
+READ_IT = "use `crossflops count`, or the tools that count files: they read the file as it is"
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +52,11 @@ def reject_unbuildable_nodes(model: Any, into: str) -> None:
     for node in (node for body in bodies for node in body.node):
         name = f"{node.op_type} {node.name}".strip()
         if node.op_type in _CONTROL:
-            message = f"{name} has subgraphs, and no {into} is rebuilt from these"
+            message = f"{name} has subgraphs, which cannot be rebuilt as a {into}"
             raise NormalizeError(message, READ_IT)
         if any(word in node.op_type for word in _QUANTIZED):
-            message = f"{name} is quantized, and no layer that a tool knows comes of it"
-            raise NormalizeError(message, f"give the file from before it was quantized; {READ_IT}")
+            message = f"{name} is quantized, and tools know no layer for it"
+            raise NormalizeError(message, f"give the file before quantization; {READ_IT}")
 
 
 # Operators that ONNX itself defines by others, replaced by these.

@@ -176,7 +176,7 @@ def test_tied_weights_are_parameters_once():
     ("model", "what", "hint"),
     [
         (lambda: Apply(lambda s, x: x + x.data_ptr()),
-         "torch.export cannot trace the model: ", "keep it in PyTorch"),
+         "torch.export cannot trace the model: ", "use PyTorch operators instead"),
     ],
     ids=["pointer"],
 )  # fmt: skip

@@ -142,7 +142,7 @@ def convert_jax_model(
 
 
 _NO_WEIGHTS = (
-    "a module of flax.linen holds no weights: those of the file are what its `init` makes of"
+    "a module of flax.linen stores no weights: the file has the ones that its `init` makes with"
     " seed 0"
 )
 

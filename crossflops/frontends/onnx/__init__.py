@@ -44,7 +44,10 @@ class Onnx(Frontend):
         from crossflops.load import read_onnx_model
 
         if not agrees(read_onnx_model(source.model.path).graph, source.model.specs):
-            raise InputError("the file has other inputs", "give --input for those that it has")
+            raise InputError(
+                "the given inputs are not those of the file",
+                "give --input for the inputs of the file",
+            )
         self.convert(self.record(source, setting, (), None), None)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:

@@ -82,7 +82,7 @@ def bind(
     inside = {part for name in names for part in formula_names(name)}
     for name, size in dims.items():
         if name not in names | inside:
-            known = ", ".join(sorted(names)) or "none has a name"
+            known = ", ".join(sorted(names)) or "no dimension has a name"
             hint = f"dimensions for --dim and --vary: {known}"
             raise InputError(f"no input has a dimension {name!r}", hint)
         if size < 0:
@@ -159,7 +159,8 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
         name = names[index] if 0 <= index < len(names) else spec.name
         if name not in names and index >= 0:
             what = (
-                f"the model has {len(names)} inputs, and there is a shape for number {index + 1}"
+                f"the model has {len(names)} inputs, but --input gives "
+                f"a shape for number {index + 1}"
             )
             raise InputError(what, f"inputs: {', '.join(names)}")
         if name not in names:
@@ -177,7 +178,9 @@ def _input_dims(value: Any) -> Any:
 
 def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
     if value.type.WhichOneof("value") != "tensor_type":
-        raise InputError(f"input {value.name!r} is no tensor, so it has no shape", _HINT)
+        raise InputError(
+            f"input {value.name!r} is not a tensor, so --input cannot give it a shape", _HINT
+        )
     if not value.type.tensor_type.HasField("shape"):
         return
     if len(_input_dims(value)) != len(shape):
@@ -248,8 +251,8 @@ def _require_input_sizes(inputs: list[Any], stated: _Said) -> None:
             examples.append(f"{value.name}={'x'.join(sizes)}")
     if missing:
         raise InputError(
-            f"sizes of inputs are not known: {'; '.join(missing)}",
-            f"give them, with your numbers: {stated.command(named, examples)}",
+            f"sizes of inputs are unknown: {'; '.join(missing)}",
+            f"give them, with your own numbers: {stated.command(named, examples)}",
         )
 
 
@@ -273,7 +276,11 @@ def _overridden(
     if any(fixed not in (None, size) for fixed, size in zip(stated, shape, strict=True)):
         fixed = "x".join("?" if size is None else str(size) for size in stated)
         warn_about_file(
-            path, f"the file fixes input {name!r} as {fixed}: it is counted as {shape_text(shape)}"
+            path,
+            (
+                f"the file fixes input {name!r} as {fixed}, but it "
+                f"is counted as {shape_text(shape)}"
+            ),
         )
 
 
@@ -284,7 +291,8 @@ def _warn_of_input_type(path: str, value: Any, dtype: str) -> None:
     fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
     if fixed and dtype not in (fixed, "float32", ""):
         warn_about_file(
-            path, f"input {value.name!r} of the file is {fixed}, and is not counted as {dtype}"
+            path,
+            f"input {value.name!r} of the file is {fixed}, so it cannot be counted as {dtype}",
         )
 
 

@@ -76,7 +76,7 @@ def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str
         takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
         return f"it has {len(read)} inputs, and {name} takes {takes}"
     if name == "Resize" and known.since >= _WITH_ROI and not any(read[2:]):
-        return "it has neither scales nor sizes, which are the third and fourth of its inputs"
+        return "it has neither scales (third input) nor sizes (fourth input)"
     if known.attributes.issuperset(names):
         return ""
     for written in names:
@@ -96,7 +96,7 @@ def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -
     """Return the remedy: the nearest of those versions in which the form is right."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:
-        return f"{declares}, and no opset has {name} with these: export the model again"
+        return f"{declares}, and {name} has this form in no opset: export the model again"
     first = last = min((at for at in others if at > version), default=others[-1])
     while last + 1 in others:
         last += 1
@@ -105,6 +105,6 @@ def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -
     span = f"in opset {first}" if first == last else f"in opsets {first} to {last}"
     span = f"from opset {first} on" if last == newest_operator_version(domain) else span
     return (
-        f"{declares}, and {name} is like this {span}: declare such an opset in opset_import, or "
+        f"{declares}, and {name} has this form {span}: declare such an opset in opset_import, or "
         "export the model again"
     )

@@ -115,7 +115,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
         if key in open_:
             raise TargetError(f"function {key[1]!r} calls itself", _HINT)
         if len(open_) > DEPTH:
-            raise TargetError(f"functions call one another deeper than {DEPTH}", _HINT)
+            raise TargetError(f"function calls are nested deeper than {DEPTH}", _HINT)
         if key not in sizes:
             open_.append(key)
             sizes[key] = size(functions[key].node)

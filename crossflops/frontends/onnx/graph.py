@@ -233,8 +233,8 @@ def _shrunk(node: Any, op: Op, enclosing: Level) -> str:
     )
     least = min(stored.items if stored else written, default=1)
     if op.type == "Upsample" and least < 1:
-        return f"a scale is {least:g}, and Upsample takes 1 and more"
-    return f"a scale is {least:g}, and Resize takes more than 0" if least <= 0 else ""
+        return f"a scale is {least:g}, but Upsample needs at least 1"
+    return f"a scale is {least:g}, but Resize needs more than 0" if least <= 0 else ""
 
 
 def _objection_to(

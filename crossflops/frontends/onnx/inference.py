@@ -24,7 +24,7 @@ from crossflops.operators import find_operator_rule
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _NO_MEMORY = "bad_alloc"  # what C++ calls it
 _UNKNOWN = r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)"
-_HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
+_HINT = "store shapes in the file with onnx.shape_inference, or export the model again"
 
 
 class _Attempt(NamedTuple):

@@ -321,7 +321,7 @@ def control_by_node_name(
             raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")
     for name, choice in control.branches.items():
         if choice not in CHOICES:
-            message = f"{choice!r} is no branch of {name!r}"
+            message = f"{choice!r} is not a branch of {name!r}"
             raise InputError(message, "give --branch NODE=then, NODE=else or NODE=sum")
     return (
         _resolve_control_names(

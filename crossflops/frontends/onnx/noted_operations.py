@@ -180,8 +180,8 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
     if notes is None or notes.version != _VERSION or not _is_possible(notes):
         warn_about_file(
             path,
-            "what the file notes of its operations cannot be read: they are counted as the nodes"
-            " that a converter wrote for them",
+            "the file's notes on its operations cannot be read: the nodes that a converter wrote"
+            " are counted instead",
         )
         return None
     return notes

@@ -49,7 +49,7 @@ def normalize_onnx_bytes(
     try:
         return _normalize_model(lambda: decode_onnx_model(data), file, setting, has_dead)
     except (TargetError, OperandError) as error:
-        message = f"the graph that was made of {name} cannot be read: {error.message}"
+        message = f"the converted graph of {name} cannot be read: {error.message}"
         raise NormalizeError(message, _REPORT) from error
 
 
@@ -82,6 +82,6 @@ def _normalize_model(
     try:
         made = PIPELINE.run(FileReading(read=model, file=file, trace=trace, has_dead=has_dead))
     except (RecursionError, decode_error()) as error:
-        message = "functions, loops and branches lie too deep within one another"
+        message = "functions, loops and branches are nested too deeply"
         raise TargetError(message, "inline the functions with onnx.inliner") from error
     return made.current_graph, made.trace

@@ -18,7 +18,11 @@ def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
         if last and version > last:
             subject = f"version {version} of the operators of {domain or 'ai.onnx'}"
             warn_about_file(
-                path, f"{subject} is not known here: they are counted as of version {last}"
+                path,
+                (
+                    f"{subject} is newer than the installed onnx: operators "
+                    f"are counted as of version {last}"
+                ),
             )
 
 

@@ -64,9 +64,9 @@ def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ..
             raise ValueError("that may be rounded twice")
         stored: tuple[float, ...] = struct.unpack(form, struct.pack(form, *items))
     except (OverflowError, struct.error) as error:
-        raise ValueError("that is no such float") from error
+        raise ValueError("the number does not fit the float type") from error
     if not all(map(isfinite, stored)):
-        raise ValueError("that is no number")
+        raise ValueError("the result is not a finite number")
     return stored
 
 
@@ -145,7 +145,7 @@ def _common_value_kind(values: list[Value]) -> str:
     mixture.
     """
     if len({value.kind for value in values}) > 1:
-        raise ValueError("these are of several types")
+        raise ValueError("the values have several types")
     return values[0].kind
 
 
@@ -160,7 +160,7 @@ def _pairwise(function: Callable[[Number, Number], Number], compares: bool = Fal
         kind = _common_value_kind(values)
         count = max(len(left.items), len(right.items))
         if any(count % len(value.items) or 1 < len(value.items) < count for value in values):
-            raise ValueError("these do not broadcast")
+            raise ValueError("the values do not broadcast")
         both = [value.items * (count // len(value.items)) for value in (left, right)]
         items = tuple(map(function, *both))
         return _make_value(max(left.rank, right.rank), items, "" if compares else kind)
@@ -179,7 +179,7 @@ def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
 def _range(values: list[Value]) -> Value:
     steps = range(*(value.whole[0] for value in values))
     if len(steps) > MOST:
-        raise ValueError("that is no shape")
+        raise ValueError("the value is not a shape")
     return Value(1, tuple(steps))
 
 
@@ -199,7 +199,7 @@ def _slice_value(values: list[Value]) -> Value:
 def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> Value:
     """Return some rows of a matrix, with the indices of a slice."""
     if not rest or rest[0].items != (0,):
-        raise ValueError("that is no slice of rows")
+        raise ValueError("the slice does not select rows")
     columns = data.columns
     indices = Value(1, tuple(range(len(data.items) // columns)))
     taken = _slice_value([indices, begin, end, *rest]).whole
@@ -230,7 +230,7 @@ def _reshape_value(values: list[Value]) -> Value:
     rows, columns = shape.whole  # of a matrix; a tensor of more axes raises ValueError
     columns = columns if columns > 0 else len(data.items) // rows
     if columns < 1 or len(data.items) % columns:
-        raise ValueError("that is no matrix")
+        raise ValueError("the value is not a matrix")
     return Value(MATRIX, data.items, columns, data.kind)
 
 
@@ -238,7 +238,7 @@ def _expand_value(values: list[Value]) -> Value:
     """Return one number expanded to a vector."""
     data, shape = values
     if len(shape.items) > 1 or len(data.items) != 1 or shape.items[0] > MOST:
-        raise ValueError("that is no vector of equal numbers")
+        raise ValueError("the value is not a vector of equal numbers")
     return Value(1, data.items * shape.whole[0], kind=data.kind)
 
 
@@ -251,7 +251,7 @@ def _select_value(values: list[Value]) -> Value:
 
 def _select_items(values: list[Value]) -> Value:
     if len({len(value.items) for value in values}) > 1:
-        raise ValueError("these do not broadcast")
+        raise ValueError("the values do not broadcast")
     rows = zip(*(value.items for value in values), strict=True)
     items = tuple(yes if condition else no for condition, yes, no in rows)
     return Value(1, items, kind=_common_value_kind(values[1:]))

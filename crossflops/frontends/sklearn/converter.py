@@ -303,7 +303,7 @@ def convert_with_newest_opsets(
                 return convert({"": _newest_opset(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
-            "skl2onnx.supported_converters() names what it converts; leave such a step out",
+            "skl2onnx.supported_converters() lists what it converts; remove the step",
         ) from error
 
 
@@ -435,7 +435,8 @@ def _type(spec: TensorSpec) -> Any:
     name = _TYPES.get(spec.dtype)
     if name is None or not hasattr(data_types, name):
         raise InputError(
-            f"skl2onnx takes no input of the type {spec.dtype}", f"types: {', '.join(_TYPES)}"
+            f"skl2onnx does not support inputs of the type {spec.dtype}",
+            f"types: {', '.join(_TYPES)}",
         )
     return getattr(data_types, name)(list(spec.shape or ()))
 
@@ -527,8 +528,8 @@ def require_fitted_estimator(model: Any) -> None:
         check_is_fitted(model)
     except NotFittedError as error:
         raise InputError(
-            f"{type(model).__name__} is not fitted, and has no weights to count with",
-            "let the callable return it after .fit(X, y)",
+            f"{type(model).__name__} is not fitted, so it has no weights to count",
+            "return the estimator from the callable after .fit(X, y)",
         ) from error
     except TypeError:  # what has no fit needs none
         pass

@@ -21,7 +21,9 @@ def estimator_program(
     where skl2onnx fails.
     """
     if setting.training:
-        raise InputError("--train-mode is for models that have one", "leave it out")
+        raise InputError(
+            "--train-mode can be used only with models that have a training mode", "leave it out"
+        )
     _check_estimator_inputs(model, args, kwargs)
     trace = Trace(calls=(), modules=(), setting=setting, framework="sklearn")
     made = PIPELINE.run(EstimatorConversion(model=model, args=args, kwargs=kwargs, trace=trace))
@@ -38,7 +40,7 @@ def _check_estimator_inputs(
     shape = (1, wide or 4)
     hint = f"give --input {shape[0]}x{shape[1]}, or more rows"
     if not args and not kwargs:
-        raise InputError("the model needs the shape of its input", hint)
+        raise InputError("the shape of the model's input is missing", hint)
     provided = [*args, *kwargs.values()]
     if len(provided) == 1 and wide is not None:
         dims = provided[0].shape or ()

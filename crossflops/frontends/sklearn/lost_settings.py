@@ -56,9 +56,11 @@ def last_step(estimator: Any) -> Any:
 
 
 _EQUAL = 0.5  # the threshold of two probabilities above which the second one is the larger
-_NEIGHBOURS = "their distances weigh otherwise"
+_NEIGHBOURS = "distances have other weights"
 LOST = (
-    Loss("Normalizer", lambda m: m.norm == "max", "norm='max'", "a magnitude is its value"),
+    Loss(
+        "Normalizer", lambda m: m.norm == "max", "norm='max'", "absolute values are plain values"
+    ),
     Loss(
         "HistGradientBoostingRegressor",
         lambda m: m.loss in ("poisson", "gamma"),
@@ -97,7 +99,7 @@ def refuse_lost_settings(estimators: Iterable[Any]) -> None:
         for loss in LOST:
             if type(model).__name__ == loss.estimator and loss.holds(model):
                 raise NormalizeError(
-                    f"skl2onnx writes another model for {loss.estimator} with {loss.setting}: "
+                    f"skl2onnx converts {loss.estimator} incorrectly with {loss.setting}: "
                     f"{loss.lost}",
-                    "set that otherwise, or count the estimators around it",
+                    "change that setting, or count the other estimators separately",
                 )

@@ -35,7 +35,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     specs = [tensors.get(output.name) for output in parse_model_proto(data).graph.output]
     named = {**{str(index): spec for index, spec in enumerate(source.args)}, **source.kwargs}
     if any(spec.dtype == "string" for spec in named.values()):
-        raise InputError("a file that takes text is not run", _SKIP)
+        raise InputError("a file with text inputs cannot be run", _SKIP)
     values = _estimator_input_values(source, list(named.values()))
 
     def run(estimator: Any, provided: list[Any]) -> list[Any]:
@@ -53,7 +53,8 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
         raise
     except Exception as error:  # whatever it is, it does not run on these
         raise InputError(
-            f"the model raised {type(error).__name__}: {error}", "give values that it takes"
+            f"the model raised {type(error).__name__}: {error}",
+            "give values that the model accepts",
         ) from error
     return model_run(values, outputs, [False] * len(outputs), run_rounded)
 
@@ -80,7 +81,7 @@ def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> An
         pandas: Any = importlib.import_module("pandas")
     except ImportError as error:
         raise InputError(
-            "a model that takes columns is run on a frame of pandas, which is not installed",
+            "a model with column inputs runs on a pandas frame, but pandas is not installed",
             "pip install pandas",
         ) from error
     return pandas.DataFrame(
@@ -99,7 +100,8 @@ def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
     result = result[index] if isinstance(result, tuple) else result
     if result is None or isinstance(result, list):
         raise InputError(
-            f"no method of {type(model).__name__} gives what {spec.name!r} of its file is", _SKIP
+            f"no method of {type(model).__name__} returns the output {spec.name!r} of its file",
+            _SKIP,
         )
     array = np.asarray(result.toarray() if hasattr(result, "toarray") else result)
     if spec.dtype == "string":

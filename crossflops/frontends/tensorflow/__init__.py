@@ -98,7 +98,7 @@ class TensorFlow(OnShapes):
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
         """Return the model in a file or folder: see `reading.read`."""
         if arguments:
-            raise TargetError(f"{target} is a model already", "leave --arg out")
+            raise TargetError(f"{target} is already a model", "leave --arg out")
         from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
 
         return read_tensorflow_model(target, allow_pickle)
@@ -167,8 +167,8 @@ class TensorFlow(OnShapes):
             ) from error
         if not spec.shape.is_fully_defined():
             raise InputError(
-                f"the input has the shape {spec.shape}, which is not definite",
-                "give a number for every size, the batch too",
+                f"the input has the shape {spec.shape}, which has an open size",
+                "give a number for every size, including the batch",
             )
         return spec
 

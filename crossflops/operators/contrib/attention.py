@@ -404,7 +404,7 @@ def _key_value_constraint(node: Node) -> str:
 def _no_keys(node: Node) -> str:
     return (
         f"{operand_label(node, 1, 'key')} has rank "
-        f"{len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
+        f"{len(dims_of(node, 1) or ())}, but needs 3, 4 or 5"
     )
 
 
@@ -501,7 +501,7 @@ def _one_width(node: Node) -> str:
     if not query or not value or len(value) != 3 or value[-1] == query[-1]:
         return ""
     return (
-        f"{operand_label(node, 2, 'value')} has {value[-1]} at axis 2, and {query[-1]} is needed"
+        f"{operand_label(node, 2, 'value')} has {value[-1]} at axis 2, but {query[-1]} is needed"
     )
 
 

@@ -126,7 +126,7 @@ def row_distances_cost(node: Node) -> Cost:
     pairs = rows * spec_shape(input_spec(node, 1), rank=2)[0]
     metric = string_attribute(node, "metric", "sqeuclidean")
     if metric not in ("euclidean", "sqeuclidean"):
-        raise ValueError(f"the metric {metric!r} of CDist is not known")
+        raise ValueError(f"the metric {metric!r} of CDist is not supported")
     root = 1 if metric == "euclidean" else 0
     return Cost(adds=depth + max(depth - 1, 0), muls=depth, specials=root) * pairs
 
@@ -206,7 +206,7 @@ def activation_cost(node: Node, attribute: str = "activation", default: str = ""
     value = node.attrs.get(attribute, default)
     name = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     if name.lower() not in NAMED:
-        raise ValueError(f"the activation {name!r} of {node.op} is not known")
+        raise ValueError(f"the activation {name!r} of {node.op} is not supported")
     return NAMED[name.lower()]
 
 
@@ -282,7 +282,9 @@ def bias_dropout(node: Node) -> Cost:
     Raises ValueError when training_mode is an input, since its value is not known.
     """
     if has_input(node, 4):
-        raise ValueError(f"whether {node.op} drops depends on the value of training_mode")
+        raise ValueError(
+            f"the value of training_mode decides whether {node.op} drops, and is unknown"
+        )
     return ADD * (output_element_count(node) * (2 if has_input(node, 2) else 1))
 
 

@@ -157,7 +157,7 @@ def _past_heads_constraint(node: Node) -> str:
     depth = query[-1] // (heads if has_input(node, 1) else heads + 2 * kv_heads)
     if input_spec(node, 3).dtype.startswith(("float", "bfloat")) and past[3] != depth:
         return (
-            f"{operand_label(node, 3, 'past_key')} has {past[3]} at axis 3, and {depth} is needed"
+            f"{operand_label(node, 3, 'past_key')} has {past[3]} at axis 3, but {depth} is needed"
         )
     (total,) = node.values.get(6, (past[2] + query[1],))
     if query[1] <= total and (total == past[2] + query[1] or total <= past[2]):
@@ -293,7 +293,7 @@ def _rotary_cosine_constraint(node: Node) -> str:
     if cosines[1] in (needed, depth // 2):
         return ""
     return (
-        f"{operand_label(node, 2)} has {cosines[1]} at axis 1, and {needed} are needed for {depth}"
+        f"{operand_label(node, 2)} has {cosines[1]} at axis 1, but {needed} are needed for {depth}"
     )
 
 

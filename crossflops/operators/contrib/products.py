@@ -457,7 +457,7 @@ def _expert_layers_constraint(node: Node) -> str:
         return wrong
     data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 4)
     if len(second) != 3:
-        return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, and needs 3"
+        return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
     hidden, count, is_first = data[-1], first[0], is_first_layout(node)
     inner = second[1] if is_first else second[2]
     wide = 2 * inner if _is_fused(node) else inner
@@ -531,7 +531,7 @@ def _activation(node: Node, sizes: Experts) -> Cost:
         limit = Cost(compares=3) if "swiglu_limit" in node.attrs else ZERO
         return Cost(specials=1, muls=2) + alpha + beta + limit
     if name not in NAMED:
-        raise ValueError(f"the activation {name!r} of {node.op} is not known")
+        raise ValueError(f"the activation {name!r} of {node.op} is not supported")
     return NAMED[name] + (MUL if sizes.third else ZERO)
 
 

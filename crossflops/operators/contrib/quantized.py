@@ -273,7 +273,7 @@ def _block_gather_constraint(node: Node) -> str:
     if spec is None or spec.shape is None or scales is None:
         return ""
     if len(spec.shape) < 2:
-        return f"{operand_label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
+        return f"{operand_label(node, 0, 'data')} has rank {len(spec.shape)}, but needs at least 2"
     packed = 8 // positive(node, "bits", 4) if spec.dtype == "uint8" else 1
     unpacked = [*spec.shape[:-1], spec.shape[-1] * packed]
     index = integer(node, "quantize_axis", 1)

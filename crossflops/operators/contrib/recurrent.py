@@ -230,7 +230,7 @@ def _causal(node: Node) -> str:
     indices = integer(node, "ndim", 1)
     for index, shape_ in ((0, dims), (1, weight)):
         if shape_ is not None and len(shape_) != indices + 2:
-            return f"{operand_label(node, index)} has rank {len(shape_)}, and needs {indices + 2}"
+            return f"{operand_label(node, index)} has rank {len(shape_)}, but needs {indices + 2}"
     if dims is None or weight is None:
         return ""
     channels = dims[-1] if integer(node, "channels_last", 0) else dims[1]

@@ -27,7 +27,7 @@ def rebuild(program: Any, graph: Graph) -> Source:
         import tensorflow as tf
     except ImportError as error:
         raise MissingExtraError(
-            f"no TensorFlow function can be rebuilt: {error}",
+            f"cannot rebuild a TensorFlow function: {error}",
             "pip install 'crossflops[tensorflow]'",
         ) from error
     from crossflops.rebuild.tensorflow import module as models

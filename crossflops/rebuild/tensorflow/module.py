@@ -147,11 +147,11 @@ class _Run:
         except CrossflopsError:
             raise
         except UnfitError as error:
-            message = f"nothing rebuilds {label} in TensorFlow {error}"
+            message = f"{label} cannot be rebuilt in TensorFlow {error}"
             raise NormalizeError(message, READ_IT) from error
         except Exception as error:  # TensorFlow refuses in many ways
             text = " ".join(str(error).split())[:200]
-            message = f"nothing rebuilds {label} in TensorFlow: {type(error).__name__}: {text}"
+            message = f"{label} cannot be rebuilt in TensorFlow: {type(error).__name__}: {text}"
             raise NormalizeError(message, READ_IT) from error
         for name, value in zip(node.output, results, strict=False):
             if isinstance(value, np.ndarray):
@@ -279,7 +279,7 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
         name = min(lacking)
         version = opsets(model).get(name.rpartition(".")[0], 1)
         raise NormalizeError(
-            f"nothing converts {name} of opset {version} into operations of TensorFlow", READ_IT
+            f"{name} of opset {version} cannot be converted into operations of TensorFlow", READ_IT
         )
     placed = _node_module_paths(model, made, paths)  # which names the nodes
     return RebuiltProgram(data=model.SerializeToString(), paths=placed)

@@ -237,7 +237,9 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
             pure.function, list(pure.specs), model_name="crossflops", opset=OPSET, return_mode="ir"
         )
     if not len(model.graph):
-        raise NormalizeError("the model computes nothing", "count one that does")
+        raise NormalizeError(
+            "the model computes no result", "give a model with at least one operation"
+        )
     return model, recorder
 
 

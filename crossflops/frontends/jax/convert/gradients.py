@@ -15,8 +15,8 @@ from crossflops.ir.graph import Checkpoint, Graph, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
 _LOOP = "JAX has no gradient of a loop whose length depends on data"
-_OWN = "in {}, whose derivative is code of its own: counted as derived ({})"
-_REFUSED = "JAX has no gradient of {}: it refuses to derive the model"
+_OWN = "in {}, which has a custom derivative: counted as if differentiated by JAX ({})"
+_REFUSED = "JAX has no gradient of {}, so the model cannot be differentiated"
 
 
 def mark_jax_gradients(

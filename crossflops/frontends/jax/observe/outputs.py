@@ -44,7 +44,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
         except Exception as error:  # whatever it is, it does not run on these
             raise InputError(
                 f"the model raised {type(error).__name__}: {error}{error_location(error)}",
-                "give values that it takes",
+                "give values that the model accepts",
             ) from error
         return model_run(
             values, list(map(_complex_as_pairs, outputs)), _draws_numbers(function), run_rounded

@@ -101,7 +101,7 @@ def _with_constants(pure: Pure) -> Pure:
 
 # Which outputs a loss is made of.
 
-_HINT = "give a callable that takes what the model returns, and returns one number"
+_HINT = "give a callable that maps the model's outputs to one number"
 
 
 def jax_loss_dependence(
@@ -129,7 +129,7 @@ def jax_loss_dependence(
         raise InputError(f"the loss raised {type(error).__name__}: {text}", _HINT) from error
     if [aval.size for aval in closed.out_avals] != [1]:
         shapes = ", ".join(str(aval.shape) for aval in closed.out_avals)
-        raise InputError(f"the loss is an array of {shapes}, and no number", _HINT)
+        raise InputError(f"the loss is an array of {shapes}, but must be one number", _HINT)
     derive = importlib.import_module("jax._src.interpreters.ad").jvp_jaxpr
     graded = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in outputs]
     alone = [[index == other for other in range(len(outputs))] for index in range(len(outputs))]

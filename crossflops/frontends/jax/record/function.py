@@ -14,7 +14,7 @@ from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
 
 _HINT = "check the number, the names, the shapes and the types of --input"
 FROZEN = "params/frozen"  # the kind of variables that are weights, and are not trained
-_TRAINS = "it trains unless told otherwise: return (model, {'x': x, 'train': False}) or the like"
+_TRAINS = "the model trains by default: return (model, {'x': x, 'train': False}) or the like"
 # flax/errors.py: batch statistics that change, dropout that draws numbers
 _HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
 
@@ -257,7 +257,7 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 def _plain_function_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     if training:
-        raise InputError("--train-mode is for modules", "leave it out")
+        raise InputError("--train-mode can be used only with modules", "leave it out")
     return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
 
 
@@ -282,7 +282,9 @@ def _own_arrays(stored: Any) -> Any:
 
     def own(array: Any) -> Any:
         if isinstance(array, jax.ShapeDtypeStruct):
-            raise NormalizeError("the weights are shapes alone", "give the model with its weights")
+            raise NormalizeError(
+                "the weights have only shapes, no values", "give the model with its weights"
+            )
         if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
             return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
         return array

@@ -1181,9 +1181,9 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
         try:
             return _decomposer(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
-            _LOG.debug("PyTorch takes the program apart as a whole: %s", error)
+            _LOG.debug("PyTorch decomposes the program as a whole: %s", error)
         except Exception:  # of PyTorch, about a module that it was not asked for
-            _LOG.debug("PyTorch takes the program apart as a whole", exc_info=True)
+            _LOG.debug("PyTorch decomposes the program as a whole", exc_info=True)
         return decompose(program, registry)
 
     interpreter = owner_of(inventory.EXPORT_PROMOTION)

@@ -401,9 +401,9 @@ def _has_dtype_and_shape(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
-_SEE_EXPORT = "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model"
+_SEE_EXPORT = "check whether torch.onnx.export(model, inputs, dynamo=True) can export the model"
 _BY_MODULE = (
-    "a tensor is quantized by a function that was imported by its name: write "
+    "a tensor is quantized by a function imported by name: write "
     "torch.quantize_per_tensor(x, ...) in the forward, or torch.fake_quantize_per_tensor_affine"
 )
 

@@ -153,8 +153,8 @@ def _observe_sparse_run(
 
 def _sparse_storage_error(why: str) -> NormalizeError:
     return NormalizeError(
-        f"how much the sparse tensors of the model store is not known: {why}",
-        "give the model and its inputs values, or count it with dense tensors in their place",
+        f"the number of elements in the model's sparse tensors is unknown: {why}",
+        "give the model and its inputs values, or use dense tensors instead",
     )
 
 

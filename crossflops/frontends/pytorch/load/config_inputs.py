@@ -25,15 +25,15 @@ _SECOND = 16_000  # samples of audio
 _FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
 _SIDE = 224
 _WITHOUT_IMAGE = (
-    "is counted on text alone: how its images become an input is not known here ({}); --input "
+    "is counted on text alone: crossflops cannot make an image input for it ({}); --input "
     "gives all inputs"
 )
 _WITHOUT_SOUND = (
-    "is counted on text alone: how a sound becomes tokens of its text is not known here; --input "
+    "is counted on text alone: crossflops cannot turn a sound into its text tokens; --input "
     "gives all inputs"
 )
 _IMAGE_WITHOUT_SOUND = (
-    "is counted on an image and text: how a sound becomes tokens of its text is not known here; "
+    "is counted on an image and text: crossflops cannot turn a sound into its text tokens; "
     "--input gives all inputs"
 )
 _WITHOUT_VALUES = (
@@ -168,7 +168,7 @@ def _refuse_unnamed_token(model: Any, config: Any) -> None:
     name = "image_token_index"
     if getattr(config, name, name) is None and hasattr(model, "get_placeholder_mask"):
         raise InputError(
-            f"the config names no token that stands for an image: its {name} is missing",
+            f"the config names no image token: {name} is missing",
             f"give a number below vocab_size: --arg {name}=NUMBER",
         )
 
@@ -180,7 +180,9 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
     taken = inspect.signature(model.forward).parameters
     grid = _image_patch_grid(config, sizes) if "image_grid_thw" in taken else None
     if grid is not None and next(model.parameters()).is_meta:
-        raise ValueError("the model reads the grid, and nothing on this device has values")
+        raise ValueError(
+            "the model reads the image grid, but tensors on this device have no values"
+        )
     if grid is None:
         (pixels,) = with_float_dtype((_config_image_spec(config, sizes),), dtype)
         details = (
@@ -191,7 +193,7 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
         pixels, rows = _patches(config, grid, batch, dtype)
     if not rows or ("seq" in sizes and sizes["seq"] <= rows):
         raise InputError(
-            f"an image takes {rows} tokens of the text, and --seq leaves it {sizes.get('seq')}",
+            f"an image takes {rows} text tokens, but --seq has only {sizes.get('seq')}",
             f"give --seq {rows + 1} or more",
         )
     length = sizes.get("seq", rows + _config_text_length(config, {}))
@@ -249,7 +251,7 @@ def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, 
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
     if not side:
         raise InputError(
-            f"an image is made of squares of {merged} pixels",
+            f"an image needs at least {merged} pixels per side",
             f"give --image-size {merged} or more",
         )
     return 1, side, side

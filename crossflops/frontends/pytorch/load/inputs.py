@@ -44,7 +44,7 @@ def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
     if size > _largest_input_bytes():
         raise InputError(
             f"the input {spec.name!r} would take {size / 2**30:.3g} GiB",
-            "give a smaller one; convolutions cost in proportion to the area",
+            "give a smaller input; the cost of convolutions is proportional to the area",
         )
     try:
         if generator is None:
@@ -73,7 +73,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     """
     if is_within_model():
         raise InputError(
-            "a model that is counted calls crossflops in its own forward",
+            "the model calls crossflops in its own forward while it is counted",
             "call crossflops outside of the model",
         )
     _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
@@ -98,7 +98,7 @@ def _refuse_fakes(tensors: Iterable[Any]) -> None:
     for tensor in tensors:
         if getattr(tensor, "is_nested", False):
             raise InputError(
-                "a nested tensor has no shape to count with",
+                "a nested tensor has no shape, which the count needs",
                 "pad it, as torch.nested.to_padded_tensor does",
             )
         if is_fake(tensor) and not is_ours(tensor):

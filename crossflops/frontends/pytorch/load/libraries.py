@@ -3,7 +3,7 @@
 Each makes the model without weights from anywhere, and tells its usual input: of timm that stands
 in `pretrained_cfg`, of torchvision it is what the transforms of the weights give, of transformers
 a model is made from its config alone (`hf:FOLDER`, `hf:config.json`, `hf:org/name`): nothing but
-the config is ever fetched, and no code of a repository is run.
+the config is ever fetched, and crossflops runs no code of a repository.
 """
 
 import functools
@@ -195,15 +195,15 @@ class Transformers(Library):
         _refuse_strays(name, config, others)
         if getattr(config, "use_cache", False):
             config.use_cache = False
-            notes.append(f"hf:{name} is counted without a cache of keys and values")
+            notes.append(f"hf:{name} is counted without a key-value cache")
         _set_image_size(config, sizes)
         model = _model(transformers, config, name)
         if experts := choose_experts(model):
             notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
         elif group_loops(model):
             notes.append(
-                f"the experts of hf:{name} run by one grouped product for each matrix: their own"
-                " loop reads which were chosen, and weights without numbers choose none"
+                f"the experts of hf:{name} run as one grouped product for each matrix: their own"
+                " loop reads which experts are chosen, and weights without values choose none"
             )
         usual = usual_inputs(model, config, sizes, dtype)
         specs = usual.specs
@@ -246,7 +246,7 @@ def _notes_on_weights(
     if method:
         yield (
             f"the config of hf:{name} stores quantized weights ({method}): they are counted as "
-            f"{dtype or UNPACKED}, so bytes of weights are more than those that are stored"
+            f"{dtype or UNPACKED}, so the bytes of weights are larger than stored"
         )
 
 
@@ -263,7 +263,7 @@ def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: st
             nearest_name_hint(
                 str(kind),
                 list(known.keys()),
-                "update transformers; no code of a repository is run",
+                "update transformers; crossflops runs no code of a repository",
             ),
         )
     return transformers.AutoConfig.for_model(kind, **content)
@@ -333,12 +333,13 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
         kind = transformers.MODEL_MAPPING.get(type(config), None)
     if kind is None:
         raise TargetError(
-            f"hf:{name} names no class that transformers has", "add architectures to its config"
+            f"hf:{name} names no class of the installed transformers",
+            "add architectures to its config",
         )
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
         raise TargetError(
-            f"hf:{name} runs by its generate() alone: {kind.__name__} has no forward",
+            f"hf:{name} can only run generate(): {kind.__name__} has no forward",
             f"count a part: hf:FILE with its {parts or 'parts'}, and the part's architectures",
         )
     if is_building():

@@ -492,11 +492,12 @@ def run_unwatched(
 
 
 _OF_VALUES = (
-    "it reads a value, and weights without numbers give none: build it smaller (--arg), or with "
-    "numbers"
+    "the model reads a value, which weights without values do not have: build it smaller "
+    "(--arg), or with values"
 )
 _OF_TYPES = (
-    "give floats the type of the weights (--input x=1x8:bfloat16), or build a model by name in "
+    "give float inputs the type of the weights (--input "
+    "x=1x8:bfloat16), or build a model by name in "
     "another type: --arg dtype=float32"
 )
 
@@ -508,11 +509,11 @@ def model_run_error(error: BaseException, where: str = "on these inputs") -> Inp
     mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
     return InputError(
         f"the model raised {where}: {error_words(error)}{error_location(error)}",
-        "take the exit out of the model: it would end the process that runs it"
+        "remove the exit from the model: it would end the process that runs it"
         if leaves
         else _OF_VALUES
         if "item() cannot be called on meta" in str(error)
-        else "give inputs without numbers where the weights have none (device='meta'), or shapes"
+        else "give inputs without values where the weights have none (device='meta'), or shapes"
         if plain
         else _OF_TYPES
         if mistyped

@@ -15,7 +15,7 @@ _HINTS = (
     ),
     (
         r"'size' failed to unpack",
-        "a size is a value of a tensor there, as in a packed sequence: give recurrent layers the "
+        "a size is read from a tensor there, as in a packed sequence: give recurrent layers the "
         "padded batch, and write sizes as numbers",
     ),
     (
@@ -32,11 +32,12 @@ _HINTS = (
     ),
     (
         r"data pointer|\.numpy\(\)|data_ptr|not supported for tensor subclasses",
-        "the model leaves PyTorch while it runs (NumPy, a kernel of its own): keep it in PyTorch",
+        "the model leaves PyTorch while it runs (NumPy, a custom "
+        "kernel): use PyTorch operators instead",
     ),
     (
         PIECES,
-        "forward itself works with pieces of tensors: count the model as it is before it is cut "
+        "forward itself works with pieces of tensors: count the model before it is sharded "
         "(by parallelize_module, distribute_tensor)",
     ),
 )
@@ -55,7 +56,7 @@ def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
     text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
     if derives and not hint:
-        message = f"{REFUSED}it derives something while it runs, by {derives}"
+        message = f"{REFUSED}it differentiates while it runs, by {derives}"
         return NormalizeError(message, _DERIVES)
     message = f"{REFUSED}{brief_error_text(error)}{error_location(error)}"
     return NormalizeError(message, hint or _FALLBACK)

@@ -99,7 +99,7 @@ def _weight_dtype_name(value: object, where: str) -> str:
     name = str(value).removeprefix("torch.")
     if name not in TYPES:
         raise TargetError(
-            f"{where} is {value!r}, which is no type that layers of PyTorch compute in",
+            f"{where} is {value!r}, a type that PyTorch's layers cannot compute in",
             nearest_name_hint(
                 name, TYPES, f"give {', '.join(TYPES[:-1])} or {TYPES[-1]}: {_SETS_ONE}"
             ),

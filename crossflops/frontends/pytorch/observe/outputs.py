@@ -112,8 +112,11 @@ def _torch_output_array(tensor: Any) -> Any:
         tensor = torch.view_as_real(tensor.resolve_conj())
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise InputError(
-            "a sparse or quantized tensor cannot be given to onnxruntime", "leave --verify out"
+            "onnxruntime cannot take a sparse or quantized tensor", "leave --verify out"
         )
     if tensor.dtype is torch.bfloat16:
-        raise InputError("NumPy has no bfloat16 for onnxruntime", "leave --verify out")
+        raise InputError(
+            "NumPy lacks bfloat16, so the outputs cannot be compared with onnxruntime",
+            "leave --verify out",
+        )
     return tensor.detach().resolve_neg().cpu().numpy()

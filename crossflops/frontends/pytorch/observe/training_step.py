@@ -75,7 +75,7 @@ def _torch_loss_outputs(result: Any, step: StepSetting) -> list[Any]:
 
 # Which outputs a loss is made of.
 
-_HINT = "give a callable that takes what the model returns, and returns one number"
+_HINT = "give a callable that maps the model's outputs to one number"
 
 
 def torch_loss_dependence(
@@ -111,7 +111,9 @@ def torch_loss_dependence(
         except Exception as error:
             raise InputError(f"the loss raised {error_words(error)}", _HINT) from error
         if not torch.is_tensor(value) or value.numel() != 1:
-            raise InputError(f"the loss is {_output_value_label(value)}, and no number", _HINT)
+            raise InputError(
+                f"the loss is {_output_value_label(value)}, but must be one number", _HINT
+            )
         if not value.requires_grad:
             raise InputError("the loss depends on no output of the model", _HINT)
         graded = [index for index, leaf in enumerate(outputs) if leaf.requires_grad]

@@ -187,8 +187,8 @@ def _replacing_mask_detection(
 
 _NAMED = 6  # modules that a note names
 _DRAWS = "the model draws random numbers (from seed 0 here): another run may have other sizes"
-_LEFT = "the model computes in NumPy, too: what it does there is not counted"
-_OWN_GENERATOR = "the model draws from a generator of its own: a run may have other sizes"
+_LEFT = "part of the model runs in NumPy: that part is not counted"
+_OWN_GENERATOR = "the model uses its own random generator: another run may have other sizes"
 
 
 class ExportRequest(msgspec.Struct, frozen=True):
@@ -277,7 +277,7 @@ def _revise_trace(asked: ExportRequest, plain: Traced) -> Traced:
     again = _with_values(asked)
     if isinstance(again, str):
         return _with_trace_notes(
-            plain, difference, f"no values could decide: {again}" if again else ""
+            plain, difference, f"real values did not help: {again}" if again else ""
         )
     again = _with_trace_notes(again, _product_difference(asked, again))
     return msgspec.structs.replace(again, known=known) if is_open else again
@@ -321,7 +321,9 @@ def _product_difference(asked: ExportRequest, trace: Traced) -> str:
     differs = executed_products.differing(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
     rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
-    message = f"a run executes other products than the exported program in {names}{rest}"
+    message = (
+        f"a real run executes other matrix products than the exported program in {names}{rest}"
+    )
     return message if differs else ""
 
 

@@ -18,11 +18,11 @@ from crossflops.frontends.tensorflow.convert.operators import (
 
 CUSTOM = "_gradient_op_type"
 KIND = "a tf.custom_gradient"
-_DERIVED = f"in {KIND}, whose backward is code of its own: counted as derived"
+_DERIVED = f"in {KIND}, which has a custom backward: counted as if differentiated by TensorFlow"
 _SEVERAL = f"{_DERIVED} (it has several results)"
 _REPEATED = f"{_DERIVED} (it is in a loop or a branch)"
 _AGAIN = f"{_DERIVED} (it is in a checkpoint)"
-_NONE = "TensorFlow has no gradient of {}: it refuses to derive the model"
+_NONE = "TensorFlow has no gradient of {}, so the model cannot be differentiated"
 _ZEROS = (
     "TensorFlow's gradient of {} is zeros, whatever comes back: counted as if it were made of that"
 )

@@ -28,7 +28,7 @@ def function_of(
     nodes = list(graph.node)
     if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
         raise InputError(
-            "the graph has variables, so their shapes are not in it",
+            "the graph has variables, whose shapes it does not contain",
             "freeze it, or give the SavedModel",
         )
     requested = [node.name for node in nodes if node.op == _INPUTS[0]]
@@ -110,7 +110,7 @@ def call_of(
     if hasattr(model, "signatures") and len(model.signatures):
         return _signature_call(model, args, kwargs)
     if training and not is_rebuilt(model):  # which is in the mode of what it was made from
-        raise InputError("--train-mode is for Keras models", "leave it out")
+        raise InputError("--train-mode can be used only with Keras models", "leave it out")
     if not callable(model):
         raise InputError(
             "the SavedModel has no signature and cannot be called",
@@ -228,7 +228,7 @@ def _signature_call(
     if name is None:
         raise InputError(
             f"the SavedModel has the signatures {', '.join(signatures)}",
-            f"write one of them behind a colon: FOLDER:{next(iter(signatures))}",
+            f"append one of them after a colon: FOLDER:{next(iter(signatures))}",
         )
     signature = signatures[name]
     requested = signature.structured_input_signature[1]

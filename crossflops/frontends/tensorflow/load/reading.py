@@ -15,7 +15,7 @@ from crossflops.load import refuse_stand_in
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
-_ALONE = "load it in Python by itself to see the whole traceback"
+_ALONE = "load it in Python to see the whole traceback"
 _AGAIN = "save it again: model.save(FILE.keras), or model.export(FOLDER)"
 
 _OF_KERAS = (".keras", ".h5", ".hdf5")  # which any backend of Keras reads
@@ -36,7 +36,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
         refuse_stand_in(path)
     if path.suffix == ".tflite":
         raise TargetError(
-            f"{path} is a TFLite file, and those are not read",
+            f"{path} is a TFLite file, which crossflops cannot read",
             "give the .keras file or the SavedModel that it was made from",
         )
     if path.suffix not in _OF_KERAS or _backend() == "tensorflow":
@@ -98,7 +98,7 @@ def _load_frozen_graph(path: Path) -> Any:
 
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     if not graph.node:
-        raise TargetError(f"{path} holds no operations", "give a frozen graph (GraphDef)")
+        raise TargetError(f"{path} contains no operations", "give a frozen graph (GraphDef)")
     return graph
 
 
@@ -111,15 +111,16 @@ def _load_keras_model(path: Path, allow_pickle: bool) -> Any:
 def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
     """Raise TargetError for a file that is not an archive of Keras, or that holds code."""
     if not zipfile.is_zipfile(path):
-        raise TargetError(f"{path} is no .keras file, or only a part of one", _AGAIN)
+        raise TargetError(f"{path} is not a .keras file, or is incomplete", _AGAIN)
     with zipfile.ZipFile(path) as archive:
         if "config.json" not in archive.namelist():
-            raise TargetError(f"{path} holds no model of Keras: it has no config.json", _AGAIN)
+            raise TargetError(f"{path} contains no Keras model: config.json is missing", _AGAIN)
     if not allow_pickle and any(
         config.get("class_name") == "__lambda__" for config in _config(path)
     ):
         raise TargetError(
-            f"{path} holds a Python lambda, which is code", "if you trust it: --allow-pickle"
+            f"{path} contains a Python lambda, which is code",
+            "if you trust the file, use --allow-pickle",
         )
 
 

@@ -33,14 +33,14 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     require_numbers(function.graph.variables)
     frozen = freeze(function, lowered=False, weighted=True)
     if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
-        raise InputError("onnxruntime is given no tables and no text", "leave --verify out")
+        raise InputError("onnxruntime cannot take lookup tables or text", "leave --verify out")
     values = _tensorflow_input_values(source, frozen)
     try:
         results = function._call_flat(list(map(tf.constant, values)), function.captured_inputs)
     except tf.errors.OpError as error:
         raise InputError(
             f"the model raised {type(error).__name__}: {short_error_text(error)}",
-            "give values that it takes",
+            "give values that the model accepts",
         ) from error
     outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
     drawn = [_is_drawn(tensor) for tensor in frozen.outputs]

@@ -87,7 +87,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
             concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
     except Exception as error:
         raise NormalizeError(
-            "TensorFlow cannot derive the model: "
+            "TensorFlow cannot differentiate the model: "
             f"{type(error).__name__}: {short_error_text(error)}",
             "take its gradients in a tf.GradientTape to see the whole traceback",
         ) from error
@@ -185,7 +185,7 @@ def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
 
 # Which outputs a loss is made of.
 
-_HINT = "give a callable that takes what the model returns, and returns one number"
+_HINT = "give a callable that maps the model's outputs to one number"
 
 
 @quiet()
@@ -213,7 +213,9 @@ def loss_dependence_flags(
             message = f"the loss raised {type(error).__name__}: {short_error_text(error)}"
             raise InputError(message, _HINT) from error
         if value.shape.num_elements() != 1:
-            raise InputError(f"the loss is a tensor of {value.shape}, and no number", _HINT)
+            raise InputError(
+                f"the loss is a tensor of {value.shape}, but must be one number", _HINT
+            )
         outputs = tf.nest.flatten(results)
         gradients = [tf.gradients(value, one_output)[0] for one_output in outputs]
     if all(gradient is None for gradient in gradients):

@@ -54,8 +54,8 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     except Exception as error:
         if has_variable_writes(function):
             raise NormalizeError(
-                "the model stores something in its variables, and so it cannot be frozen",
-                "give the Keras model itself, or a function that returns what it would store",
+                "the model writes its variables while it runs, so it cannot be frozen",
+                "give the Keras model itself, or a function that returns the new values instead",
             ) from error
         raise NormalizeError(
             "TensorFlow cannot freeze the model: "
