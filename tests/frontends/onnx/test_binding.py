@@ -84,7 +84,9 @@ def test_sizes_that_are_missing_or_contradict(path, options, message, hint):
 def test_another_type_than_that_of_the_file_is_said(path):
     """The file is counted with its own types."""
     specs = [TensorSpec("x", "int64", (2, 5, 8))]
-    with pytest.warns(CrossflopsWarning, match="'x' of the file is float32, so it cannot be counted as int64"):
+    with pytest.warns(
+        CrossflopsWarning, match="'x' of the file is float32, so it cannot be counted as int64"
+    ):
         graph_of(path, specs=specs)
 
 
