@@ -64,26 +64,35 @@ TRAINING_SCHEMAS = f"{_RUNTIME}orttraining/orttraining/core/graph/training_op_de
 class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     """The rule by which one operator is counted.
 
-    `formula` gives the kinds of work and never sets bytes: those follow from `traffic`. "touch"
-    reads every input byte and writes every output byte; "view" moves nothing, since its result is
-    a known value or a handle, and "alias" neither, since its result is its first input under
-    another name, shape or type; "gather" reads its index inputs (all but the first) and as many
-    data bytes as it writes. `tables` are inputs of a "touch" of which only as many bytes are read
-    as the first output has. `equation` is the formula in the letters of the specification, `page`
-    the address of the specification. `operand` is the input in whose element type the node
-    computes. `doubt` says for a node whether the count is exact; a rule with none is always exact.
-    `requires` says which operands the operator can take. `contracts` are the operands of a
-    contraction, data first, whose element types are its precision (None: all inputs); `packed` is
-    the precision of a weight that is packed into bytes. An operator `keeps` values where its
-    result has elements of its first input as they are. One that quantizes and leaves its results
-    real `stores` them in a precision, "" where that is not known; `numbers` are inputs whose
-    floats are whole numbers to it, such as these bits. `parameters` says how many weights and
-    biases a mixture of experts has, and how many of them a token uses; of the operands at the
-    places of `experts`, with an axis for the expert in front, a token needs the part of its own
-    experts. `constant_part` is the work that depends on no input of the model where the operands
-    at these places do, of a node that costs so much. `backward` is the work of the gradients of
-    its operands, or in words why that is not known; where it is another one `by_result`, results
-    that miss the loss have no name in the node that it is given.
+    Attributes:
+        formula: Returns the kinds of work of a node. It never sets bytes, which follow from
+            `traffic`.
+        traffic: "touch" reads every input byte and writes every output byte. "view" moves nothing,
+            since its result is a known value or a handle; "alias" moves nothing, since its result
+            is its first input under another name, shape or type. "gather" reads its index inputs
+            (all but the first) and as many data bytes as it writes.
+        tables: Inputs of a "touch" of which only as many bytes are read as the first output has.
+        equation: The formula in the letters of the specification.
+        page: The address of the specification.
+        operand: The input in whose element type the node computes.
+        doubt: Returns how exact the count of a node is; without it every count is exact.
+        requires: The constraints on the operands.
+        contracts: The operands of a contraction, data first, whose element types are its precision
+            (None: all inputs).
+        packed: The precision of a weight that is packed into bytes.
+        keeps: Whether elements of the result are elements of the first input, unchanged.
+        stores: For an operator that quantizes and returns floats: their precision, "" where that
+            is unknown.
+        numbers: Inputs whose floats are whole numbers to the operator, such as a number of bits.
+        parameters: Returns the weights and biases of a mixture of experts, and those that a token
+            uses.
+        experts: The operands with a first axis for the expert, of which a token needs only the
+            part of its own experts.
+        constant_part: Returns the work that is independent of the model's inputs, where only the
+            given operands depend on them, for a node with this cost.
+        backward: Returns the work of the gradients of the operands; a text says why it is unknown.
+        by_result: Whether that work depends on which results reach the loss: in the node passed
+            to `backward`, results that do not have no name.
     """
 
     formula: Formula

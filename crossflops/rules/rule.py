@@ -35,21 +35,27 @@ class OfCost(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a tool does, to the calls of one level that are among its targets.
+    """One thing that a tool does with the calls of one level that match `targets` and conditions.
 
-    A "core" rule says how the contraction work of a call is counted, in MACs: the first core rule
-    that matches a call holds, and stands for what the call does: for every operator beneath it, or
-    those that `stands_for` names, but not for what hooks do. On the function level nothing else
-    is booked beneath it. A "part" rule adds something, in the tool's own unit; all that match
-    hold. An "unseen" rule, on the operator or the node level, names why contraction work that no
-    core rule covers is not seen; the first that matches holds. A "fails" rule says that the tool
-    raises: on every call that matches or, with an amount, on those for which that is not zero.
+    The kinds of rules:
+
+    * "core": how the contraction work of a call is counted, in MACs. The first core rule that
+      matches a call applies. It covers every operator inside the call (or those in
+      `stands_for`), except for calls of hooks. On the function level nothing else is booked
+      inside the call.
+    * "part": an additional amount, in the tool's own unit. All matching rules apply.
+    * "unseen": the cause why the tool does not see contraction work that no core rule covers, on
+      the operator or the node level. The first matching rule applies.
+    * "fails": the tool raises, on every matching call or, with an amount, where that is not zero.
+
     Without an amount nothing is booked.
 
-    `again`, of a core or a part rule on the function level, is the cause under which a call is
-    booked that the tool has counted already by a rule about the module around it: beside what
-    that rule stands for, not in its place. By `batch` the tool divides the sum of all that is
-    booked so. `in_total_only` says that a tool that reports by module does not report this.
+    Attributes:
+        again: For a core or a part rule on the function level: the cause under which a call is
+            booked that a rule about the enclosing module has counted already. It is booked in
+            addition to that rule.
+        batch: The divisor of the sum of all bookings with this divisor.
+        in_total_only: Whether a tool that reports by module leaves this amount out there.
     """
 
     id: str
@@ -78,16 +84,20 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which parameters a tool counts, and how often.
+    """The parameters that a tool counts, and how often.
 
-    Every parameter of a registered module once, unless something is said. With `modules` the tool
-    goes down from the root, and counts all that is beneath a module of exactly such a class,
-    once along each chain of parents; with `leaves` it counts those that modules without modules in
-    them hold themselves, each module once. With `called` only where that module was called by
-    `__call__`. With `trainable` frozen ones are left out. `extra` gives further elements by cause.
+    By default every parameter of a registered module is counted once.
 
-    A tool that counts files takes initializers: `stored` says whether "all" or those that a node
-    of the graph "used", `scalar` how many elements it sees in one without axes.
+    Attributes:
+        modules: Classes of modules. The tool goes down from the root, and counts all parameters
+            inside a module of exactly such a class, once along each chain of parents.
+        leaves: Count only parameters held directly by modules without submodules, each module
+            once.
+        called: Count only modules that were called by `__call__`.
+        trainable: Leave frozen parameters out.
+        extra: Returns further elements by cause.
+        stored: For a tool that counts files: "all" initializers, or those "used" by a node.
+        scalar: The number of elements that the tool sees in an initializer without axes.
     """
 
     modules: tuple[str, ...] = ()
@@ -103,21 +113,28 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 class Convention(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's rules in one edition.
 
-    `verified` lists the tool versions on which the rules were held against the tool; it is empty
-    for a convention that is no tool. `unit` is what the tool counts for one MAC, 0 if it counts
-    none. `forces` are the parts of the setting that the tool imposes, whatever the caller asks.
-    `sees` is the level on which it stands; of nodes, `opens` says whether it looks into functions,
-    loops and branches, and `shapes` gives a graph the shapes that the tool infers, where these are
-    its own. `counts_dead` says whether work whose result nothing uses is counted, `counts_stored`
-    whether it is where that result is written into a buffer, a parameter or an input. `rules_add`
-    says that a rule about a module is added to those about the modules in it, and does not stand
-    in their place. `unseen` is the cause of contraction work that no rule is about. `parameters`
-    says which parameters it counts, if any. `adds_up` is how the tool makes its number of all that
-    is booked, where it is not their exact sum, and `rounds` is the cause of what it loses or wins
-    so. `reads` gives the calls of a real run as the tool has them, where that is not what was
-    recorded. `framework` is that of the models whose calls the rules are about. `step` says what
-    the tool makes of a training step: it "runs" the backward pass, and its rules are about that as
-    well, it takes the forward pass "thrice", or, "", it counts none.
+    Attributes:
+        verified: The tool versions with which the rules were compared; empty for a convention
+            that belongs to no tool.
+        unit: The tool's count for one MAC, 0 if it counts none.
+        forces: The parts of the setting that the tool imposes, whatever the caller asks for.
+        sees: The level of the calls that the tool looks at.
+        opens: For nodes: whether the tool looks into functions, loops and branches.
+        shapes: For nodes: returns a graph with the tool's own inferred shapes.
+        counts_dead: Whether work with an unused result is counted.
+        counts_stored: Whether it is counted where that result is written into a buffer, a
+            parameter or an input.
+        rules_add: Whether a rule about a module is added to those about the modules in it,
+            instead of replacing them.
+        unseen: The cause of contraction work that no rule is about.
+        parameters: The parameters that the tool counts, if any.
+        adds_up: The tool's own way to sum all bookings, where it is not the exact sum.
+        rounds: The cause of what that way loses or gains.
+        reads: Returns the calls of a real run as the tool has them, where they differ from the
+            recorded ones.
+        framework: The framework of the models that the rules are about.
+        step: How the tool counts a training step: it "runs" the backward pass, and its rules are
+            about that as well; it counts the forward pass "thrice"; or "", it counts none.
     """
 
     tool: str
