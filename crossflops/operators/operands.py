@@ -107,8 +107,6 @@ class _Operand(NamedTuple):
     """An operand of a pattern: the sizes before and after its open axes, if any.
 
     A `single` one may also be one number for all.
-
-    A `single` one may also be one number for all.
     """
 
     place: int

@@ -33,8 +33,6 @@ class Target(NamedTuple):
     """An attribute that is replaced, and its definition in the installed release.
 
     `signature` is that of a function, "" for other values.
-
-    `signature` is that of a function, "" of other values.
     """
 
     patch: Patch

@@ -225,8 +225,6 @@ class Recurrent(nn.Module):
     H].
 
     With `layout` 1 the batch comes first: X [B, T, I], Y [B, T, D, H], states [B, D, H].
-
-    With `layout` 1 the batch comes first: X [B, T, I], Y [B, T, D, H], states [B, D, H].
     """
 
     def __init__(self, layer: nn.RNNBase, backwards: bool, layout: int, outputs: int) -> None:

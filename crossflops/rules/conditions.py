@@ -18,10 +18,6 @@ class Site:
     `setting` is the id of the setting in which the tool runs; `node` is the graph's node on the
     node level. Operator calls name their tensors by the operator's schema ("input", "weight",
     "self", "mat2" ...), module calls by position ("0" is the first positional argument).
-
-    `setting` is the id of the setting in which the tool runs, `node` the graph's node on the node
-    level. Operator calls name their tensors by the operator's schema ("input", "weight", "self",
-    "mat2" ...), module calls by place ("0" is the first positional argument).
     """
 
     def __init__(

@@ -183,9 +183,6 @@ class Rules:
 
     `where` are conditions of each rule, `times` and `batch` are as in a Rule, `stands_for` gives
     the operators that a core rule covers from its targets.
-
-    `where` are conditions of each, `times` and `batch` as in a Rule, `stands_for` gives the
-    operators that a core rule stands for from its targets.
     """
 
     def __init__(
@@ -292,9 +289,6 @@ class Tool:
 
     The names are those of `Convention`, except `prints` (its word for the number), `per_mac` (what
     it counts for one MAC) and `runs` (the setting that it imposes).
-
-    The names are those of `Convention`, but for `prints` (its word for the number), `per_mac`
-    (what it counts for one MAC) and `runs` (the setting that it imposes).
     """
 
     def __init__(

@@ -104,8 +104,6 @@ def predict_amount(convention: Convention, evidence: Evidence, setting: Setting)
     """Return the amount that the convention predicts, or None where it predicts a failure.
 
     Raises WatchError where it is unknown what the tool sees.
-
-    Raises WatchError where it is unknown what the tool sees.
     """
     return predict_amount_and_rules(convention, evidence, setting)[0]
 

@@ -290,8 +290,6 @@ class Calls:
     """The functions of a model, and the units inferred so far.
 
     `infer` infers a model that may call other functions.
-
-    `infer` infers a model, in which other functions may be called.
     """
 
     def __init__(

@@ -139,8 +139,6 @@ class ImpossibleShapeError(TargetError):
     """A node would make a shape that no tensor can have.
 
     `key` is the node's key, `types` are those of its operands.
-
-    `key` is what it is called, `types` are those of its operands.
     """
 
     def __init__(

@@ -48,8 +48,6 @@ class Scores(NamedTuple):
     """The number S of scores, and the number of softmaxes (`rows`: queries of one head each).
 
     A score is a contraction of depth D, and multiplies Dv elements of a value.
-
-    A score is a contraction of depth D, and meets Dv elements of a value.
     """
 
     size: int
