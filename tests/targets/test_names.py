@@ -139,7 +139,7 @@ def test_the_usual_input_is_at_the_sizes_that_are_asked_for(libraries):
     model, named = build_target("timm:tiny_net", {}, sizes={"image_size": 64})
     assert model.options == {"pretrained": False, "img_size": 64}
     assert [spec.shape for spec in named.specs] == [(1, 3, 64, 64)]
-    with pytest.raises(TargetError, match="--seq changes nothing"):
+    with pytest.raises(TargetError, match="--seq has no effect"):
         build_target("timm:tiny_net", {}, sizes={"seq": 16})
 
 
