@@ -18,7 +18,8 @@ ROOMS_OF_FORMULAS = {"operators", "rules", "tools"}
 # Words that begin a sentence which names no action: articles, questions, pronouns.
 NOT_IMPERATIVE = frozenset({
     "a", "all", "an", "each", "every", "how", "no", "nobody", "nothing", "one", "that", "the",
-    "those", "what", "when", "where", "which", "whether", "while", "who", "whoever", "whose", "why",
+    "those", "what", "when", "where", "which", "whether", "while", "who", "whoever", "whose",
+    "why",
 })  # fmt: skip
 NO_NOUN = frozenset({"how", "in", "return", "those", "what", "who", "whoever", "why", "yield"})
 PROPERTIES = ("property", "cached_property")
