@@ -33,7 +33,9 @@ def ours() -> dict[str, Cause]:
 
 @functools.cache
 def _causes_by_id() -> dict[str, Cause]:
-    """Return ours and those of plugins by id. The first of two that bear one id holds."""
+    """Return the causes of this package and of plugins by id. Where two share an id, the first one
+    is kept and a warning is given.
+    """
     by_id = dict(ours())
     for source, cause in _from_plugins():
         if by_id.setdefault(cause.id, cause) != cause:
@@ -44,7 +46,7 @@ def _causes_by_id() -> dict[str, Cause]:
 
 
 def _from_plugins() -> Iterator[tuple[str, Cause]]:
-    """Yield the causes of plugins, each with the plugin's entry point."""
+    """Yield the causes of plugins, each with the name of the plugin's entry point."""
     for point in entry_points(group=GROUP):
         try:
             brought = tuple(point.load())
@@ -63,12 +65,12 @@ def _warn_about_causes(text: str) -> None:
 
 
 def all_causes() -> tuple[Cause, ...]:
-    """All causes, by id."""
+    """Return all causes, by id."""
     return tuple(cause for _, cause in sorted(_causes_by_id().items()))
 
 
 def cause(id: str) -> Cause:
-    """Return the cause of that id. Raises UnknownNameError."""
+    """Return the cause of that id. Raise UnknownNameError where there is none."""
     known = (
         ours() if id in ours() else _causes_by_id()
     )  # plugins are loaded for their own ids alone
@@ -97,11 +99,11 @@ _NAME, _PAGE = 4, 1  # what a word is worth where it stands
 
 
 def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """The causes in whose name or page every one of the words stands, the nearest first.
+    """Return the causes whose name or page has every one of the words, the best match first.
 
-    Words are compared by their letters and digits alone, so that "batchnorm" is found in "batch
-    normalization". Those with all words in their name and title leave out the others, and so does
-    the only one whose title begins with them.
+    Only letters and digits are compared, so "batchnorm" is found in "batch normalization". If the
+    names and titles of some causes have all words, only these are returned; if the title of
+    exactly one begins with them, only that one.
     """
     requested = [plain for word in words.split() if (plain := _plain_search_text(word))]
     scored = [
@@ -117,7 +119,9 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def _score(requested: list[str], cause: Cause) -> int:
-    """How near the cause is to these words; 0 where one of them is not in it."""
+    """Return how well a cause matches these words: more is better, 0 means that a word is
+    missing.
+    """
     name = _plain_search_text(f"{cause.id} {cause.title}")
     page = _plain_search_text(f"{cause.page} {cause.recognise}")
     worths = [max(_worth(form, name, page) for form in _forms(word)) for word in requested]
@@ -129,7 +133,7 @@ def _worth(form: str, name: str, page: str) -> int:
 
 
 def _forms(word: str) -> tuple[str, ...]:
-    """The word, what else it is called, and the word without the end of a plural."""
+    """Return the word, its synonyms, and the word without a plural ending."""
     singular = (word[:-1],) if len(word) > 4 and word.endswith("s") else ()
     spelled = (word.replace("avg", "average"),) if "avg" in word else ()
     return (word, *_ALSO.get(word, ()), *spelled, *singular)

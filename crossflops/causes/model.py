@@ -4,12 +4,14 @@ from crossflops.ir.reconciliation import Cause, Example
 
 
 def model_pair_example(code: str, amount: int, unit: str = "MACs") -> Example:
-    """Code that makes `model` and `other`, and what is between them."""
+    """Return an example: code that makes `model` and `other`, and the amount by which they
+    differ.
+    """
     return Example(code=code, tool="", amount=amount, unit=unit)
 
 
 def module_class_code(forward: str, *layers: str, name: str = "Model") -> str:
-    """The code of a module with these layers, which returns `forward`."""
+    """Return the source of a module class with these layers, whose forward returns `forward`."""
     inits = "".join(f"        {layer}\n" for layer in layers)
     return (
         f"class {name}(nn.Module):\n    def __init__(self):\n        super().__init__()\n{inits}"

@@ -59,7 +59,7 @@ _Loaded = TypeVar("_Loaded")
 
 
 def frontend_of(model: object) -> Frontend | None:
-    """The framework of a model, None of what is no model; imports none that is not there yet."""
+    """Return the framework of a model, None for another value; no framework is imported for it."""
     sure = (frontend for frontend in FRONTENDS if frontend.recognizes(model))
     likely = (
         frontend
@@ -70,24 +70,24 @@ def frontend_of(model: object) -> Frontend | None:
 
 
 def _is_of_other_framework(value: object, frontend: Frontend) -> bool:
-    """Whether the type of a value comes from the packages of another framework."""
+    """Return whether the type of a value comes from the packages of another framework."""
     others = (other.packages for other in FRONTENDS if other is not frontend)
     return type(value).__module__.startswith(tuple(name for names in others for name in names))
 
 
 def frontend_named(name: str) -> Frontend | None:
-    """The framework that traces and conventions call so."""
+    """Return the framework with this name in traces and conventions."""
     return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
 
 
 def framework_title(name: str) -> str:
-    """Return what messages call the framework of this name."""
+    """Return the framework's name in messages."""
     frontend = frontend_named(name)
     return name if frontend is None else frontend.title
 
 
 def knows_trained(trace: Trace) -> bool:
-    """Whether a trace says which parameters of the graph are trained."""
+    """Return whether a trace says which parameters of the graph are trained."""
     frontend = frontend_named(trace.framework)
     return frontend is not None and frontend.knows_trained and not _takes_parameters(trace)
 
@@ -99,31 +99,32 @@ def _takes_parameters(trace: Trace) -> bool:
 
 
 def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
-    """Raises InputError where neither a trace nor patterns say which parameters are trained."""
+    """Raise InputError where neither a trace nor patterns say which parameters are trained."""
     if knows_trained(trace) or (_takes_parameters(trace) and any(trainable)):
         return
     if _takes_parameters(trace):
         raise InputError(
-            "the model holds no parameters, so what is trained is not known",
-            "name the argument that they come in, by its place or its keyword: --trainable 0",
+            "the model has no parameters, so it is unknown which inputs are trained",
+            "name the argument that holds them, by its index or its keyword: --trainable 0",
         )
     frontend = frontend_named(trace.framework)
     way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
     raise InputError(
         f"a training step of a model of {framework_title(trace.framework)} is not counted yet",
-        f"write a file with {way}, and count that: its weights are trained but for --frozen",
+        f"write a file with {way}, and count that file: all of its weights "
+        "are trained except those of --frozen",
     )
 
 
 def runtime_frontend(runtime: str) -> Frontend:
-    """The framework in which models run where `--runtime` says so."""
+    """Return the framework that runs models for this `--runtime`."""
     return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)
 
 
 def may_be_of_another(target: str, names: Iterable[str]) -> bool:
-    """Whether a target may be a model of a framework that is not among these.
+    """Return whether a target may be a model of a framework that is not among these.
 
-    That is a guess by the words of the target, or of the file that it names: nothing is run.
+    It is guessed from the words of the target, or of the file that it names: no code is run.
     """
     others = [frontend for frontend in FRONTENDS if frontend.name not in names]
     packages = [package for frontend in others for package in frontend.packages]
@@ -140,7 +141,9 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 
 
 def library_of(target: str) -> Library | None:
-    """Return what knows the model of `timm:resnet50` by its name; None of any other target."""
+    """Return the library that knows the model of `timm:resnet50` by its name; None for other
+    targets.
+    """
     prefix, colon, name = target.partition(":")
     if not colon or not name:
         return None
@@ -149,7 +152,7 @@ def library_of(target: str) -> Library | None:
 
 
 def candidate_targets(name: str) -> tuple[str, ...]:
-    """The targets that a bare name may mean, among the models of libraries that are installed."""
+    """Return the targets that a bare name may mean, among the models of installed libraries."""
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
@@ -160,7 +163,7 @@ def candidate_targets(name: str) -> tuple[str, ...]:
 
 
 def absent_libraries() -> tuple[str, ...]:
-    """The packages that know models by plain names and are not installed."""
+    """Return the packages that know models by plain names and are not installed."""
     libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
     return tuple(
         library.package for library in libraries if library.names_models and not library.names()
@@ -168,7 +171,9 @@ def absent_libraries() -> tuple[str, ...]:
 
 
 def names_like(name: str) -> str:
-    """A hint with models of installed libraries that have nearly this name; "" without any."""
+    """Return a hint with models of installed libraries that have nearly this name; "" without
+    any.
+    """
     from difflib import get_close_matches  # most runs name nothing wrong
 
     folded = {
@@ -182,9 +187,9 @@ def names_like(name: str) -> str:
 
 
 def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
-    """The model in a value that holds one, and the inputs that came with it; else it and None.
+    """Return the model in a value that contains one, and its inputs; otherwise the value and None.
 
-    What a plain function is the inputs may tell that it is given.
+    The inputs may show what a plain function is.
     """
     holders = (
         opening for frontend in FRONTENDS if (opening := frontend.model_and_inputs(value, inputs))
@@ -193,14 +198,14 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
 
 
 def usual_input(model: Any) -> NamedModel | None:
-    """The inputs that a model says of itself, None where no framework reads them from it."""
+    """Return the inputs that a model documents itself, None where no framework can read them."""
     known = (frontend.usual_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
 
 @contextmanager
 def building() -> Iterator[None]:
-    """What every framework has open while the code of a target builds a model."""
+    """Enter every framework's context for running the code of a target that builds a model."""
     with ExitStack() as stack:
         for frontend in FRONTENDS:
             stack.enter_context(frontend.building())
@@ -209,7 +214,7 @@ def building() -> Iterator[None]:
 
 @contextmanager
 def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
-    """What frameworks have open while a model is built without numbers, with these packages.
+    """Enter the frameworks' contexts for building a model without values, with these packages.
 
     Raises ValuesNeededError where it cannot be built so.
     """
@@ -223,7 +228,9 @@ def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
 
 
 def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
-    """What `load` returns: when it fails on what a framework can mend, after that was mended."""
+    """Return the result of `load`, retried once if a framework has repaired the cause of a
+    failure.
+    """
     try:
         return load()
     except Exception as error:
@@ -233,15 +240,15 @@ def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
 
 
 def require_frontend(model: Any) -> Frontend:
-    """The framework of a model, all of whose parts are installed.
+    """Return the framework of a model, all of whose parts are installed.
 
-    Raises MissingExtraError, and NormalizeError for what no framework takes for its model.
+    Raises MissingExtraError, and NormalizeError for a value that is not a model of any framework.
     """
     frontend = frontend_of(model)
     if frontend is None:
         kinds = [kind for known in FRONTENDS for kind in known.models]
         raise NormalizeError(
-            f"the model is of the type {_value_type_name(model)}, which cannot be read",
+            f"the model is of the type {_value_type_name(model)}, which crossflops cannot read",
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
             " one, or (model, inputs)",
         )
@@ -256,7 +263,7 @@ def _value_type_name(value: Any) -> str:
 
 
 def with_control(source: Source, control: Control) -> Source:
-    """The same model, with what is said of its loops and branches.
+    """Return the same model with options for its loops and branches.
 
     Raises InputError where its framework has no names for them.
     """
@@ -264,17 +271,15 @@ def with_control(source: Source, control: Control) -> Source:
     if control and (frontend is None or not frontend.has_control):
         kinds = sorted(kind for known in FRONTENDS if known.has_control for kind in known.models)
         offered = f"ONNX files and models of {', '.join(kinds[:-1])} and {kinds[-1]}"
-        raise InputError(f"--trips and --branch are for {offered}", "leave them out")
+        raise InputError(f"--trips and --branch can be used only with {offered}", "leave them out")
     return msgspec.structs.replace(source, control=control)
 
 
 def refuse_mode(source: Source, setting: Setting) -> None:
-    """Raises InputError for a mode that models of the framework do not have."""
+    """Raise InputError for a mode that models of the framework do not have."""
     frontend = frontend_of(source.model)
     if frontend is not None and not setting.grad and not frontend.has_gradient_mode:
-        raise InputError(
-            f"--no-grad changes nothing in a model of {frontend.title}", "leave it out"
-        )
+        raise InputError(f"--no-grad has no effect on a model of {frontend.title}", "leave it out")
 
 
 def record_model(
@@ -292,7 +297,7 @@ def record_model(
 def convert_recording(recording: Recording, run: Run | None = None) -> Program:
     """Return the ONNX model of a recording, its graph, and the trace of its calls.
 
-    The ONNX model is one of onnx_ir or the bytes of one, None of a file. See `Frontend.convert`.
+    The ONNX model is one of onnx_ir or the bytes of one, None for a file. See `Frontend.convert`.
     """
     frontend = require_frontend(recording.source.model)
     with converting(frontend.converter):
@@ -302,7 +307,10 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
 
         made = with_whole_modules(*made)
     if not made[1].outputs:
-        message = "the model returns no tensor, and only work that a result depends on is counted"
+        message = (
+            "the model returns no tensor, so no work is counted: "
+            "only work that a result depends on is"
+        )
         warnings.warn(message, CrossflopsWarning, stacklevel=2)
     return made
 

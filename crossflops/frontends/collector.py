@@ -1,4 +1,4 @@
-"""How often Python's collector looks for cycles while a framework exports a model.
+"""A higher threshold of Python's garbage collector while a framework exports a model.
 
 An export makes hundreds of thousands of values and keeps nearly all of them to its end, among all
 those that the framework holds: to look for cycles after every 700 new ones takes up to a sixth of
@@ -14,7 +14,9 @@ _ALLOCATIONS = 100_000
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """In this context the collector looks less often; what the caller has set is put back."""
+    """Run the garbage collector less often in this context, and restore its settings
+    afterwards.
+    """
     before = gc.get_threshold()
     if 0 < before[0] < _ALLOCATIONS:
         gc.set_threshold(_ALLOCATIONS, 50, 100)

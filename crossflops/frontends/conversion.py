@@ -26,13 +26,13 @@ def listen(listener: Listener) -> None:
 
 
 def forget_listeners() -> None:
-    """Nobody hears any more: a forked process has not the listeners of the other."""
+    """Remove all listeners: a forked process does not have those of its parent."""
     _listeners.clear()
 
 
 @contextmanager
 def converting(converter: str) -> Iterator[None]:
-    """What runs in this block is a converter, and may take long; "" is none."""
+    """Report a converter, which may take long, as running in this block; "" is none."""
     if not converter:
         yield
         return
@@ -47,7 +47,7 @@ def converting(converter: str) -> Iterator[None]:
 
 @contextmanager
 def pausing_conversion() -> Iterator[None]:
-    """What runs in this block, while a model is converted, is no converter: it has own limits."""
+    """Report no converter in this block, which has its own time limits."""
     _tell(None)
     try:
         yield
@@ -63,7 +63,7 @@ def _tell(word: str | None) -> None:
 
 @contextmanager
 def silencing_loggers(*names: str, up_to: int = ERROR) -> Iterator[None]:
-    """While this is open, these loggers write nothing of this level or a lower one."""
+    """Silence these loggers up to this level while the context is open."""
     families = tuple(f"{name}." for name in names)
 
     def is_dropped(record: "LogRecord") -> bool:

@@ -31,7 +31,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
     settings: Mapping[str, Scalar] = {}
 
     def as_node(self, key: str) -> Node:
-        """The operation as a node that can be counted."""
+        """Return the operation as a node that can be counted."""
         return Node(
             key=key,
             op=self.op,
@@ -46,7 +46,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
 
 
 def has_known_cost(domain: str, name: str) -> bool:
-    """Whether it is known what an operation of this framework costs."""
+    """Return whether the cost of this framework's operation is known."""
     return find_operator_rule(Op(domain, name, 1)) is not None
 
 
@@ -57,10 +57,10 @@ def _to_node_attribute(value: Scalar) -> Attribute:
 def standing(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
-    """The nodes of a graph, the first of each operation with what it costs, the others without.
+    """Attach each source operation's cost to the first node written for it; the others get none.
 
-    `operation` gives the identity and the operation that a node was written for, None where it
-    stands for itself.
+    `operation` returns the identity and the operation that a node was written for, None where it
+    was written for none.
     """
     begun: set[str] = set()
 
@@ -82,7 +82,7 @@ def standing(
 
 
 def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """The graph with what is stored called as the model calls it; a transposed weight is one too.
+    """Return the graph with stored tensors named as in the model, including transposed weights.
 
     `names` are the names of parameters by those of stored tensors.
     """
@@ -114,7 +114,7 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> set[str]:
-    """The names of the parameters that a step trains, a tied one by all of its names."""
+    """Return the names of the parameters that a step trains, a tied one by all of its names."""
     names: dict[int, set[str]] = {}
     stored: dict[int, Parameter] = {}
     for row in modules:
@@ -136,7 +136,7 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 
 
 def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
-    """Number and bytes of the parameters of these modules, each storage once."""
+    """Return number and bytes of the parameters of these modules, each storage once."""
     stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}
     for stored_value in stored.values():
@@ -152,7 +152,7 @@ LARGEST = 1 << 30  # bytes of weights in the file of a converter; protobuf holds
 
 
 def require_room(nbytes: int) -> None:
-    """Raises InputError for weights of so many bytes that a converter writes no file of them."""
+    """Raise InputError for weights that are too large for a converter to write into a file."""
     if nbytes > LARGEST:
         raise InputError(
             f"the weights take {nbytes} bytes, and the converter writes files of up to {LARGEST}",
@@ -161,13 +161,15 @@ def require_room(nbytes: int) -> None:
 
 
 def with_graph_identity(graph: Graph, name: str, **sizes: Any) -> Graph:
-    """The graph with the name and the size of its model, and with its digest."""
+    """Return the graph with the name and the size of its model, and with its digest."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
     return msgspec.structs.replace(graph, digest=digest(graph))
 
 
 def digest(graph: Graph) -> str:
-    """A hash of the structure: operators, attributes and shapes in order. No names, no weights."""
+    """Return a hash of the structure: operators, attributes and shapes in order, without names and
+    weights.
+    """
     return _digest(graph, {})
 
 
@@ -223,7 +225,9 @@ def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
 def plain_layer_settings(
     attributes: Iterable[tuple[str, Any]], left_out: Container[str] = ()
 ) -> dict[str, Scalar]:
-    """The public attributes of a layer that are plain values, or tuples of numbers, by name."""
+    """Return the public attributes of a layer that are plain values, or tuples of numbers, by
+    name.
+    """
     settings: dict[str, Scalar] = {}
     for name, value in attributes:
         if name.startswith("_") or name in left_out:
@@ -236,7 +240,7 @@ def plain_layer_settings(
 
 
 def with_node_marks(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
-    """The graph, with these fields of the nodes that come from these calls."""
+    """Return the graph with these fields set on the nodes of these calls."""
     nodes = (
         msgspec.structs.replace(node, **marks) if node.call in calls else node
         for node in graph.nodes
@@ -245,10 +249,11 @@ def with_node_marks(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
 
 
 def all_nested_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Return the nodes, each before all in its bodies.
+    """Yield the nodes, each before all nodes in its bodies.
 
-    A body that several nodes share, as callers of a function do, is read once: functions that
-    call each other twice would take exponential time. Levels are a stack, as bodies lie deep.
+    A body that several nodes share, as callers of a function do, is read once: functions that call
+    each other twice would take exponential time. Levels are kept on a stack, as bodies may be
+    deeply nested.
     """
     read: set[int] = set()
     levels = [iter(nodes)]

@@ -25,9 +25,9 @@ _DRAWS = "the model draws random numbers: another run may have other sizes"
 
 
 class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
-    """A model on its way to a graph, of which a run may decide sizes and paths.
+    """The state of a conversion in which a run may decide sizes and paths.
 
-    `observed` is what the run showed, `undecided` the graph that was made without it.
+    `observed` has the run's observations, `undecided` the graph that was made without them.
     """
 
     trace: Trace
@@ -37,7 +37,7 @@ class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, behind the pass that makes it."""
+        """The graph, after the pass that makes it."""
         assert self.graph is not None
         return self.graph
 
@@ -51,10 +51,11 @@ def settle_conversion(
     runnable: Callable[[], Runnable],
     run: Run | None,
 ) -> _Conversion:
-    """Return a conversion with what one run shows where the model leaves something open.
+    """Return the conversion, with observations of one run where the model leaves sizes or paths
+    open.
 
-    `read` makes graph and calls, with what a run showed where that is in the state; `runnable`
-    makes the model with its weights: it raises NormalizeError where there are none.
+    `read` makes graph and calls, with the observations that the state has; `runnable` makes the
+    model with its weights, and raises NormalizeError where there are none.
     """
     alone = read(state)
     graph = alone.current_graph
@@ -69,7 +70,7 @@ def settle_conversion(
         raise
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
         return _with_trace_fields(
-            alone, notes=(f"what depends on data is not known: {_run_error_text(error)}",)
+            alone, notes=(f"sizes that depend on data are unknown: {_run_error_text(error)}",)
         )
     if not any(node.depends_on_inputs for node in _self_standing_nodes(made.current_graph.nodes)):
         return alone
@@ -78,7 +79,7 @@ def settle_conversion(
 
 
 def mark_decisions(state: _Conversion) -> _Conversion:
-    """Mark the nodes that have a definite size or path since the run, where there was one."""
+    """Mark the nodes whose size or path is definite only since the run, if there was one."""
     if state.undecided is None:
         return state
     keys = set(_open_keys(state.undecided.nodes))
@@ -119,7 +120,7 @@ def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def _is_open(node: Node) -> bool:
-    """Whether a size, the number of iterations or the branch is not known."""
+    """Return whether a size, the number of iterations or the branch is unknown."""
     if not node.op.domain and node.op.type in ("Loop", "Scan") and node.trips is None:
         return True
     if _is_control(node) and node.op.type == "If" and not node.choice:
@@ -132,7 +133,7 @@ def _is_control(node: Node) -> bool:
 
 
 def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """The nodes that are counted for themselves, in bodies too."""
+    """Yield the nodes that are counted for themselves, in bodies too."""
     for node in nodes:
         if node.stands_for_itself:
             yield node
@@ -141,9 +142,11 @@ def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 def _standard_model_part(data: bytes) -> bytes:
-    """The model without the operations that ONNX has not, and without all that needs them.
+    """Return the model without the operations that ONNX lacks, and without all nodes that need
+    them.
 
-    Its results are then what is left and no node reads. Raises NormalizeError where nothing is.
+    Its outputs are then the remaining values that no node reads. Raises NormalizeError where none
+    remains.
     """
     from onnx import defs
 
@@ -160,7 +163,7 @@ def _standard_model_part(data: bytes) -> bytes:
     if not lost:
         return data
     if not model.graph.node:
-        raise NormalizeError("ONNX has none of its operations", "see the uncounted nodes")
+        raise NormalizeError("ONNX supports none of its operations", "see the uncounted nodes")
     read = {
         name
         for node in model.graph.node

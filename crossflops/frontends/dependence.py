@@ -1,4 +1,4 @@
-"""Which nodes depend on an input of the model, and in how many of their runs.
+"""The dependence of nodes on the inputs of a model, and in how many of their runs.
 
 A state that a loop carries may be constant in the first runs and depend on an input later: each
 run is taken as it is. Runs are followed until what is carried depends on inputs as before an
@@ -22,14 +22,14 @@ State: TypeAlias = tuple[int, ...]  # the masks of what a loop carries
 
 
 class _RunGroup(NamedTuple):
-    """Runs that are alike: in which of the groups around them they are, and how many."""
+    """A group of equal runs: the outer group that they are in, and how many they are."""
 
     outer: int
     runs: int
 
 
 class _MaskScope:
-    """The masks of the values of one graph, and of those around it."""
+    """The masks of the values of one graph, and of its parents."""
 
     def __init__(
         self,
@@ -37,7 +37,9 @@ class _MaskScope:
         groups: Sequence[_RunGroup] = (),
         inputs: Iterable[str] = (),
     ) -> None:
-        """`groups` are those of this graph where they are not those of the graph around it."""
+        """Create the scope; `groups` are those of this graph where they differ from its
+        parent's.
+        """
         self._masks = dict.fromkeys(inputs, 1)
         self._around = enclosing
         self._groups = groups
@@ -54,7 +56,7 @@ class _MaskScope:
         return [self[spec.name] if spec is not None else 0 for spec in specs]
 
     def write(self, specs: Iterable[TensorSpec | None], masks: Iterable[int]) -> None:
-        """Note the masks of values: also 0, which hides a value of that name around here."""
+        """Store the masks of values, also 0, which hides an outer value of that name."""
         for spec, mask in zip(specs, masks, strict=False):
             if spec is not None:
                 self._masks[spec.name] = mask
@@ -66,7 +68,7 @@ def _inner_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
 
 
 def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
-    """Return the groups around those of `mask`."""
+    """Return the outer groups of those in `mask`."""
     return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
 
@@ -78,10 +80,10 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "") -> Graph:
-    """Say of every node whether it is constant, or in how many of its runs.
+    """Mark every node as constant, or with the number of its constant runs.
 
-    `inputs` are the names of what the model is given. Arguments of functions that depend on none
-    of it get the role `argument`, if there is one.
+    `inputs` are the names of the model's inputs. Arguments of functions that depend on none of
+    them get the role `argument`, if there is one.
     """
     scope = _MaskScope(inputs=inputs)
     return msgspec.structs.replace(
@@ -90,9 +92,9 @@ def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "")
 
 
 class _DependenceWalk:
-    """Reads graphs from the first node to the last one.
+    """A walk over graphs from the first node to the last.
 
-    Of a function there is one graph for all calls that are alike, since it is counted once.
+    A function has one graph for all equal calls, since it is counted once.
     """
 
     def __init__(self, argument: str) -> None:
@@ -139,7 +141,7 @@ class _DependenceWalk:
         return [mask | _union(end[at] for end in ends if at < len(end)) for at in indices]
 
     def _function_result_masks(self, body: Graph, provided: tuple[int, ...]) -> list[int]:
-        """Return the masks of the results of a function, which sees nothing around it."""
+        """Return the masks of the results of a function, which sees no outer values."""
         key = id(body), provided
         if key not in self._ends:
             self._ends[key] = self._body_output_masks(body, None, provided)
@@ -156,7 +158,9 @@ class _DependenceWalk:
         return scope.read(body.outputs)
 
     def _mark_bodies(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
-        """Return the node with its bodies marked, and where a node in them depends on an input."""
+        """Return the node with its bodies marked, and the groups in which a node in them depends
+        on an input.
+        """
         if node.choice == "function":
             body = self._function(node.bodies[0], scope.read(node.inputs), runs)
             return msgspec.structs.replace(node, bodies=(body,)), 0
@@ -178,7 +182,7 @@ class _DependenceWalk:
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
     def _function(self, body: Graph, provided: Sequence[int], runs: Sequence[int]) -> Graph:
-        """Return the function for calls whose arguments depend on inputs as these do."""
+        """Return the function for calls whose arguments depend on inputs in this way."""
         masks, similar = _merge_equal_groups(provided, runs)
         key = id(body), masks, similar
         if key not in self._functions:
@@ -200,7 +204,7 @@ class _DependenceWalk:
         return self._functions[key]
 
     def _follow(self, node: Node, scope: _MaskScope) -> "_LoopCourse":
-        """Run the body of a loop until nothing changes, or what changes repeats."""
+        """Run the body of a loop until its masks no longer change, or until they repeat."""
         body, form = node.bodies[0], _loop_form(node, scope)
         states: list[State] = []
         stacked = [0] * max(len(body.outputs) - len(form.first), 0)
@@ -228,9 +232,10 @@ def _is_loop(node: Node) -> bool:
 
 
 class _LoopForm(NamedTuple):
-    """The inputs of a body: what stands before what is carried, and behind; and what it starts as.
+    """The positions of a loop's carried values among the inputs of a body, and their initial
+    masks.
 
-    The first value that is carried `decides` whether a Loop goes on.
+    The first carried value `decides` whether a Loop continues.
     """
 
     first: State
@@ -260,9 +265,10 @@ def _state_union(states: Sequence[State]) -> State:
 
 
 class _LoopCourse(NamedTuple):
-    """What a loop carries into each of its first runs: `states`. Then it is at `back` again.
+    """The masks that a loop carries into each of its first runs, `states`; then it returns to
+    `back`.
 
-    With None it is over by then. `results` are the masks of what it gives back.
+    With None the loop has ended by then. `results` are the masks of its results.
     """
 
     form: _LoopForm
@@ -272,18 +278,22 @@ class _LoopCourse(NamedTuple):
     results: list[int] = []
 
     def after(self, state: State) -> State:
-        """Return what is carried behind the last run; `state` is that behind the states."""
+        """Return the masks after the last run; `state` is the one that follows `states`."""
         if self.back is None or self.trips is None:
             return state
         return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]
 
     def groups(self, runs: Sequence[int]) -> tuple[_RunGroup, ...]:
-        """Return the runs of the body, from those of the loop: a group for each and each state."""
+        """Return the runs of the body, from those of the loop: a group for each group and
+        state.
+        """
         times = [self._times(at) for at in range(len(self.states))] or [0]
         return tuple(_RunGroup(outer, n * of) for of in times for outer, n in enumerate(runs))
 
     def _times(self, at: int) -> int:
-        """How often the body runs with this state; once where the number of runs is not known."""
+        """Return how often the body runs with this state; 1 where the number of runs is
+        unknown.
+        """
         if self.back is None or self.trips is None or at < self.back:
             return 1
         period = len(self.states) - self.back
@@ -301,7 +311,7 @@ class _LoopCourse(NamedTuple):
 
 
 def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
-    """Return the masks of arguments with groups joined that are alike, and the runs of each."""
+    """Return the masks of arguments with equal groups joined, and the runs of each."""
     total: dict[tuple[bool, ...], int] = {}
     for at, count in enumerate(runs):
         column = tuple(bool(mask >> at & 1) for mask in masks)
@@ -318,7 +328,9 @@ def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[Stat
 def _with_constant_runs(
     node: Node, mask: int, provided: Sequence[int], runs: Sequence[int]
 ) -> Node:
-    """Return the node with how many of its runs are constant, and what is in the other ones."""
+    """Return the node with the number of its constant runs, and the varying inputs of the
+    others.
+    """
     if not mask:
         return msgspec.structs.replace(node, constant=True)
     full = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))

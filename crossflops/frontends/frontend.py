@@ -36,11 +36,11 @@ RUN = "model_run"  # what a profile calls one run of a model; onnxruntime names 
 class Source(msgspec.Struct, frozen=True):
     """A model object with the arguments that it is called with.
 
-    `control` is what the caller says of its loops and branches, `values` where the inputs come
-    from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
-    are then the values that were given, for a model that is to be run. `weights` say of a model of
-    PyTorch whether there are numbers in them (see `crossflops.ir.provenance.WeightsKind`), and
-    `stored` how many bytes they take, or would.
+    `control` has the options for its loops and branches, `values` the origin of the inputs, in
+    words. A model of a framework that is traced on shapes is called with shapes: `arrays` are then
+    the given values, for a real run. `weights` says of a PyTorch model whether its weights have
+    values (see `crossflops.ir.provenance.WeightsKind`), and `stored` how many bytes they take, or
+    would take.
     """
 
     model: Any
@@ -56,9 +56,9 @@ class Source(msgspec.Struct, frozen=True):
 class Recording(msgspec.Struct, frozen=True):
     """A run of a model on its inputs, from which its ONNX graph can be made.
 
-    `views` are the settings in which it was also run as it is, to see what happens there. `trace`
-    has all calls, which have no nodes yet; None where a framework records its calls while it
-    converts. `detail` is what the frontend that recorded it needs to convert it.
+    `views` are the settings in which it was also run as it is, for observation. `trace` has all
+    calls, which have no nodes yet; None where a framework records its calls during conversion.
+    `detail` is the frontend's own data for the conversion.
     """
 
     source: Source
@@ -71,8 +71,9 @@ class Recording(msgspec.Struct, frozen=True):
 class RunnableModel(NamedTuple):
     """A model that can be run: in what, where, and what is timed. `trace` runs it and writes one.
 
-    `trace(runs, path)` returns the file, or None where the framework writes a folder of its own.
-    `note()` says how the runs until then differ from the model as it is, "" where they do not.
+    `trace(runs, path)` writes a trace and returns the file, or None where the framework writes a
+    folder of its own. `note()` says how the runs so far differ from the model as it is, "" where
+    they do not.
     """
 
     once: Callable[[], None]
@@ -84,10 +85,10 @@ class RunnableModel(NamedTuple):
 
 
 class ModelRun(NamedTuple):
-    """Arrays that a model was given and those that it returned, in the order of an export.
+    """The input and output arrays of a run, in the order of an export.
 
-    `drawn` says of each output whether it depends on random numbers, `rounding` by which share of
-    its largest element it changes where the weights and inputs are rounded otherwise.
+    `drawn` says for each output whether it depends on random numbers, `rounding` by which share of
+    its largest element it changes where weights and inputs are rounded differently.
     """
 
     inputs: tuple[Any, ...]
@@ -357,8 +358,8 @@ class Frontend(Protocol):
             InputError: The framework cannot tell, or the function is no loss.
         """
         raise InputError(
-            f"a loss of your own is not known yet for models of {self.title}",
-            "leave --loss out: the loss is the sum of all float outputs then",
+            f"--loss is not supported yet for models of {self.title}",
+            "omit --loss: the loss is then the sum of all float outputs",
         )
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
@@ -445,7 +446,7 @@ class Frontend(Protocol):
             NormalizeError: The model cannot be converted.
         """
         raise InputError(
-            f"a {self.title} model of this kind is converted without its weights",
+            f"a {self.title} model of this kind can be converted only without its weights",
             f"write the file with {self.converted_by}, and export that",
         )
 

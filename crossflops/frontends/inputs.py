@@ -36,8 +36,8 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller gives for inputs: an .npz file, specs, or values as Python callers give them.
 
-    Without any of these the inputs are made up of no specs. `known` are the values of some specs,
-    as nested lists by name. `origin` says of values where they come from.
+    Without any of these the inputs are made up from an empty list of specs. `known` are the values
+    of some specs, as nested lists by name. `origin` says where values come from.
     """
 
     file: str | None = None
@@ -52,13 +52,15 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
         return self.file is None and (bool(self.specs) or self.values is None)
 
     def origin_of(self, values: Any) -> str:
-        """Where the inputs come from, in words; `values` is None where only shapes were given."""
+        """Return the origin of the inputs, in words; `values` is None where only shapes were
+        given.
+        """
         made_up = self.specs or values is None
         known = f"; {', '.join(self.known)} as the model needs them" if self.known else ""
         return self.file or (f"{MADE_UP}{known}" if made_up else self.origin)
 
     def arrays(self) -> Arguments | None:
-        """The values as they were given; None where only shapes were."""
+        """Return the given values; None where only shapes were given."""
         if self.file is not None:
             return from_npz(self.file, lambda array: array)
         if self.are_made_up:
@@ -68,7 +70,9 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _hold_values(provided: Any) -> bool:
-    """Whether any of these is more than a shape, or a number that the model is traced for."""
+    """Return whether any of these is more than a shape, or a number that the model is traced
+    for.
+    """
     if isinstance(provided, Mapping):
         return any(map(_hold_values, provided.values()))
     if isinstance(provided, list | tuple):
@@ -79,7 +83,7 @@ def _hold_values(provided: Any) -> bool:
 
 
 def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
-    """The inputs that a command line names. One without a name gets its place: "0", "1" ...
+    """Return the inputs that a command line names. One without a name gets its index: "0", "1" ...
 
     Raises InputError.
     """
@@ -92,7 +96,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
 
 
 def input_option_text(spec: TensorSpec | InputInfo) -> str:
-    """An input as `--input` takes it; a place is no name.
+    """Return an input in the form of `--input`; an index is not a name.
 
     >>> input_option_text(TensorSpec("input_ids", "int64", (1, 128)))
     'input_ids=1x128:int64'
@@ -117,25 +121,27 @@ def _parse_input_spec(index: int, text: str) -> TensorSpec:
 
 
 def _with_crosses(match: re.Match[str]) -> str:
-    """A shape as 1x3x224x224; that without dimensions is a scalar."""
+    """Return a shape as 1x3x224x224; one without dimensions is a scalar."""
     dims = next(filter(None, match.groups()), "")
     return "x".join(re.findall(r"\d+", dims)) or "scalar"
 
 
 def split_input_values(values: Mapping[str, Any]) -> Arguments:
-    """Names that are places become positional arguments, in their order; the others keywords."""
+    """Return the values with index names as positional arguments, in order, and the others as
+    keywords.
+    """
     indices = sorted((name for name in values if name.isdigit()), key=int)
     args = tuple(values[name] for name in indices)
     return args, {name: value for name, value in values.items() if not name.isdigit()}
 
 
 def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
-    """Return what `convert` makes of each array in an .npz file, by place and by name."""
+    """Return the converted arrays of an .npz file, by index and by name."""
     return split_input_values(from_archive(path, convert))
 
 
 def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
-    """What `convert` makes of each array in an .npz file; unnamed ones are called by their place.
+    """Return the converted arrays of an .npz file; unnamed ones have their index as name.
 
     Raises InputError where the file cannot be read, or an array cannot be converted.
     """
@@ -153,7 +159,9 @@ def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array)
 
 
 def to_call_arguments(inputs: Any) -> Arguments:
-    """What Python callers give: a tensor, a tuple, a dict of keywords, or `(args, kwargs)`."""
+    """Return the arguments in a Python value: a tensor, a tuple, a dict of keywords, or `(args,
+    kwargs)`.
+    """
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, tuple | list):
@@ -170,10 +178,11 @@ _KINDS_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 def positional(
     forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments of `forward(*args, **kwargs)` for a tool that calls `forward(*arguments)`.
+    """Return the arguments of `forward(*args, **kwargs)` for a tool that calls
+    `forward(*arguments)`.
 
-    A gap before a given argument is filled with its default; what follows the last given one
-    is left out. Raises InputError when an argument can only be passed by keyword, or when the
+    A gap before a given argument is filled with its default; arguments after the last given one
+    are left out. Raises InputError when an argument can only be passed by keyword, or when the
     arguments do not fit the signature.
     """
     if not kwargs:
@@ -185,7 +194,7 @@ def positional(
     stray = [name for name in kwargs if name not in names]
     if stray:
         raise InputError(
-            f"this tool passes inputs by position, and {stray[0]!r} goes by keyword only",
+            f"this tool passes inputs by position, but {stray[0]!r} can be passed only by keyword",
             "wrap the model in a module whose forward takes all its inputs by position",
         )
     twice = [name for name in names[: len(args)] if name in kwargs]

@@ -9,10 +9,10 @@ from crossflops.errors import InputError
 def inputs_as_taken(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call: those of a functional model are one list or one dict.
+    """Return the arguments of a call: for a functional model one list or one dict.
 
-    They may be given so, in their order, or by their names. Raises InputError where they are
-    not as many as the model has inputs.
+    The inputs may be given in that form, in order, or by name. Raises InputError where their
+    number is not that of the model's inputs.
     """
     within = getattr(model, "_functional", None) or model  # of a sequential model
     requested = getattr(within, "_inputs_struct", None)
@@ -42,7 +42,7 @@ def inputs_as_taken(
 
 
 def _symbolic_inputs(model: Any, requested: Any) -> dict[str, Any]:
-    """The symbolic inputs by the names that a dict of inputs has, else by their own."""
+    """Return the symbolic inputs by the names of a dict of inputs, otherwise by their own."""
     if isinstance(requested, dict):
         return dict(requested)
     return {tensor.name: tensor for tensor in model.inputs}
@@ -57,10 +57,10 @@ def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
 
 
 def is_built(model: Any) -> bool:
-    """Whether a layer has all its variables, also where Keras was told so too early.
+    """Return whether a layer has all its variables, also where Keras was told so too early.
 
-    A layer without a `build` of its own says that it is built once that was called, and the layers
-    in it are not. Such a layer is taken for one that is not built.
+    A layer without a `build` of its own reports that it is built as soon as that was called,
+    although its sublayers are not. Such a layer is treated as not built.
     """
     for layer in model._flatten_layers():
         if getattr(layer.build, "_is_default", False):

@@ -11,7 +11,7 @@ _LONGEST = 64  # bytes of an attribute that are compared as they are
 
 
 class LoggedNode(msgspec.Struct, frozen=True):
-    """A node that is not yet one of the graph, as a log compares it."""
+    """A node that is not yet part of the graph, as a log compares it."""
 
     op: str
     inputs: tuple[str, ...]
@@ -21,7 +21,7 @@ class LoggedNode(msgspec.Struct, frozen=True):
 
 
 def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
-    """Return the nodes of a model of onnx_ir with their keys."""
+    """Yield the nodes of a model of onnx_ir with their keys."""
     for number, node in enumerate(nodes):
         yield (
             node.name or f"{node.op_type}_{number}",
@@ -36,7 +36,7 @@ def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
 
 
 def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
-    """Return the nodes of a GraphProto with their keys, those of a body behind its holder's."""
+    """Yield the nodes of a GraphProto with their keys, those of a body after their holder."""
     types = {value.name: str(value.type) for value in (*graph.value_info, *graph.output)}
     for number, node in enumerate(graph.node):
         key = f"{enclosing}{onnx_node_label(node, number)}"
@@ -56,13 +56,13 @@ def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Logge
 
 
 def brief_attribute_text(attribute: Any) -> str:
-    """Return a text that differs where attributes do; bodies are compared for themselves."""
+    """Return a text that differs where attributes do; bodies are compared separately."""
     if attribute.HasField("g"):
         return str(attribute.name)
     return f"{attribute.name} {brief_value(attribute)}"
 
 
 def brief_value(message: Any) -> str:
-    """Return a text that differs where messages of protobuf do."""
+    """Return a text that differs where protobuf messages do."""
     data = message.SerializeToString(deterministic=True)
     return str(data if len(data) <= _LONGEST else hash(data))

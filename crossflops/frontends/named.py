@@ -29,9 +29,9 @@ SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
 class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that was built by its name, without weights from anywhere.
 
-    `specs` is its usual input and `origin` where the library says so; () where it says nothing.
-    `values` are those of inputs whose values matter, as nested lists by name.
-    `sizes` are the keys of SIZES that change this input. `notes` are sentences for the report.
+    `specs` is its usual input, () where the library documents none, and `origin` the place in the
+    library. `values` are those of inputs whose values matter, as nested lists by name. `sizes` are
+    the keys of SIZES that change this input. `notes` are sentences for the report.
     """
 
     model: Any
@@ -43,7 +43,7 @@ class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Library(Protocol):
-    """What knows models by name: `prefix` stands before the colon, `package` is imported.
+    """A library of models with names: `prefix` precedes the colon, `package` is imported.
 
     `names_models` says whether it has names of its own, which may be typed without the prefix.
     """
@@ -53,12 +53,12 @@ class Library(Protocol):
     names_models: bool = True
 
     def names(self) -> Sequence[str]:
-        """The names that it knows, () where it is not installed; imports nothing."""
+        """Return the known names, () where the library is not installed; nothing is imported."""
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """The model of this name, at these sizes; `arguments` go to what builds it."""
+        """Return the model of this name, at these sizes; `arguments` are passed to its builder."""
 
 
 def make_library_model(
@@ -66,8 +66,8 @@ def make_library_model(
 ) -> NamedModel:
     """The model of a target with the prefix of this library.
 
-    Raises MissingExtraError, and TargetError for a name that the library does not know, with the
-    names that are like it, or for whatever the library raises.
+    Raises MissingExtraError, and TargetError for an unknown name, with similar names, or for any
+    error of the library.
     """
     name = target.partition(":")[2]
     try:
@@ -81,17 +81,17 @@ def make_library_model(
     except Exception as error:
         raise TargetError(
             f"{library.package} cannot make {name!r}: {error}{error_location(error)}",
-            "its names are not known here; check the spelling and --arg"
+            "check the spelling and --arg; the list of names is not available here"
             if not (known := library.names())
             else "check --arg and the sizes"
             if name in known
-            else nearest_name_hint(name, known, f"{library.package} has no such model"),
+            else nearest_name_hint(name, known, f"{library.package} has no model of this name"),
         ) from error
     strays = [SIZES[size] for size in sizes if size not in named.sizes]
     if strays and named.specs:
         fitting = " and ".join(SIZES[size] for size in named.sizes)
         raise TargetError(
-            f"{strays[0]} changes nothing in the input of {target}", f"it takes {fitting}"
+            f"{strays[0]} has no effect on the input of {target}", f"it takes {fitting}"
         )
     return named
 
@@ -99,7 +99,9 @@ def make_library_model(
 def _missing_package_error(
     library: Library, name: str, error: ImportError
 ) -> CrossflopsError | None:
-    """The error for a package that is not there; None for a failure of one that is."""
+    """Return the error for a package that is not installed; None for a failure of an installed
+    one.
+    """
     package = (error.name or "").partition(".")[0]
     if package == library.package:
         return MissingExtraError(f"{package} is not installed", f"pip install {package}")
@@ -109,15 +111,16 @@ def _missing_package_error(
             f"pip install {package}",
         )
     if "requires the" in (first := str(error).strip().partition("\n")[0]):  # as transformers says
-        return MissingExtraError(first, "install what it names")
+        return MissingExtraError(first, "install the package that it names")
     return None
 
 
 @functools.cache
 def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]:
-    """The names that match `pattern` in the source files of an installed package, in order.
+    """Return the names that match `pattern` in the source files of an installed package, in order.
 
-    `folder` lies in the package and is searched with all beneath it. () where nothing is there.
+    `folder` is in the package and is searched recursively. () where the package or folder is
+    missing.
     """
     try:
         spec = find_spec(package)
@@ -133,7 +136,7 @@ def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]
 def image_input_spec(
     name: str, channels: int, height: int, width: int, sizes: Mapping[str, int]
 ) -> TensorSpec:
-    """An image or several of them, channels first, at the sizes that are asked for.
+    """Return the spec of one or more images, channels first, at the requested sizes.
 
     >>> image_input_spec("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
     (8, 3, 64, 64)

@@ -18,10 +18,10 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 class Application(msgspec.Struct, frozen=True):
-    """A function with a gradient of its own where a model applies it, by nodes and values.
+    """A function with its own gradient, as a model applies it, by nodes and values.
 
-    `given` are the names of what it is given by place, of those that may have a gradient;
-    `inside` the keys of the nodes that it became.
+    `given` are the names of its inputs by index, of those that may have a gradient; `inside` the
+    keys of the nodes that it became.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Application(msgspec.Struct, frozen=True):
 
 
 def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
-    """The graph with these functions, as far as it has the homes and all that they are given."""
+    """Return the graph with these functions, if it has their nodes and inputs."""
     present = {node.key for node in graph.nodes}
     values: dict[str, TensorSpec] = {spec.name: spec for spec in graph.inputs}
     for node in graph.nodes:
@@ -53,7 +53,7 @@ def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
 
 
 def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
-    """The graph, where each of these nodes, by its key, says why its gradients are not known."""
+    """Return the graph with the reasons why the gradients of these nodes, by key, are unknown."""
 
     def place_reason(node: Node) -> Node:
         bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
@@ -66,9 +66,9 @@ def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
 def backward_of(
     name: str, graph: Graph, gradients: Mapping[int, str], results: Collection[str] = ()
 ) -> OwnBackward:
-    """The backward pass that a graph has: its outputs by the operands whose gradients they are.
+    """Return the backward pass in a graph: its outputs by the operands whose gradients they are.
 
-    What it makes of the `results` of the forward pass is no work of the backward pass.
+    Work on the `results` of the forward pass is not part of the backward pass.
     """
     reasons: list[str] = []
     made = _serving(graph, [*results])
@@ -95,12 +95,12 @@ def backward_of(
 
 
 def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
-    """The backward pass of a function of which it is not known what it runs."""
+    """Return the backward pass of a function whose work is unknown."""
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 
 
 def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
-    """The keys of the nodes on which these values depend."""
+    """Return the keys of the nodes on which these values depend."""
     needed, keys = set(names), set()
     for node in reversed(graph.nodes):
         if any(spec is not None and spec.name in needed for spec in node.outputs):
@@ -111,9 +111,9 @@ def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
 
 
 def _node_forward_cost(node: Node) -> Cost | str:
-    """The forward work of a node, or why it has no count."""
+    """Return the forward work of a node, or the reason why it has no count."""
     if node.bodies:
-        return f"it has a {node.op}, whose runs are not followed"
+        return f"it has a {node.op}, whose runs are not analysed"
     total = ZERO
     for meant in node.operations_to_count:
         known = find_operator_rule(meant.op)

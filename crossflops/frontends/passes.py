@@ -28,19 +28,19 @@ _relayed: set[str] = set()  # the loggers that write to stderr
 
 
 def fact_set(*names: str) -> frozenset[str]:
-    """Return what holds, by what each fact is called."""
+    """Return a set of facts, by name."""
     return frozenset(names)
 
 
 class PassOrderError(RuntimeError):
-    """A list of passes in which one stands where what it requires does not hold."""
+    """A pass comes at a point where a fact that it requires does not hold."""
 
 
 class Pass(msgspec.Struct, Generic[State], frozen=True):
-    """A rewrite of the state of a conversion, by the name of what it does.
+    """A rewrite of the state of a conversion, by the name of its action.
 
-    It runs where all that it `requires` holds. Behind it what it `ensures` holds, and what it
-    `ends` no longer does.
+    It runs where all facts that it `requires` hold. After it the facts that it `ensures` hold, and
+    those that it `ends` no longer do.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Pass(msgspec.Struct, Generic[State], frozen=True):
 
 
 class PassGroup(msgspec.Struct, Generic[State], frozen=True):
-    """Passes that run within another: in a context that it opens, or as often as it wants.
+    """Passes that run within another one: in its context, or repeatedly.
 
-    `apply` is given the state and what runs the passes on one. In the group what it `opens` holds
-    as well. Behind it all holds that its passes ensured.
+    `apply` gets the state and a function that runs the passes. Within the group the facts that it
+    `opens` hold as well. After it all facts hold that its passes ensured.
     """
 
     name: str
@@ -75,10 +75,10 @@ class Snapshot(NamedTuple):
 
 
 class Pipeline(msgspec.Struct, Generic[State], frozen=True):
-    """The passes of a frontend in their order, of which the logger of its `room` is told.
+    """The passes of a frontend in their order, logged by the logger of its `room`.
 
-    `given` are the facts that hold before them, `wanted` those that hold behind them. `look` is
-    called only where the logger is on.
+    `given` are the facts that hold before them, `wanted` those that hold after them. `look` is
+    called only where the logger is enabled.
     """
 
     room: str
@@ -88,7 +88,7 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
     wanted: frozenset[str]
 
     def run(self, state: State) -> State:
-        """Return the state behind all passes. Raises PassOrderError before the first one runs."""
+        """Return the state after all passes. Raise PassOrderError before the first one runs."""
         self.check_order()
         with _opening_pass_log(self.room) as logger:
             return _run_passes(self.passes, state, _PassLog(logger, self.look) if logger else None)
@@ -119,7 +119,7 @@ def _check_pass_order(
 
 
 def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
-    """Say which pass would make a requirement hold, or which one made it hold no longer."""
+    """Return which pass would establish a fact, or which one ended it, in words."""
     why = [
         *(f"{other.name!r} ensures it" for other in everything if fact in other.ensures),
         *(f"{other.name!r} ends it" for other in everything if fact in other.ends),
@@ -152,14 +152,14 @@ _ANNOTATIONS = ("training", "conversion")
 
 
 class _PassLog(Generic[State]):
-    """Applies passes, and says of each which nodes are other ones behind it."""
+    """A log of passes, which compares the nodes before and after each."""
 
     def __init__(self, logger: "Logger", look: Callable[[State], Snapshot]) -> None:
         self._logger = logger
         self._look = look
 
     def apply(self, step: Pass[State], state: State) -> State:
-        """Return the state behind the pass."""
+        """Return the state after the pass."""
         before = self._look(state)  # also the state itself may be changed in place
         state = step.apply(state)
         lines = list(_differences(before, self._look(state))) or ["nothing changed"]
@@ -169,7 +169,7 @@ class _PassLog(Generic[State]):
 
 
 def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Say what a pass did: a line for each node, and one for each value beside them."""
+    """Yield the changes of a pass in words: a line for each node, and one for each other value."""
     for key, node in before.nodes.items():
         if key not in after.nodes:
             yield f"removed {key} ({node.op})"
@@ -189,9 +189,9 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def _other_fields(before: Any, after: Any) -> list[str]:
-    """Return the fields with other values, of an annotation its own ones.
+    """Return the fields that differ; of an annotation its own fields.
 
-    Nodes within a value are compared for themselves.
+    Nodes within a value are compared separately.
     """
     fields: list[str] = []
     for field in after.__struct_fields__:
@@ -203,16 +203,17 @@ def _other_fields(before: Any, after: Any) -> list[str]:
 
 
 def look_at(graph: Graph | None, trace: Trace | None) -> Snapshot:
-    """Return what a log compares of a graph and a trace, where they are there."""
+    """Return the snapshot of a graph and a trace, if present."""
     nodes = dict(_nodes_by_key(graph.nodes)) if graph is not None else {}
     values = {"graph": graph, "trace": trace}
     return Snapshot(nodes, {name: value for name, value in values.items() if value is not None})
 
 
 def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
-    """Return the nodes with their keys, those of a body behind that of the node that holds it.
+    """Yield the nodes with their keys, those of a body after the node that holds it.
 
-    A body that several nodes share is read once. Levels are a stack, as bodies lie deep.
+    A body that several nodes share is read once. Levels are kept on a stack, as bodies may be
+    deeply nested.
     """
     read: set[int] = set()
     levels = [("", iter(nodes))]
@@ -231,9 +232,9 @@ def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
 
 @contextmanager
 def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
-    """Return the logger of a room, where it is on; CROSSFLOPS_DEBUG lets it write to stderr.
+    """Yield the logger of a room, if enabled; CROSSFLOPS_DEBUG lets it write to stderr.
 
-    A framework may silence that while passes run, so the stream is the one of before.
+    A framework may redirect stderr while passes run, so the stream from before is used.
     """
     if os.environ.get(DEBUG, "0") in ("", "0"):
         logging = sys.modules.get("logging")

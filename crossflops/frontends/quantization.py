@@ -1,4 +1,4 @@
-"""In which type memory holds what a quantized graph writes down as floats.
+"""The types in which memory stores values that a quantized graph declares as floats.
 
 A runtime works DequantizeLinear into the kernels that read its result, and QuantizeLinear into the
 kernel that makes its operand: the floats between are never in memory (ADR 12). So
@@ -24,12 +24,16 @@ _TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
 
 
 def mark_value_storage(graph: Graph) -> Graph:
-    """Return the graph with the storage of its values, and with what a runtime folds."""
+    """Return the graph with the storage types of its values, and with the nodes that a runtime
+    folds marked.
+    """
     return _with_value_storage(graph, {}, {}) if _is_quantized(graph) else graph
 
 
 def _is_quantized(graph: Graph) -> bool:
-    """Whether anything in the graph or in its bodies quantizes: by a stack, as bodies lie deep."""
+    """Return whether a node in the graph or in its bodies quantizes; nesting is walked by a
+    stack.
+    """
     pending, visited = [graph], set()
     while pending:
         current = pending.pop()
@@ -44,9 +48,10 @@ def _is_quantized(graph: Graph) -> bool:
 
 
 class _StorageScope(NamedTuple):
-    """Of one graph: the type of each value that is held in another one, and folded nodes.
+    """The storage of one graph: the type of each value stored in another type, and folded nodes.
 
-    `scales` are the scale and the zero point of what is still what a DequantizeLinear gave.
+    `scales` are the scale and the zero point of values that still equal a DequantizeLinear's
+    result.
     """
 
     storage: dict[str, str]
@@ -55,7 +60,7 @@ class _StorageScope(NamedTuple):
 
 
 def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
-    """`outer` is the storage of values around the graph."""
+    """Return the graph with storage types; `outer` is the storage of its parents' values."""
     scope = _StorageScope(dict(outer), set(), {})
     floats = set(_memory_value_names(graph))
     for index, node in enumerate(graph.nodes):
@@ -69,7 +74,7 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
 
 
 def _memory_value_names(graph: Graph) -> Iterator[str]:
-    """The names of values that are in memory as they are: others than nodes take them."""
+    """Yield the names of values that are stored as they are, since other nodes read them."""
     yield from (spec.name for spec in graph.outputs)
     for node in graph.nodes:
         if node.bodies and node.choice != "function":
@@ -79,7 +84,7 @@ def _memory_value_names(graph: Graph) -> Iterator[str]:
 
 
 def _propagate_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
-    """Note that the results of a node are held as its first input is."""
+    """Note that the results of a node are stored as its first input is."""
     data = node.inputs[0] if node.inputs else None
     results = [spec.name for spec in node.outputs if spec is not None]
     if data is None or not results or not floats.isdisjoint(results):
@@ -101,9 +106,9 @@ def _scale(node: Node) -> tuple[str, ...]:
 
 
 def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> None:
-    """Note that operands of QuantizeLinear are held as its results are.
+    """Note that operands of QuantizeLinear are stored as its results are.
 
-    Another scale for what was dequantized is work of its own, which no kernel around it does.
+    A different scale for a dequantized value is separate work, which no kernel folds.
     """
     reads = Counter(name for node in graph.nodes for name in _node_input_names(node))
     makers = {
@@ -132,7 +137,7 @@ def _node_input_names(node: Node) -> Iterable[str]:
 def _with_operand_storage(
     node: Node, folded: bool, storage: Mapping[str, str], functions: Functions
 ) -> Node:
-    """The node with the storage of its operands and results, bodies included."""
+    """Return the node with the storage of its operands and results, bodies included."""
 
     def replace_storage(spec: TensorSpec | None) -> TensorSpec | None:
         if spec is None or spec.name not in storage or storage[spec.name] == spec.dtype:

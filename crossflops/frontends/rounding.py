@@ -1,4 +1,4 @@
-"""How much the rounding of weights and inputs alone changes the outputs of a model, in NumPy."""
+"""The effect on a model's outputs of rounding weights and inputs differently, in NumPy."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +33,9 @@ def model_run(
     drawn: Sequence[bool],
     run_rounded: Callable[[Any], Sequence[Any]],
 ) -> ModelRun:
-    """Return a run with what rounding makes of it; `run_rounded` rounds by such a generator."""
+    """Return a run with its sensitivity to rounding; `run_rounded` rounds with a given
+    generator.
+    """
     changes = [
         map(_rounding_change, outputs, run_rounded(np.random.default_rng(seed))) for seed in _SEEDS
     ]
@@ -41,7 +43,9 @@ def model_run(
 
 
 def _rounding_change(output: Any, other: Any) -> float:
-    """By which share of its largest element an output changes; of whole numbers, how many do."""
+    """Return the change of an output relative to its largest element; for whole numbers the share
+    that differs.
+    """
     if output.shape != other.shape or not output.size or output.dtype.kind not in "biufc":
         return 0.0
     differs = (output != other) & ~((output != output) & (other != other))

@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def generators() -> Iterator[None]:
-    """The states of PyTorch's, NumPy's and Python's generators are restored."""
+    """Restore the states of PyTorch's, NumPy's and Python's generators afterwards."""
     import numpy as np
     import torch
 
@@ -26,7 +26,9 @@ def generators() -> Iterator[None]:
 
 @contextmanager
 def standing_in(state: Any) -> Iterator[None]:
-    """In this context PyTorch's generator has this state, where there is one, then its own."""
+    """Give PyTorch's generator this state in this context, if there is one, and restore its
+    own.
+    """
     import torch
 
     before = torch.default_generator.get_state()
@@ -42,7 +44,7 @@ def standing_in(state: Any) -> Iterator[None]:
 class RandomDraws:
     """Whether random numbers were drawn: by PyTorch's generator, and outside of it.
 
-    And whether a trace that knows values `left` PyTorch for NumPy.
+    `left` says whether a trace with values left PyTorch for NumPy.
     """
 
     by_torch = False
@@ -52,7 +54,7 @@ class RandomDraws:
 
 @contextmanager
 def seeding_generators() -> Iterator[RandomDraws]:
-    """All generators begin at seed 0 in this context, and are restored behind it."""
+    """Start all generators at seed 0 in this context, and restore them afterwards."""
     import numpy as np
     import torch
 
@@ -69,7 +71,7 @@ def seeding_generators() -> Iterator[RandomDraws]:
 
 
 def _generator_states() -> tuple[Any, ...]:
-    """What the next random numbers of PyTorch, NumPy and Python depend on, to be compared."""
+    """Return the states of PyTorch's, NumPy's and Python's generators, for comparison."""
     import numpy as np
     import torch
 

@@ -1,4 +1,4 @@
-"""What each ONNX operator costs: one short pure function with all that is known of the operator.
+"""The cost of each ONNX operator: one short pure function with all facts about the operator.
 
 In: an operator, or a node with its shapes and attributes. Out: its rule, and by the rule's formula
 the kinds of work; ValueError where a shape that the formula needs is not known.
@@ -47,7 +47,7 @@ _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
 @cache
 def _onnx() -> tuple[ModuleType, ...]:
-    """The files with the operators of ai.onnx."""
+    """Return the modules with the operators of ai.onnx."""
     from crossflops.operators import (
         attention,
         convolution_and_pooling,
@@ -75,7 +75,7 @@ def _onnx() -> tuple[ModuleType, ...]:
 
 
 def _families(domain: str) -> tuple[ModuleType, ...]:
-    """The files that may have operators of a domain."""
+    """Return the modules that may have operators of a domain."""
     if domain in (MICROSOFT, NCHWC, NHWC, QONNX, FINN, BREVITAS):
         from crossflops.operators.contrib import FAMILIES
 
@@ -101,7 +101,7 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 def _editions(
     files: tuple[ModuleType, ...],
 ) -> dict[tuple[str, str], list[tuple[int, OperatorRule]]]:
-    """By domain and type: the rules, and since when each holds, the newest first."""
+    """Return the rules by domain and type, each with its first version, the newest first."""
     editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
     table = assemble(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
@@ -154,7 +154,7 @@ def find_counted_operator(name: str) -> str:
 
 
 def find_unruled_operator(op: Op) -> UnruledOperator | None:
-    """What is known of an operator that has no rule in any version, if it is declared so."""
+    """Return the declaration of an operator that has no formula in any version, or None."""
     domain = _domain(op)
     name = str(Op(domain, op.type, op.since))
     files = _families(domain)
@@ -162,7 +162,7 @@ def find_unruled_operator(op: Op) -> UnruledOperator | None:
 
 
 def missing_rule_reason(op: Op) -> str:
-    """Why an operator has no rule, in words."""
+    """Return the reason why an operator has no rule, in words."""
     known = find_unruled_operator(op)
     if known is not None:
         return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
@@ -176,13 +176,15 @@ def missing_rule_reason(op: Op) -> str:
 
 @cache
 def all_operator_rules() -> Mapping[Op, OperatorRule]:
-    """All rules, by operator and first version. Imports the files of every domain."""
+    """Return all rules, by operator and first version. Imports the modules of every domain."""
     return MappingProxyType(assemble(file.operator for file in _all_operator_families()))
 
 
 @cache
 def not_counted() -> Mapping[str, str]:
-    """The operators that have no rule, by name, and why. Imports the files of every domain."""
+    """Return the names of the operators without a rule, each with the reason. Imports the modules
+    of every domain.
+    """
     named = {
         name: known.why
         for file in _all_operator_families()

@@ -9,17 +9,17 @@ from crossflops.ir.graph import Node, TensorSpec
 
 
 def has_input(node: Node, index: int) -> bool:
-    """Whether the (optional) input is there."""
+    """Return whether the node has this (optional) input."""
     return index < len(node.inputs) and node.inputs[index] is not None
 
 
 def has_output(node: Node, index: int) -> bool:
-    """Whether the (optional) output is there."""
+    """Return whether the node has this (optional) output."""
     return index < len(node.outputs) and node.outputs[index] is not None
 
 
 def input_spec(node: Node, index: int) -> TensorSpec:
-    """The input of that index. Raises ValueError when it is left out."""
+    """Return the input of that index. Raise ValueError when it is left out."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     if spec is None:
         raise ValueError(f"{node.op} has no input {index}")
@@ -27,7 +27,7 @@ def input_spec(node: Node, index: int) -> TensorSpec:
 
 
 def output_spec(node: Node, index: int = 0) -> TensorSpec:
-    """The output of that index. Raises ValueError when it is left out."""
+    """Return the output of that index. Raise ValueError when it is left out."""
     spec = node.outputs[index] if index < len(node.outputs) else None
     if spec is None:
         raise ValueError(f"{node.op} has no output {index}")
@@ -35,19 +35,21 @@ def output_spec(node: Node, index: int = 0) -> TensorSpec:
 
 
 def input_element_count(node: Node, index: int = 0) -> int:
-    """Number of elements of an input; 0 when an optional input is left out."""
+    """Return the number of elements of an input; 0 when an optional input is left out."""
     return input_spec(node, index).numel if has_input(node, index) else 0
 
 
 def output_element_count(node: Node) -> int:
-    """Number of elements of the first output."""
+    """Return the number of elements of the first output."""
     return output_spec(node).numel
 
 
 def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> tuple[int, ...]:
-    """The shape. Raises ValueError when it is not known or has not the rank asked for."""
+    """Return the shape of a tensor. Raise ValueError when it is unknown or has not the required
+    rank.
+    """
     if spec.shape is None:
-        raise ValueError(f"the shape of {spec.name!r} is not known")
+        raise ValueError(f"the shape of {spec.name!r} is unknown")
     count = len(spec.shape)
     if count < at_least or (rank is not None and count != rank):
         needed = f"at least {at_least}" if rank is None else str(rank)
@@ -56,7 +58,7 @@ def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> 
 
 
 def integer(node: Node, name: str, default: int | None = None) -> int:
-    """An integer attribute. Raises ValueError when it is missing and has no default."""
+    """Return an integer attribute. Raise ValueError when it is missing and has no default."""
     value = node.attrs.get(name, default)
     if not isinstance(value, int):
         raise ValueError(f"{node.op} has no integer attribute {name!r}")
@@ -64,7 +66,7 @@ def integer(node: Node, name: str, default: int | None = None) -> int:
 
 
 def positive(node: Node, name: str, default: int | None = None) -> int:
-    """An integer attribute that counts something. Raises ValueError when it is below 1."""
+    """Return an integer attribute that must be at least 1. Raise ValueError when it is less."""
     value = integer(node, name, default)
     if value < 1:
         raise ValueError(f"attribute {name!r} of {node.op} is {value}")
@@ -72,7 +74,7 @@ def positive(node: Node, name: str, default: int | None = None) -> int:
 
 
 def float_attribute(node: Node, name: str, default: float) -> float:
-    """A float attribute, or its default. Raises ValueError for a complex number."""
+    """Return a float attribute, or its default. Raise ValueError for a complex number."""
     value = node.attrs.get(name, default)
     if f"{name}_imag" in node.attrs:
         raise ValueError(f"attribute {name!r} of {node.op} is a complex number")
@@ -82,7 +84,7 @@ def float_attribute(node: Node, name: str, default: float) -> float:
 
 
 def string_attribute(node: Node, name: str, default: str | None = None) -> str:
-    """A string attribute. Raises ValueError when it is missing and has no default."""
+    """Return a string attribute. Raise ValueError when it is missing and has no default."""
     value = node.attrs.get(name, default)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
@@ -92,7 +94,7 @@ def string_attribute(node: Node, name: str, default: str | None = None) -> str:
 
 
 def texts(node: Node, name: str) -> tuple[str, ...]:
-    """An attribute that is a list of strings, () when it is missing."""
+    """Return an attribute that is a list of strings, () when it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
         raise ValueError(f"attribute {name!r} of {node.op} is not a list")
@@ -100,7 +102,7 @@ def texts(node: Node, name: str) -> tuple[str, ...]:
 
 
 def kernel_positions(node: Node) -> int:
-    """Number of positions of the window in the attribute `kernel_shape`, at least 1."""
+    """Return the number of positions of the window in the attribute `kernel_shape`, at least 1."""
     value = node.attrs.get("kernel_shape")
     if not isinstance(value, tuple) or not all(isinstance(k, int) and k > 0 for k in value):
         raise ValueError(f"{node.op} has no kernel_shape")
@@ -108,7 +110,7 @@ def kernel_positions(node: Node) -> int:
 
 
 def axis_of(node: Node, rank: int, default: int) -> int:
-    """The attribute `axis`, counted from the front. Raises ValueError when out of range."""
+    """Return the attribute `axis`, counted from the front. Raise ValueError when out of range."""
     axis = integer(node, "axis", default)
     if not -rank <= axis <= rank:
         raise ValueError(f"axis {axis} of {node.op} is out of range for rank {rank}")
@@ -116,7 +118,7 @@ def axis_of(node: Node, rank: int, default: int) -> int:
 
 
 def reduction_operations(before: int, after: int) -> int:
-    """Operations that combine `before` elements into `after`: one fewer per result.
+    """Return the operations that combine `before` elements into `after`: one fewer per result.
 
     An empty sum takes none, so the difference never goes below zero.
     """

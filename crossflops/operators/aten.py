@@ -69,14 +69,16 @@ _CELLS = {
 
 
 def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Back through the steps of all layers: each product again for each operand with a gradient.
+    """Return the gradient work of a recurrent layer stack: each product again for each operand
+    with a gradient.
 
-    What a layer reads has one where x is wanted, or something of a layer below; its states where
-    that holds or something of its own is: those of all steps but the first, B of the N rows, and
-    of that one where the first states are wanted. The product with a first state of zeros is run.
-    Backwards the first step of a packed sequence has the last of its batch sizes for rows: where
-    that is not known, all are taken to be as long. Units as in LSTM, GRU and RNN of ai.onnx; a
-    bias sums N rows.
+    The input of a layer has a gradient where x requires one, or a weight of a lower layer does;
+    its states where that holds, or a weight of the layer itself requires one. That concerns all
+    steps but the first (B of the N rows), and the first one only where the first states require a
+    gradient. The product with a first state of zeros is run. In the backward direction, the first
+    step of a packed sequence has the last of its batch sizes as rows: where that is unknown, all
+    sequences are assumed to be equally long. Units are as in LSTM, GRU and RNN of ai.onnx; a bias
+    sums N rows.
     """
     gates, states, unit = _CELLS[node.op.type]
     packed = node.op.type.endswith(".data")
@@ -115,7 +117,7 @@ def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
                 inner += Cost(macs=stepped * wide * carried) + projected + unit * (rows * units)
         below = below or stated or not requested.isdisjoint(indices)
     unsure = packed and directions == 2 and not stated and not sizes_
-    doubt = "how many of its sequences are the longest is not known: counted as if all" * unsure
+    doubt = "the number of its longest sequences is unknown: counted as if all were" * unsure
     return Gradient(work, inner=inner, doubt=doubt)
 
 
@@ -164,9 +166,10 @@ def aten_packed_rnn_cost(node: Node) -> Cost:
 
 
 def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Cost:
-    """The cells of all layers and directions for one step of one sequence.
+    """Return the cost of all layers and directions for one step of one sequence.
 
-    The weights stand behind `before` inputs; `unit` is what is done for each unit beside them.
+    The weights are the inputs from index `before` on; `unit` is the elementwise work for each
+    hidden unit.
     """
     layers = integer(node, "num_layers")
     directions = 2 if integer(node, "bidirectional") else 1
@@ -187,7 +190,9 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
 
 
 def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls."""
+    """Return the gradient work: each of n indices adds its gradient to a row, n*D adds; mean: n*D
+    divs; weights n*D muls.
+    """
     elements = input_element_count(node, 1) * spec_shape(output_spec(node), rank=2)[1]
     mean = elements if integer(node, "mode", 0) == 1 else 0
     weighed = elements if has_input(node, 3) else 0
@@ -221,7 +226,8 @@ def embedding_bag(node: Node) -> Cost:
 
 
 def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each of both operands.
+    """Return the gradient work: dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each
+    of both operands.
 
     Per pair and element p = 2: mul, div; p = 1: 2 compares, mul; p = inf: 3 compares, mul; else 3
     compares, 2 powers, 2 muls, a div; and a sub and an add, but for p = 0, which has zeros.
@@ -265,7 +271,8 @@ def cdist(node: Node) -> Cost:
 
 
 def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products, whichever gradient is wanted.
+    """Return the gradient work: dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products,
+    whichever gradient is wanted.
 
     Each is of M numbers, and that of the forward pass of M+2. Source: _euclidean_dist_backward in
     torch/csrc/autograd/FunctionsManual.cpp.
@@ -304,16 +311,17 @@ _EXPANDED = ("expand1", "expand2", "expand3", "sumdim")
 
 
 def _attribute_axes(node: Node, name: str) -> tuple[int, ...]:
-    """The axes that an attribute names."""
+    """Return the axes that an attribute names."""
     value = node.attrs.get(name, ())
     axes = value if isinstance(value, tuple) else (value,)
     return tuple(axis for axis in axes if isinstance(axis, int))
 
 
 def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Each gradient is _trilinear again, dY in the place of the operand that has it.
+    """Return the gradient work: each gradient is _trilinear again, with dY in place of its
+    operand.
 
-    What was summed is then expanded, and the axes of the operand that were expanded are summed.
+    Axes that were summed are then expanded, and the expanded axes of the operand are summed.
     Source: _trilinear_backward in torch/csrc/autograd/FunctionsManual.cpp.
     """
     *expanded, summed_axes = (_attribute_axes(node, name) for name in _EXPANDED)
@@ -375,7 +383,8 @@ def _trilinear_work(
 
 
 def sum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Of beta * C + alpha * A B, in this order: dA, dB as of a product; dC the sum of dY.
+    """Return the gradient work of beta * C + alpha * A B (inputs in this order): dA and dB are
+    products, dC is the sum of dY.
 
     alpha other than 0 and 1: n(Y) muls, once; beta: n(C) muls (derivatives.yaml: addmm).
     """
@@ -458,9 +467,9 @@ for name, page in (
 
 
 def _complex(work: Cost) -> Cost:
-    """The work on real numbers: a complex product is 4 of them, and their 2 sums are 2 adds.
+    """Return the cost on complex numbers: a product is 4 real ones, and its 2 sums are 2 adds.
 
-    In a product of matrices the 4 are accumulated, as the exporter writes those that it takes.
+    In a matrix product the 4 are accumulated, as the exporter writes those that it supports.
     """
     return Cost(macs=4 * work.macs, muls=4 * work.muls, adds=2 * (work.adds + work.muls))
 
@@ -485,7 +494,7 @@ def complex_linear(node: Node) -> Cost:
 
 
 def _without_parts(node: Node) -> Node:
-    """The same sum of real numbers: without the last axis of two parts."""
+    """Return the node of the same sum of real numbers: without the last axis of two parts."""
     parts = {
         field: tuple(_without_last(spec) for spec in getattr(node, field))
         for field in ("inputs", "outputs")
@@ -500,7 +509,7 @@ def _without_last(spec: TensorSpec | None) -> TensorSpec | None:
 
 
 def _complex_einsum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """That of real numbers, each product being 4 of them."""
+    """Return the gradient work of the real sum, with 4 real products for each product."""
     real = einsum_backward(_without_parts(node), requested, forward)
     work = {index: _complex(cost) for index, cost in real.operands.items()}
     return Gradient(work, inner=_complex(real.inner))
@@ -572,7 +581,8 @@ def narrow_product(node: Node) -> Cost:
 
 
 def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """The same of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8 times the products.
+    """Return the gradient work: the exponential of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8
+    times the products.
 
     Source: linalg_matrix_exp_differential in torch/csrc/autograd/FunctionsManual.cpp.
     """
@@ -599,7 +609,9 @@ def matrix_exponential(node: Node) -> Cost:
 
 
 def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Two products for each of the forward pass, and two for the gradient of the inverse."""
+    """Return the gradient work: two products for each one of the forward pass, and two for the
+    gradient of the inverse.
+    """
     count, n = algebra.square(node)
     inverse = algebra.inverse_back(n) * count
     return Gradient(dict.fromkeys(requested, Cost(macs=2 * forward.macs) + inverse))
@@ -624,7 +636,7 @@ def matrix_power(node: Node) -> Cost:
 
 
 def _square_matrix_rows(node: Node) -> int:
-    """The rows of the square matrix that a tensor stands for."""
+    """Return the number of rows of a square matrix, from its number of elements."""
     rows = isqrt(input_element_count(node, 0))
     if rows * rows != input_element_count(node, 0):
         raise ValueError(
@@ -793,7 +805,7 @@ operator(
 
 
 def _window_length(node: Node) -> int:
-    """The elements that are made. `default` is periodic."""
+    """Return the number of elements of the window; the default is a periodic one."""
     length = output_element_count(node)
     periodic = bool(node.attrs.get("periodic", True))
     return length + periodic if length > 1 else 0  # one element is 1, and nothing is computed

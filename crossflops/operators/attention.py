@@ -31,7 +31,7 @@ operator = Operators()
 
 
 class Heads(NamedTuple):
-    """The dimensions of an attention: `total` keys are the past ones and the new ones."""
+    """The dimensions of an attention: `total` is the number of past and new keys."""
 
     batch: int
     heads: int
@@ -43,14 +43,15 @@ class Heads(NamedTuple):
 
     @property
     def scores(self) -> int:
-        """S = B * Hq * Sq * St, the number of scores."""
+        """The number of scores, S = B * Hq * Sq * St."""
         return self.batch * self.heads * self.queries * self.total
 
 
 def attention_dimensions(node: Node) -> Heads:
-    """The dimensions, from 4-D operands [B, H, S, D] or 3-D ones [B, S, H*D] with head counts.
+    """Return the dimensions, from 4-D operands [B, H, S, D] or 3-D ones [B, S, H*D] with head
+    counts.
 
-    Past keys stand in input 4, [B, Hkv, Sp, D].
+    Past keys are input 4, [B, Hkv, Sp, D].
     """
     query, key, value = (_head_dimensions(node, i) for i in (0, 1, 2))
     past = spec_shape(input_spec(node, 4), rank=4)[2] if has_input(node, 4) else 0
@@ -77,7 +78,7 @@ def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
 
 
 def _key_sharing_constraint(node: Node) -> str:
-    """Query heads divide into groups, one for each key head."""
+    """Check that query heads divide into groups, one for each key head."""
     query, key = operand_shape(node, 0), operand_shape(node, 1)
     if len(query) == 4 == len(key):
         heads, kv_heads = query[1], key[1]
@@ -91,14 +92,14 @@ def _key_sharing_constraint(node: Node) -> str:
 
 
 def _attention_mask_constraint(node: Node) -> str:
-    """attn_mask broadcasts to the scores; its last axis may end before the last key."""
+    """Check that attn_mask broadcasts to the scores; its last axis may end before the last key."""
     mask = operand_shape(node, 3)
     if any(dims_of(node, index) is None for index in (0, 1, 2)):
         return ""
     h = attention_dimensions(node)
     scores = (h.batch, h.heads, h.queries)
     if not mask:
-        return f"{operand_label(node, 3, 'attn_mask')} has rank 0, and needs 1, 2, 3 or 4"
+        return f"{operand_label(node, 3, 'attn_mask')} has rank 0, but needs 1, 2, 3 or 4"
     if mask[-1] > h.total or not can_broadcast_to(mask[:-1], scores):
         shown = "x".join(map(str, (*scores, h.total)))
         return f"{operand_label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
@@ -106,12 +107,13 @@ def _attention_mask_constraint(node: Node) -> str:
 
 
 def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T Q, each scaled.
+    """Return the gradient work: dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T
+    Q, each scaled.
 
-    dV and dP are S*Dv MACs, dQ and dK S*D. A fused kernel keeps no scores, and computes them
-    again: S*D MACs, S (mul, sub, exp), and the mask (Dao et al., FlashAttention-2, algorithm 2).
-    PyTorch has no such kernel where values are of another depth than keys, or where the mask has
-    a gradient: then scores are kept (aten/native/transformers/sdp_utils_cpp.h).
+    dV and dP are S*Dv MACs, dQ and dK S*D. A fused kernel does not store scores, so it recomputes
+    them: S*D MACs, S (mul, sub, exp), and the mask (Dao et al., FlashAttention-2, algorithm 2).
+    PyTorch has no such kernel where values have another depth than keys, or where the mask
+    requires a gradient: then scores are stored (aten/native/transformers/sdp_utils_cpp.h).
     """
     h = attention_dimensions(node)
     scores = h.scores
@@ -219,12 +221,14 @@ def flex_attention(node: Node) -> Cost:
 
 
 def _rotary_cache_constraint(node: Node) -> str:
-    """cos_cache and sin_cache [M, R / 2] with position_ids [B, S], else [B, S, R / 2]."""
+    """Check cos_cache and sin_cache: [M, R / 2] with position_ids [B, S], otherwise [B, S, R /
+    2].
+    """
     dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
     if dims is None or cosines is None:
         return ""
     if len(dims) not in (3, 4):
-        return f"{operand_label(node, 0)} has rank {len(dims)}, and needs 3 or 4"
+        return f"{operand_label(node, 0)} has rank {len(dims)}, but needs 3 or 4"
     if sines is not None and sines != cosines:
         return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
     heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
@@ -234,7 +238,7 @@ def _rotary_cache_constraint(node: Node) -> str:
     rotated = integer(node, "rotary_embedding_dim", 0) or depth
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
         has = f"{operand_label(node, 1)} has {cosines[-1]} at its last axis"
-        return f"{has}, and {rotated // 2} is needed for heads of {depth}"
+        return f"{has}, but {rotated // 2} is needed for heads of {depth}"
     indices, form = dims_of(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
     if len(cosines) != form[0] or (form[1] and cosines[:2] != tokens):
         return f"{operand_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
@@ -244,7 +248,9 @@ def _rotary_cache_constraint(node: Node) -> str:
 
 
 def _rotary_backward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dX is rotated back: as much work as forward. Raises ValueError for trained rotations."""
+    """Return the gradient work: dX is rotated back, as much work as forward. Raise ValueError for
+    trained rotations.
+    """
     if requested - {0}:
         raise ValueError("the gradient of a rotary table has no formula yet")
     return Gradient({0: forward})
@@ -274,7 +280,7 @@ def rotary_embedding(node: Node) -> Cost:
 
 
 def _decay_constraint(node: Node) -> str:
-    """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
+    """Check the decay: one for each head, or for each of its D: [B, T, k] or [B, T, k*D]."""
     key, decay, heads = (
         operand_shape(node, 1),
         operand_shape(node, 4),
@@ -286,7 +292,7 @@ def _decay_constraint(node: Node) -> str:
 
 
 def _beta_constraint(node: Node) -> str:
-    """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
+    """Check beta: one for each head, or one for all: [B, T, k] or [B, T, 1]."""
     beta, heads = operand_shape(node, 5), integer(node, "kv_num_heads")
     if beta[-1] in (1, heads):
         return ""
@@ -294,11 +300,11 @@ def _beta_constraint(node: Node) -> str:
 
 
 def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Back through the states: each product of a token again for each operand with a gradient.
+    """Return the gradient work: each product of a token again for each operand with a gradient.
 
-    dq, and dS from what is read; dk, and d(new), of what is written; by delta rules dk, and dS, of
-    what is retrieved: that of the first state where a past or a decay is wanted. Elementwise the
-    state by its decay, and the decay by the state.
+    dq, and dS of the read product; dk, and d(new), of the written product; for delta rules dk, and
+    dS, of the retrieved product. The first state has a gradient where a past or a decay requires
+    one. Elementwise: the state by its decay, and the decay by the state.
     """
     batch, length, hidden = spec_shape(input_spec(node, 0), rank=3)
     heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
@@ -382,7 +388,8 @@ def recurrence(
     rule: str,
     decay: int,
 ) -> Cost:
-    """Linear attention: `readers` heads read `kv_heads` states of depth x value_depth per token.
+    """Return the cost of linear attention: `readers` heads read `kv_heads` states of depth x
+    value_depth per token.
 
     `decay` is the number of gates of a gated rule. See `linear_attention`.
     """

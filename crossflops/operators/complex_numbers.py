@@ -1,5 +1,5 @@
-"""What PyTorch does with complex numbers and PyTorch's exporter has an ONNX form of for real ones
-alone: the export keeps each as one opaque node.
+"""Operators of PyTorch on complex numbers that its exporter converts only for real ones: the
+export keeps each as one opaque node.
 
 The last axis of a complex tensor holds its two parts, as everywhere in such an export.
 """
@@ -35,7 +35,9 @@ operator = Operators(TORCH)
 
 
 def _meets(node: Node, first: int) -> str:
-    """Rows of the one operand are as long as the columns of the other, before the two parts."""
+    """Check that rows of one operand are as long as the columns of the other, before the axis of
+    the two parts.
+    """
     left, right = operand_shape(node, first), operand_shape(node, first + 1)
     across = right[-2] if len(right) == 2 else right[-3]
     if left[-2] == across:
@@ -196,7 +198,9 @@ _FUNCTIONS: dict[str, tuple[Cost, str, Cost | str]] = {
 
 
 def _each_number(*work: Cost) -> Backward:
-    """So much work for each complex number of the result, by operand as of real ones."""
+    """Return a backward function with this much work for each complex number of the result, by
+    operand.
+    """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         count = output_element_count(node) // 2
@@ -212,9 +216,9 @@ def _each_number(*work: Cost) -> Backward:
 
 def _complex_number_formula(cost: Cost) -> Formula:
     def formula(node: Node) -> Cost:
-        """The same for each complex number, whose two parts are the last axis.
+        """Return `cost` for each complex number of the result, whose two parts are the last axis.
 
-        By textbook formulas: an estimate.
+        It is from textbook formulas: an estimate.
         """
         return cost * (output_element_count(node) // 2)
 
@@ -222,7 +226,9 @@ def _complex_number_formula(cost: Cost) -> Formula:
 
 
 def _complex_compare_cost(node: Node) -> Cost:
-    """Both parts of each number; the result has one element for each."""
+    """Return the cost of comparing both parts of each number; the result has one element for each
+    number.
+    """
     return Cost(compares=2 * output_element_count(node))
 
 
@@ -278,7 +284,8 @@ def complex_norm_cost(node: Node) -> Cost:
 
 
 def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z w^(z-1), and dY Y log w.
+    """Return the gradient work: z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z
+    w^(z-1), and dY Y log w.
 
     Source: pow_backward, pow_backward_self and pow_backward_exponent of FunctionsManual.cpp.
     """
@@ -345,7 +352,7 @@ def running_sum(node: Node) -> Cost:
 
 
 def _whole_back(node: Node) -> Cost:
-    """dY Y for each result, over z for each number."""
+    """Return the cost of dY Y for each result, divided by z for each number."""
     return _PRODUCT * (output_element_count(node) // 2) + _QUOTIENT * (
         input_element_count(node) // 2
     )
@@ -366,7 +373,9 @@ def whole_product(node: Node) -> Cost:
 
 
 def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls."""
+    """Return the gradient work: self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a
+    value other than 1: 2 muls.
+    """
     scaled = _SCALED if float_attribute(node, "value", 1.0) != 1 else Cost()
     above, below = _PRODUCT, _PRODUCT
     if node.op.type.startswith("aten.addcdiv"):
@@ -393,7 +402,9 @@ def complex_addcmul_cost(node: Node) -> Cost:
 
 
 def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """self: dY. The source: what is at its places, by alpha other than 1."""
+    """Return the gradient work: self: dY. The source: dY at its indices, times alpha other than
+    1.
+    """
     return Gradient(
         {index: Cost(muls=forward.muls) if index == 2 else Cost() for index in requested}
     )

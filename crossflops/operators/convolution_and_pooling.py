@@ -51,7 +51,7 @@ Layout = Literal["first", "last"]
 
 
 class _Sizes(NamedTuple):
-    """What decides about a window: extents of data and kernel, and how it moves. Hashable."""
+    """The geometry of a window: extents of data and kernel, and how it moves. Hashable."""
 
     extents: Shape
     kernel: Shape
@@ -65,16 +65,17 @@ class _Sizes(NamedTuple):
 def window_constraint(
     data: int = 0, weight: int | None = None, least: int = 1, channels: Layout = "first"
 ) -> Constraint:
-    """A window over the axes behind N and C, which has at least so many places along each.
+    """Return a constraint: the data have at least `least` window positions along each axis behind
+    N and C.
 
-    Its extents are those of the weight [M, C/group, k...], or `kernel_shape`. With `least` 0 a
-    window may be larger than its padded data, and the result empty.
+    The window's extents are those of the weight [M, C/group, k...], or `kernel_shape`. With
+    `least` 0 a window may be larger than its padded data, and the result empty.
     """
 
     def constraint(node: Node) -> str:
         shape = operand_shape(node, data)
         if len(shape) < 3:
-            return f"{operand_label(node, data)} has rank {len(shape)}, and needs at least 3"
+            return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
         if least == 0 and (wrong := empty_members(node, data)):
             return wrong
         extents = shape[2:] if channels == "first" else shape[1:-1]
@@ -118,11 +119,11 @@ def _automatic(node: Node) -> bool:
 
 
 def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> str:
-    """The weight, and every attribute of a window, has as many extents as the data."""
+    """Check that the weight, and every attribute of a window, has as many extents as the data."""
     shape = None if weight is None else dims_of(node, weight)
     if weight is not None and shape is not None and len(shape) != digits + 2:
         has = f"{operand_label(node, weight)} has rank {len(shape)}"
-        return f"{has}, and {digits + 2} is needed for {operand_label(node, data)}"
+        return f"{has}, but {digits + 2} is needed for {operand_label(node, data)}"
     for name, needed in (
         ("kernel_shape", digits), ("strides", digits), ("dilations", digits), ("pads", 2 * digits),
         ("output_padding", digits),
@@ -130,10 +131,10 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:
             has = f"attribute {name!r} has {len(value)} sizes"
-            return f"{has}, and {needed} are needed for {operand_label(node, data)}"
+            return f"{has}, but {needed} are needed for {operand_label(node, data)}"
         least = 0 if name in ("pads", "output_padding") else 1
         if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
-            return f"attribute {name!r} has {min(value)}, and at least {least} is needed"
+            return f"attribute {name!r} has {min(value)}, but at least {least} is needed"
     if weight is not None and "pads" in node.attrs and _automatic(node):
         return "attributes 'pads' and 'auto_pad' exclude each other"
     kernel = ints(node, "kernel_shape")
@@ -159,7 +160,7 @@ def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
 
 @lru_cache(maxsize=4096)
 def _window_positions(sizes: _Sizes) -> Shape:
-    """At how many positions the window stands along each axis: the extents of the result."""
+    """Return the number of window positions along each axis: the extents of the result."""
     extents = []
     count = len(sizes.extents)
     for index, extent in enumerate(sizes.extents):
@@ -175,7 +176,7 @@ def _window_positions(sizes: _Sizes) -> Shape:
 
 
 def conv_output_extents(node: Node, data: int, weight: int) -> Shape | None:
-    """The extents of the result behind N and M; None where they are not known."""
+    """Return the extents of the result behind N and M; None where they are unknown."""
     shape, kernel = dims_of(node, data), dims_of(node, weight)
     if shape is None or kernel is None:
         return None
@@ -183,23 +184,24 @@ def conv_output_extents(node: Node, data: int, weight: int) -> Shape | None:
 
 
 def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = True) -> Constraint:
-    """A window [C, M/group, k...] whose every place in the data widens the result.
+    """Return a constraint on a transposed window [C, M/group, k...], which extends the result at
+    every position.
 
-    The result, or the attribute `output_shape`, is what a window of these strides would be led
-    from to the data: output_padding is smaller than a stride or a dilation. Where it is not
-    `padded` by attributes, the result is not known.
+    A window of the same strides must lead from the result, or the attribute `output_shape`, to the
+    data: output_padding is smaller than a stride or a dilation. Unless it is `padded` by
+    attributes, the result is unknown.
     """
 
     def constraint(node: Node) -> str:
         shape, kernel = operand_shape(node, data), operand_shape(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
-                return f"{operand_label(node, index)} has rank {len(dims)}, and needs at least 3"
+                return f"{operand_label(node, index)} has rank {len(dims)}, but needs at least 3"
         if wrong := _wrong_lengths(node, data, weight, len(shape) - 2):
             return wrong
         if 0 in kernel[2:]:
             return (
-                f"{operand_label(node, weight)} is empty, and at least 1 is needed along each axis"
+                f"{operand_label(node, weight)} is empty, but at least 1 is needed along each axis"
             )
         return (
             _conv_transpose_problem(node, data, _window_geometry(node, shape[2:], kernel[2:]))
@@ -230,12 +232,12 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
             continue  # as ONNX and PyTorch allow, though onnxruntime refuses it
         if not sizes.same and (result + padding - reach) // stride + 1 != extent:
             needed = (result + padding - reach) // stride + 1
-            return f"{has}, and a result of {result} in strides of {stride} needs {needed}"
+            return f"{has}, but a result of {result} in strides of {stride} needs {needed}"
     return ""
 
 
 def empty_members(node: Node, data: int = 0) -> str:
-    """Only N of a pooling's [N, C, d...] may be 0."""
+    """Check that only N of a pooling's [N, C, d...] is 0."""
     shape = dims_of(node, data) or ()
     if 0 not in shape[1:] or shape[0] == 0:
         return ""
@@ -245,7 +247,9 @@ def empty_members(node: Node, data: int = 0) -> str:
 
 
 def pads_within(node: Node) -> str:
-    """The pads of a pooling are smaller than its window, which else would see nothing."""
+    """Check that the pads of a pooling are smaller than its window, which otherwise would cover
+    pads alone.
+    """
     kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
     if kernel is None or pads is None or len(pads) != 2 * len(kernel):
         return ""
@@ -262,9 +266,10 @@ def pads_within(node: Node) -> str:
 
 
 def _window_product_count(node: Node, index: int) -> int:
-    """Products per output (or input) element: the weight without its first dimension.
+    """Return the products per output (or input) element: the weight's size without its first
+    dimension.
 
-    `kernel_shape` may be absent, so the weight's own dimensions count.
+    `kernel_shape` may be absent, so the weight's own dimensions are used.
     """
     return prod(spec_shape(input_spec(node, index), at_least=2)[1:])
 
@@ -373,7 +378,9 @@ def qlinear_conv(node: Node) -> Cost:
 
 
 def _offsets(node: Node) -> str:
-    """Offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], G offset groups."""
+    """Check offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset
+    groups.
+    """
     weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
     extents = conv_output_extents(node, 0, 1)
     if weight is None or extents is None:
@@ -388,10 +395,10 @@ def _offsets(node: Node) -> str:
 
 
 class _Sampling(NamedTuple):
-    """What is sampled for a deformable convolution, and what that costs.
+    """The samples of a deformable convolution, and their cost.
 
-    `samples` of all channels, each between 2^d `taps`; the weights of the corners, the samples
-    themselves, and the products with a mask.
+    There are `samples` in all channels, each between 2^d `taps`; the work is that of the corner
+    weights, the samples, and the products with a mask.
     """
 
     samples: int
@@ -422,11 +429,13 @@ def _sampling(node: Node) -> _Sampling:
 
 
 def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
+    """Return the gradient work: dW = dY samples^T, and d(samples) = W^T dY once for X, offset and
+    mask: MACs again for each.
 
-    X: each, by the mask and weighed, is added to its 2^d neighbours. offset: as the grid of
-    GridSample. mask: by the sample, summed over channels. Samples and weights of corners are made
-    again where they are needed (torchvision/csrc/ops/cpu/deform_conv2d_kernel.cpp).
+    X: each sample's gradient, times mask and corner weight, is added to its 2^d neighbours.
+    offset: as the grid of GridSample. mask: times the sample, summed over channels. Samples and
+    corner weights are recomputed where they are needed
+    (torchvision/csrc/ops/cpu/deform_conv2d_kernel.cpp).
     """
     sampling = _sampling(node)
     samples, dims, taps = sampling.samples, sampling.dims, 2**sampling.dims
@@ -479,15 +488,19 @@ def deform_conv(node: Node) -> Cost:
 
 
 def _conv_state_constraint(node: Node) -> str:
-    """The state holds what the window reaches back: past_state [B, C, k - 1]."""
+    """Check that the state has the k - 1 elements that the window reaches back to: past_state [B,
+    C, k - 1].
+    """
     weight, state = operand_shape(node, 1), operand_shape(node, 3)
     if state[-1] == weight[-1] - 1:
         return ""
-    return f"{operand_label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
+    return f"{operand_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"
 
 
 def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """As a convolution, of which input and past state are one operand; SiLU as Swish."""
+    """Return the gradient work of a convolution whose input and past state are one operand, with
+    SiLU as Swish.
+    """
     indices = requested - ({3} if 0 in requested else set())
     products = dict.fromkeys(indices & {0, 1, 3}, Cost(macs=forward.macs))
     added = {2: broadcast_sum_cost(node, 2)} if 2 in requested else {}
@@ -540,13 +553,15 @@ def max_pool(node: Node) -> Cost:
 
 
 def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds."""
+    """Return the gradient work: dY / prod(k), added to every element of its window: n(Y) divs,
+    n(Y) * prod(k) adds.
+    """
     work = Cost(divs=1, adds=kernel_positions(node)) * output_element_count(node)
     return Gradient(dict.fromkeys(requested, work))
 
 
 def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dY / n for every element: n(Y) divs."""
+    """Return the gradient work: dY / n for every element: n(Y) divs."""
     return Gradient(dict.fromkeys(requested, Cost(divs=output_element_count(node))))
 
 
@@ -565,10 +580,11 @@ _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
 
 
 def _norm_back(node: Node, before: int) -> Cost:
-    """dX = dY sign(X) |X|^(p-1) / Y^(p-1), in `before` places of a window.
+    """Return the cost of dX = dY sign(X) |X|^(p-1) / Y^(p-1), at `before` positions of windows.
 
-    p = 1: a sign (2 compares) and a mul; p = 2: dY / Y once for each result, and a mul by X; else
-    a power and a div for each result, and for each place a sign, |x|, a power and 2 muls.
+    p = 1: a sign (2 compares) and a mul; p = 2: dY / Y once for each result, and a mul by X;
+    otherwise a power and a div for each result, and for each position a sign, |x|, a power and 2
+    muls.
     """
     power, after = float_attribute(node, "p", 2), output_element_count(node)
     if power == 1:
@@ -579,7 +595,7 @@ def _norm_back(node: Node, before: int) -> Cost:
 
 
 def _lp_pool_back(node: Node) -> Cost:
-    """As the norm of a window, and an add for each of its places."""
+    """Return the cost of a window norm's gradient, and of an add for each of its positions."""
     indices = output_element_count(node) * kernel_positions(node)
     return _norm_back(node, indices) + Cost(adds=indices)
 
@@ -643,7 +659,8 @@ def global_lp_pool(node: Node) -> Cost:
 
 
 def _lp_norm_cost(node: Node, before: int, after: int) -> Cost:
-    """|x| is a compare for p = 1, x * x a mul for p = 2, |x|^p a compare and a special else.
+    """Return the cost of a p-norm: |x| is a compare for p = 1, x * x a mul for p = 2, otherwise
+    |x|^p is a compare and a special.
 
     The p-th root is a special, and nothing for p = 1.
     """

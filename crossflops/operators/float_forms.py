@@ -1,4 +1,4 @@
-"""Which operator on floats stands behind one on small integers, as quantizers write them."""
+"""The float operator behind each operator on small integers, as quantizers write them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -115,11 +115,11 @@ def declare_function(
     requires: Constraint | tuple[Constraint, ...] = (),
     **facts: Unpack[Facts],
 ) -> Callable[[F], F]:
-    """Declares a function by its names in the frameworks: those that have it.
+    """Return a decorator that declares the formula of a function by its names in the frameworks.
 
     Names are: of JAX a primitive's, or the file in jax/_src and the function's in it; of
-    TensorFlow an operation's; of torch the function's in torch.ops.aten; of SciPy the module's
-    and the function's.
+    TensorFlow an operation's; of torch the function's in torch.ops.aten; of SciPy the module's and
+    the function's.
     """
     named = {JAX: jax, TENSORFLOW: tensorflow, TORCH: torch, SCIPY: scipy}
 
@@ -185,7 +185,8 @@ declare_function(
 
 
 def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dB solves A^T dB = dX by the factors that are kept; dA = -dB X^T (linalg_solve_backward).
+    """Return the gradient work: dB solves A^T dB = dX by the stored factors; dA = -dB X^T
+    (linalg_solve_backward).
 
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
     """
@@ -207,7 +208,9 @@ def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     backward=_solve_backward,
 )
 def _solve(node: Node) -> Cost:
-    """A X = B: one elimination for each A [..., n, n]; X has as many columns as the result."""
+    """Return the cost of A X = B: one elimination for each A [..., n, n]; X has as many columns as
+    the result.
+    """
     count, n = algebra.square(node)
     columns, rest = divmod(output_element_count(node), count * n) if count * n else (0, 0)
     if rest:
@@ -226,7 +229,9 @@ def _solve(node: Node) -> Cost:
     backward=algebra.triangular_backward,
 )
 def _triangular(node: Node) -> Cost:
-    """L X = B, or X L = B: per column (or row) of X n(n-1)/2 muls and subs, n divs."""
+    """Return the cost of L X = B, or X L = B: per column (or row) of X n(n-1)/2 muls and subs, n
+    divs.
+    """
     _, n = algebra.square(node)
     return algebra.triangular(
         n, output_element_count(node) // n if n else 0, algebra.unit_diagonal(node)
@@ -247,18 +252,24 @@ def _lu(node: Node) -> Cost:
 
 
 def _qr_column_count(node: Node) -> int:
-    """Of Q: those of the first result, or none where only R is wanted (torch: "r")."""
+    """Return the number of columns of Q: those of the first result, or 0 where only R is requested
+    (torch: "r").
+    """
     return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
 def _reaches(node: Node, index: int) -> bool:
-    """Whether a result reaches the loss: in PyTorch, which tells; else all are taken to."""
+    """Return whether a result reaches the loss: known for PyTorch, assumed for other
+    frameworks.
+    """
     result = node.outputs[index] if index < len(node.outputs) else None
     return node.op.domain != TORCH or (result is not None and result.name != "")
 
 
 def _qr_back(node: Node) -> Cost:
-    """Of those results that have gradients. Raises ValueError where there is none."""
+    """Return the cost of the gradients by those of Q and R that reach the loss. Raise ValueError
+    where none is defined.
+    """
     count, m, n = algebra.matrices(node)
     if _qr_column_count(node) != min(m, n):
         raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
@@ -299,13 +310,14 @@ def _reflectors(node: Node) -> Cost:
     backward="the way back through its reflections has no formula yet",
 )
 def _orthogonal(node: Node) -> Cost:
-    """Q [m, n] of k = n(taus) vectors."""
+    """Return the cost of Q [m, n] of k = n(taus) vectors."""
     count, m, n = algebra.matrices(node)
     return algebra.orthogonal(m, spec_shape(input_spec(node, 1), at_least=1)[-1], n) * count
 
 
 def _svd_back(values_alone: str = "") -> Backward:
-    """Of those results that have gradients; without vectors where an attribute says so.
+    """Return a backward function for the results that reach the loss; without vectors where an
+    attribute says so.
 
     `values_alone` is the name of that attribute.
     """
@@ -338,7 +350,7 @@ def _svd(node: Node) -> Cost:
     _SVD, torch="linalg_svd", doubt=estimate_exactness, backward=_svd_back(), by_result=True
 )
 def _svd_of_torch(node: Node) -> Cost:
-    """All of U unless `full_matrices` says otherwise."""
+    """Return the cost of an SVD, with all of U unless `full_matrices` says otherwise."""
     count, m, n = algebra.matrices(node)
     return algebra.svd(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
 
@@ -360,7 +372,7 @@ def _singular_values_cost(node: Node) -> Cost:
 
 
 def _eigh_back(node: Node) -> Cost:
-    """Of those results that have gradients."""
+    """Return the cost of the gradients by those results that reach the loss."""
     count, n = algebra.square(node)
     vectors = bool(node.attrs.get("compute_v", 1)) and _reaches(node, 1)
     return algebra.eigen_symmetric_back(n, vectors) * count
@@ -395,7 +407,7 @@ def _eig(node: Node) -> Cost:
 
 @declare_function(_EIG, torch="linalg_eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS)
 def _eig_of_torch(node: Node) -> Cost:
-    """Eigenvalues and vectors."""
+    """Return the cost of eigenvalues and vectors."""
     count, n = algebra.square(node)
     return algebra.eigen(n, vectors=True) * count
 
@@ -404,10 +416,11 @@ def _eig_of_torch(node: Node) -> Cost:
 
 
 def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
-    """Along the last `axes` axes, one after the other; inverse 2N divs more for each of N.
+    """Return the cost of transforms along the last `axes` axes, one after the other; an inverse
+    one of N takes 2N divs more.
 
-    Where one side is real, so is the transform along the last axis, and the others have only the
-    N // 2 + 1 of its elements that are kept.
+    Where one side is real, so is the transform along the last axis, and the others have only the N
+    // 2 + 1 of its elements that are stored.
     """
     before, after = input_spec(node, 0), output_spec(node)
     real = not (before.dtype.startswith("complex") and after.dtype.startswith("complex"))
@@ -429,7 +442,9 @@ def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
 
 @declare_function(_FFT, jax="fft", doubt=estimate_exactness, backward=linear_map_backward)
 def _fft_of_jax(node: Node) -> Cost:
-    """`fft_type` is the name of the kind: FFT, IFFT, RFFT or IRFFT. jax/_src/lax/fft.py"""
+    """Return the cost of JAX's transform of the kind `fft_type`: FFT, IFFT, RFFT or IRFFT
+    (jax/_src/lax/fft.py).
+    """
     lengths = node.attrs.get("fft_lengths")
     kind = str(node.attrs.get("fft_type", ""))
     if not isinstance(lengths, tuple) or not kind:
@@ -452,7 +467,7 @@ for kind in ("FFT", "IFFT", "RFFT", "IRFFT"):
 
 
 def _absolute_back(node: Node) -> Cost:
-    """dY sign(X); of complex numbers dY z / |z|: a div and 2 muls each."""
+    """Return the cost of dY sign(X); for complex numbers dY z / |z|: a div and 2 muls each."""
     if input_spec(node, 0).dtype.startswith("complex"):
         return Cost(divs=1, muls=2) * output_element_count(node)
     return Cost(compares=2, muls=1) * output_element_count(node)
@@ -466,7 +481,9 @@ _ABSOLUTE_BACK = first_operand_backward(_absolute_back)
 )
 @declare_function("n(Y)*(2 muls, add, sqrt)", tensorflow="ComplexAbs", backward=_ABSOLUTE_BACK)
 def _absolute_value_cost(node: Node) -> Cost:
-    """|z| of complex numbers: 2 muls, an add and a root each; of real ones a compare."""
+    """Return the cost of |z|: for complex numbers 2 muls, an add and a root each; for real ones a
+    compare.
+    """
     if input_spec(node, 0).dtype.startswith("complex"):
         return Cost(muls=2, adds=1, specials=1) * output_element_count(node)
     return Cost(compares=output_element_count(node))
@@ -474,7 +491,7 @@ def _absolute_value_cost(node: Node) -> Cost:
 
 @declare_function("n(updates) adds", jax="scatter-add", backward=moves_back)
 def _scatter_add_cost(node: Node) -> Cost:
-    """One add for each element that is brought to its place."""
+    """Return the cost of scattered sums: one add for each scattered element."""
     return Cost(adds=input_element_count(node, 2 if len(node.inputs) > 2 else 0))
 
 
@@ -484,12 +501,15 @@ def _scatter_add_cost(node: Node) -> Cost:
     backward=moves_back,
 )
 def _segment_sum_cost(node: Node) -> Cost:
-    """Segments: one add for each element of the data, from a start of zeros. data [N, ...]"""
+    """Return the cost of segment sums: one add for each element of data [N, ...], from a start of
+    zeros.
+    """
     return Cost(adds=input_element_count(node))
 
 
 def _extreme_back(node: Node) -> Cost:
-    """In equal parts to those that are the largest of a segment: n (compare, add, mul), m divs.
+    """Return the gradient's cost, in equal parts to the largest elements of a segment: n (compare,
+    add, mul), m divs.
 
     Source: _UnsortedSegmentMinOrMaxGrad in tensorflow/python/ops/math_grad.py.
     """
@@ -528,7 +548,9 @@ operator.without_rule(
     backward=no_gradient,
 )
 def _table_lookup_cost(_node: Node) -> Cost:
-    """A value for each key: hashing and comparing keys is not counted, as with a Gather."""
+    """Return the cost of a value for each key: hashing and comparing keys is not counted, as with
+    a Gather.
+    """
     return ZERO
 
 
@@ -546,7 +568,8 @@ def _handle(_node: Node) -> Cost:
     "n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize", backward=no_gradient
 )
 def _bucket(node: Node) -> Cost:
-    """Among B boundaries a binary search finds one of B + 1 places: ceil(log2(B + 1)) compares.
+    """Return the cost of a binary search for one of B + 1 intervals between B boundaries:
+    ceil(log2(B + 1)) compares.
 
     Source: tensorflow/core/kernels/bucketize_op.cc, std::upper_bound.
     """
@@ -562,7 +585,8 @@ def _bucket(node: Node) -> Cost:
     backward=no_gradient,
 )
 def _interpolation_cost(node: Node) -> Cost:
-    """A binary search, y0 + (y1 - y0) / (x1 - x0) * (x - x0): the search may begin near the last.
+    """Return the cost of a binary search, then y0 + (y1 - y0) / (x1 - x0) * (x - x0); a real
+    search may start near the last hit.
 
     Source: scipy/interpolate/_interpolate.py, _call_linear; numpy/_core/src/multiarray/
     compiled_base.c, arr_interp, which divides once for each line where these are fewer.
@@ -580,7 +604,8 @@ def _interpolation_cost(node: Node) -> Cost:
     backward=each_operand(1, 3),
 )
 def _sparse_product(node: Node) -> Cost:
-    """Each stored value of A [M, K] meets a row of B [K, N]: n(values) * N MACs, exactly.
+    """Return the exact cost: each stored value of A [M, K] meets a row of B [K, N]: n(values) * N
+    MACs.
 
     a_indices [n, 2], a_values [n], a_shape [2], b.
     """
@@ -594,7 +619,9 @@ def _sparse_product(node: Node) -> Cost:
     backward="adds the gradient of each segment to its rows, which is not derived",
 )
 def _sparse_segments(node: Node) -> Cost:
-    """Rows of a table that indices name, summed by segments. data [R, ...], indices [n]."""
+    """Return the cost of summing by segments the table rows that indices name. data [R, ...],
+    indices [n].
+    """
     row = prod(spec_shape(input_spec(node, 0), at_least=1)[1:])
     adds = Cost(adds=input_element_count(node, 1) * row)
     if node.op.type.endswith("Sum"):
@@ -610,7 +637,7 @@ def _sparse_segments(node: Node) -> Cost:
     backward=moves_back,
 )
 def _sparse_sum(node: Node) -> Cost:
-    """One add for each value that is stored. indices, values, shape"""
+    """Return the cost of one add for each stored value. indices, values, shape."""
     return Cost(adds=input_element_count(node, 1))
 
 
@@ -620,7 +647,7 @@ def _sparse_sum(node: Node) -> Cost:
     backward=no_gradient,
 )
 def _bincount_cost(node: Node) -> Cost:
-    """One add for each value that is brought to its place. splits or indices, values"""
+    """Return the cost of one add for each counted value. splits or indices, values."""
     return Cost(adds=0 if node.attrs.get("binary_output") else input_element_count(node, 1))
 
 
@@ -636,9 +663,10 @@ def _running_product(node: Node) -> Cost:
     backward=each_operand(0, 1),
 )
 def _jax_ragged_dot_cost(node: Node) -> Cost:
-    """Rows that belong to one group each: [M, K] x [G, K, N], n(Y)*K MACs.
+    """Return the cost of a product of rows that belong to one group each: [M, K] x [G, K, N],
+    n(Y)*K MACs.
 
-    Where what is contracted is cut into groups, [M, K] x [K, N] -> [G, M, N]: M*K*N MACs.
+    Where the contracted axis is cut into groups, [M, K] x [K, N] -> [G, M, N]: M*K*N MACs.
     https://docs.jax.dev/en/latest/_autosummary/jax.lax.ragged_dot_general.html
     """
     left, right = (
@@ -650,7 +678,7 @@ def _jax_ragged_dot_cost(node: Node) -> Cost:
         return Cost(macs=prod(after) * left[-1])
     if len(right) == len(left) == len(after) - 1:
         return Cost(macs=prod(after[1:]) * (prod(left) // after[-2] if after[-2] else 0))
-    raise ValueError(f"{node.op} of ranks {len(left)} and {len(right)} is not known")
+    raise ValueError(f"{node.op} of ranks {len(left)} and {len(right)} is not supported")
 
 
 def _window_element_count(node: Node) -> int:
@@ -666,7 +694,7 @@ def _window_element_count(node: Node) -> int:
     backward="JAX gives it no gradient but that of a gather, which has no formula yet",
 )
 def _select_scatter_cost(node: Node) -> Cost:
-    """The gradient of a max pool: the place of each maximum, and dY added there.
+    """Return the cost of a max pool's gradient: the index of each maximum, and dY added there.
 
     https://openxla.org/stablehlo/spec#select_and_scatter: source and operand in this order.
     """
@@ -677,7 +705,7 @@ def _select_scatter_cost(node: Node) -> Cost:
 
 
 def _other_device_count(node: Node) -> int:
-    """How many other devices are in the group. Raises ValueError where no number tells."""
+    """Return the number of other devices in the group. Raise ValueError where it is unknown."""
     group = node.attrs.get("group")
     if not isinstance(group, int) or group < 1:
         raise ValueError(f"{node.op} does not say among how many devices it is")
@@ -685,7 +713,9 @@ def _other_device_count(node: Node) -> int:
 
 
 def _device_gather_back(node: Node) -> Cost:
-    """Every device sums what the others have for its part: (n - 1) n(X) adds."""
+    """Return the cost of summing, on every device, the other devices' gradients of its part: (n -
+    1) n(X) adds.
+    """
     return Cost(adds=_other_device_count(node) * input_element_count(node))
 
 
@@ -702,7 +732,9 @@ def _device_gather_back(node: Node) -> Cost:
     backward=moves_back,
 )
 def _device_sum_cost(node: Node) -> Cost:
-    """Every element of the result on a device is the sum of n terms, one from each device."""
+    """Return the cost of a sum of n terms, one from each device, for every element of the
+    result.
+    """
     return Cost(adds=_other_device_count(node) * output_element_count(node))
 
 
@@ -738,7 +770,8 @@ _FILTER = sizes_constraint("input[N,...] filter_sizes[_] out_backprop[N,...]")
     backward=each_operand(0, 2),
 )
 def _filter_gradient(node: Node) -> Cost:
-    """dW of a convolution: every output gradient meets every weight of its filter once.
+    """Return the cost of dW of a convolution: every output gradient meets every weight of its
+    filter once.
 
     n(dY) * prod(kernel) * C / groups MACs: out_backprop [N, ..., K], result [..., C / groups, K].
     """
@@ -759,9 +792,10 @@ def _filter_gradient(node: Node) -> Cost:
     backward=each_operand(1, 2),
 )
 def _depthwise_gradient(node: Node) -> Cost:
-    """dW or dX of a depthwise convolution: n(dY) * prod(kernel) MACs. The filter is [h, w, C, M].
+    """Return the cost of dW or dX of a depthwise convolution: n(dY) * prod(kernel) MACs.
 
-    The filter is the result, or the second input where the gradient is that of the input.
+    The filter [h, w, C, M] is the result, or the second input where the gradient is that of the
+    input.
     """
     is_filter = node.op.type.endswith("BackpropFilter")
     dims = spec_shape(output_spec(node) if is_filter else input_spec(node, 1), rank=4)
@@ -774,13 +808,15 @@ def _bias_gradient(node: Node) -> Cost:
 
 
 def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """d(dY) where X > 0, by the compares of the forward pass; X has none."""
+    """Return the gradient work: d(dY) where X > 0, by the compares of the forward pass; X has
+    none.
+    """
     return Gradient({0: forward} if 0 in requested else {})
 
 
 @declare_function("n compares", tensorflow="ReluGrad", backward=_relu_gate_backward)
 def _gate_gradient(node: Node) -> Cost:
-    """dY where X > 0, else 0: n compares."""
+    """Return the cost of dY where X > 0, else 0: n compares."""
     return Cost(compares=output_element_count(node))
 
 
@@ -802,7 +838,9 @@ declare_function("2n compares", tensorflow="Relu6Grad", backward=_relu_gate_back
     backward=elementwise_backward(Cost(muls=3), Cost(muls=2, adds=1)),
 )
 def _slope(node: Node) -> Cost:
-    """dY * Y * (1 - Y) of a sigmoid, dY * (1 - Y^2) of tanh: 2 muls and a sub each."""
+    """Return the cost of dY * Y * (1 - Y) of a sigmoid, dY * (1 - Y^2) of tanh: 2 muls and a sub
+    each.
+    """
     return Cost(muls=2, adds=1) * output_element_count(node)
 
 
@@ -870,7 +908,8 @@ declare_function(
 
 
 def special_function(node: Node) -> Cost:
-    """Gamma, Bessel, zeta and inverse error functions: a special for each element.
+    """Return the cost of Gamma, Bessel, zeta and inverse error functions: a special for each
+    element.
 
     Source: the cost of exp and erf (docs/ops.md), of the same kind.
     """
@@ -885,7 +924,9 @@ def special(
     torch: Names = (),
     prims: Names = (),
 ) -> None:
-    """Declares special functions; `prims` are those of torch.ops.prims."""
+    """Declare special functions by their names in the frameworks; `prims` are those of
+    torch.ops.prims.
+    """
     of_prims = (prims,) if isinstance(prims, str) else prims
     equation = "n(Y) specials"
     declare_function(equation, jax=jax, tensorflow=tensorflow, torch=torch, backward=back)(
@@ -901,7 +942,9 @@ def special(
 
 
 def _second_operand_backward(work: Cost) -> Backward:
-    """So much work for each element of the second operand. Raises ValueError for the first one."""
+    """Return a backward function with this much work for each element of the second operand; the
+    first has no gradient (ValueError).
+    """
 
     def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
         if 0 in requested:

@@ -1,4 +1,4 @@
-"""What the backward pass of one node costs: work for each operand whose gradient is wanted.
+"""The cost of one node's backward pass: work for each operand whose gradient is requested.
 
 A contraction that is linear in each operand, C = A B, has dA = dC B^T and dB = A^T dC: its forward
 MACs once more for each operand that needs a gradient (Griewank and Walther, Evaluating
@@ -42,17 +42,20 @@ Wanted: TypeAlias = frozenset[int]
 # Of a node, the places whose gradients are wanted (one at least) and its forward work.
 Backward: TypeAlias = Callable[[Node, Wanted, Cost], Gradient]
 NOT_YET = "its backward pass has no formula yet"
-FUSED = "onnxruntime fuses it, and there is no formula yet: count the model as it was before"
+FUSED = "onnxruntime fuses it, and it has no formula yet: count the model before fusion"
 QUANTIZED = "whole numbers have no gradient: count the model as it was before it was quantized"
 
 
 def no_gradient(_node: Node, _wanted: Wanted, _forward: Cost) -> Gradient:
-    """The result depends on no operand in a way that has a gradient: nothing flows back."""
+    """Return no gradient work: the result does not depend on its operands in a differentiable
+    way.
+    """
     return Gradient({})
 
 
 def each_operand(*digits: int, bias: int | None = None) -> Backward:
-    """A contraction that is linear in these operands: its forward MACs again for each of them.
+    """Return a backward function for a contraction that is linear in these operands: its forward
+    MACs again for each.
 
     The gradient of a bias sums those of the results: n(Y) - n(B) adds.
     """
@@ -67,15 +70,17 @@ def each_operand(*digits: int, bias: int | None = None) -> Backward:
 
 
 def broadcast_sum_cost(node: Node, index: int) -> Cost:
-    """The adds that sum the gradients of n(Y) results to those of a smaller operand."""
+    """Return the adds that sum the gradients of n(Y) results to those of a smaller operand."""
     return Cost(
         adds=reduction_operations(output_element_count(node), input_element_count(node, index))
     )
 
 
 def elementwise_backward(*work: Cost) -> Backward:
-    """So much work for each element of the result and each operand, whose work the last one is
-    where there are more operands; and the sum over what an operand broadcasts to.
+    """Return a backward function with this much work for each element of the result, and the sum
+    over broadcast axes.
+
+    `work` has an entry for each operand; the last one holds for all further operands.
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
@@ -91,7 +96,7 @@ def elementwise_backward(*work: Cost) -> Backward:
 
 
 def per_input(work: Cost = ZERO) -> Backward:
-    """So much work for each element of an operand: gradients move back to where data came from."""
+    """Return a backward function with this much work for each element of an operand."""
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         return Gradient({index: work * input_element_count(node, index) for index in requested})
@@ -100,22 +105,28 @@ def per_input(work: Cost = ZERO) -> Backward:
 
 
 def moves_back(_node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """The gradient is moved back, or selected: 0."""
+    """Return no cost for the gradient, which is only moved back or selected."""
     return Gradient(dict.fromkeys(requested, ZERO))
 
 
 def sums_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """An element that was copied sums the gradients of its copies: n(Y) - n(X) adds."""
+    """Return the gradient work: an element that was copied sums the gradients of its copies, n(Y)
+    - n(X) adds.
+    """
     return Gradient({index: broadcast_sum_cost(node, index) for index in requested})
 
 
 def scatters_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Every gradient of a result is added into a field of zeros: n(Y) adds for the data."""
+    """Return the gradient work: every result's gradient is added into zeros, n(Y) adds for the
+    data.
+    """
     return Gradient({index: Cost(adds=output_element_count(node)) for index in requested})
 
 
 def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
-    """This work for the gradient of the first operand, the only one that has one."""
+    """Return a backward function with this work for the first operand, the only one with a
+    gradient.
+    """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         return Gradient({0: work(node)} if 0 in requested else {})
@@ -124,10 +135,12 @@ def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
 
 
 def linear_map_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """A linear map of the data with fixed weights: its transpose works as much as it does."""
+    """Return the gradient work of a linear map with fixed weights: its transpose costs as much as
+    the map.
+    """
     return Gradient(dict.fromkeys(requested, forward))
 
 
 def present(node: Node, *digits: int) -> bool:
-    """Whether one of these inputs is there."""
+    """Return whether one of these inputs is present."""
     return any(has_input(node, index) for index in digits)

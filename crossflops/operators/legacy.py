@@ -17,7 +17,7 @@ dropped = partial(operator, page=EXTINCT)
 def declare_legacy_pointwise(
     type: str, work: Cost, equation: str, back: Cost, *requires: Constraint
 ) -> None:
-    """Declares an operator that does this work for each element of its result Y = `equation`.
+    """Declare an operator that does this work for each element of its result Y = `equation`.
 
     `back` is the work for each element of the gradient, by the chain rule.
     """
@@ -30,7 +30,7 @@ def declare_legacy_pointwise(
 
 
 def _image_bias_constraint(node: Node) -> str:
-    """ImageScaler: a bias for each channel of [N, C, H, W]."""
+    """Check ImageScaler: a bias for each channel of [N, C, H, W]."""
     dims, bias = dims_of(node, 0), node.attrs.get("bias")
     if dims is None or not isinstance(bias, tuple) or (len(dims) > 3 and dims[1] == len(bias)):
         return ""
@@ -59,7 +59,7 @@ declare_legacy_pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPAR
 
 
 def _crop_border_constraint(node: Node) -> str:
-    """Crop: a border of four sizes in the picture [N, C, H, W]."""
+    """Check Crop: a border of four sizes in the image [N, C, H, W]."""
     dims, border = dims_of(node, 0), ints(node, "border") or ()
     if dims is None or not border or (len(dims) == 4 == len(border)):
         inside = not dims or all(

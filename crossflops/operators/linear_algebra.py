@@ -1,4 +1,4 @@
-"""What factorizations and solvers cost, by the sizes of their matrices.
+"""The cost of factorizations and solvers, by the sizes of their matrices.
 
 The direct ones are the loops of a textbook, counted operation by operation: LAPACK Working Note 41
 (https://www.netlib.org/lapack/lawnspdf/lawn41.pdf, appendix C) gives the same polynomials.
@@ -26,7 +26,8 @@ operator = Operators()
 
 
 def lu(m: int, n: int) -> Cost:
-    """P A = L U of [m, n] by elimination: step s divides m-s-1 elements and updates the rest.
+    """Return the cost of P A = L U of [m, n] by elimination: step s divides m-s-1 elements and
+    updates the rest.
 
     Square: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and subs.
     """
@@ -36,43 +37,48 @@ def lu(m: int, n: int) -> Cost:
 
 
 def cholesky(n: int) -> Cost:
-    """A = L L^T of [n, n]: n roots, n(n-1)/2 divs, (n^3-n)/6 muls and subs."""
+    """Return the cost of a = L L^T of [n, n]: n roots, n(n-1)/2 divs, (n^3-n)/6 muls and subs."""
     inner = (n**3 - n) // 6
     return Cost(specials=n, divs=n * (n - 1) // 2, muls=inner, adds=inner)
 
 
 def triangular(n: int, columns: int, unit: bool = False) -> Cost:
-    """L X = B of [n, n] and [n, columns]: per column n(n-1)/2 muls, subs; n divs unless unit."""
+    """Return the cost of L X = B of [n, n] and [n, columns]: per column n(n-1)/2 muls, subs; n
+    divs unless unit.
+    """
     inner = n * (n - 1) // 2
     return Cost(divs=0 if unit else n, muls=inner, adds=inner) * columns
 
 
 def solve(n: int, columns: int) -> Cost:
-    """A X = B of [n, n] and [n, columns]: one LU, then L and U for every column."""
+    """Return the cost of A X = B of [n, n] and [n, columns]: one LU, then L and U for every
+    column.
+    """
     return lu(n, n) + triangular(n, columns, unit=True) + triangular(n, columns)
 
 
 def determinant(n: int) -> Cost:
-    """One LU and the product of its diagonal, n - 1 muls. [n, n]"""
+    """Return the cost of one LU of [n, n] and the product of its diagonal, n - 1 muls."""
     return lu(n, n) + Cost(muls=max(n - 1, 0))
 
 
 def inverse(n: int) -> Cost:
-    """Gauss and Jordan in place: n^2 divs, n(n-1)^2 muls and subs.
+    """Return the cost of Gauss-Jordan elimination in place: n^2 divs, n(n-1)^2 muls and subs.
 
-    Each of n steps divides a row of n elements and takes it from n - 1 rows in the n - 1 columns
-    beside the pivot.
+    Each of n steps divides a row of n elements and subtracts it from n - 1 rows in the n - 1
+    columns beside the pivot.
     """
     inner = n * (n - 1) ** 2
     return Cost(divs=n * n, muls=inner, adds=inner)
 
 
 def reflectors(m: int, n: int) -> Cost:
-    """R and the Householder vectors of [m, n]: step s has a column of L = m - s elements.
+    """Return the cost of R and the Householder vectors of [m, n]: step s has a column of L = m - s
+    elements.
 
-    Its norm takes L muls, L - 1 adds and a root, the vector an add and L - 1 divs, tau a div;
-    each of the n - s - 1 columns beside it L muls, 2L - 1 adds and L muls (the vector's first
-    element is 1: L - 1 in either product, and one by tau).
+    Its norm takes L muls, L - 1 adds and a root, the vector an add and L - 1 divs, tau a div; each
+    of the n - s - 1 columns beside it L muls, 2L - 1 adds and L muls (the vector's first element
+    is 1: L - 1 in either product, and one by tau).
     """
     total = Cost()
     for s in range(min(m, n)):
@@ -83,14 +89,17 @@ def reflectors(m: int, n: int) -> Cost:
 
 
 def _reflector_update_cost(length: int) -> Cost:
-    """A column less tau * v * (v^T column): v^T column, its product with tau, and the update."""
+    """Return the cost of a column less tau * v * (v^T column): v^T column, its product with tau,
+    and the update.
+    """
     return Cost(muls=2 * (length - 1) + 1, adds=2 * (length - 1) + 1)
 
 
 def orthogonal(m: int, k: int, columns: int) -> Cost:
-    """The first `columns` columns of Q [m, m] from k Householder vectors, backwards.
+    """Return the cost of the first `columns` columns of Q [m, m] from k Householder vectors,
+    backwards.
 
-    Vector s touches the columns from s on: all that it changes of the identity.
+    Vector s changes only the columns from s on of the identity.
     """
     total = Cost()
     for s in range(k):
@@ -99,7 +108,9 @@ def orthogonal(m: int, k: int, columns: int) -> Cost:
 
 
 def qr(m: int, n: int, columns: int) -> Cost:
-    """Q R of [m, n] with `columns` columns of Q; 0 where only R is wanted."""
+    """Return the cost of Q R of [m, n] with `columns` columns of Q; 0 where only R is
+    requested.
+    """
     factors = reflectors(m, n)
     return factors + orthogonal(m, min(m, n), columns) if columns else factors
 
@@ -109,10 +120,11 @@ def _halves(operations: int) -> Cost:
 
 
 def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
-    """Singular values of [m, n], m >= n, as Golub and Reinsch: figure 8.6.1 of the book.
+    """Return the cost of the singular values of [m, n], m >= n, by Golub and Reinsch: figure 8.6.1
+    of the book.
 
-    4mn^2 - 4n^3/3 for the values alone, 14mn^2 + 8n^3 with n columns of U and with V, and
-    4m^2n + 8mn^2 + 9n^3 with all of U.
+    4mn^2 - 4n^3/3 for the values alone, 14mn^2 + 8n^3 with n columns of U and with V, and 4m^2n +
+    8mn^2 + 9n^3 with all of U.
     """
     m, n = max(m, n), min(m, n)
     if not vectors:
@@ -123,12 +135,16 @@ def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
 
 
 def eigen_symmetric(n: int, vectors: bool) -> Cost:
-    """Eigenvalues of a symmetric [n, n] by QR: 4n^3/3, with vectors 9n^3 (section 8.3)."""
+    """Return the cost of the eigenvalues of a symmetric [n, n] by QR: 4n^3/3, with vectors 9n^3
+    (section 8.3).
+    """
     return _halves(9 * n**3 if vectors else 4 * n**3 // 3)
 
 
 def eigen(n: int, vectors: bool) -> Cost:
-    """Eigenvalues of any [n, n] by QR: 10n^3, with vectors 25n^3 (section 7.5)."""
+    """Return the cost of the eigenvalues of any [n, n] by QR: 10n^3, with vectors 25n^3 (section
+    7.5).
+    """
     return _halves((25 if vectors else 10) * n**3)
 
 
@@ -136,13 +152,15 @@ def eigen(n: int, vectors: bool) -> Cost:
 
 
 def matrices(node: Node) -> tuple[int, int, int]:
-    """How many matrices the first input holds, their rows and their columns."""
+    """Return how many matrices the first input holds, their rows and their columns."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return prod(dims[:-2]), dims[-2], dims[-1]
 
 
 def square(node: Node) -> tuple[int, int]:
-    """How many matrices, and their rows. Raises ValueError where they are not square."""
+    """Return how many matrices the first input holds, and their rows. Raise ValueError where they
+    are not square.
+    """
     count, rows, columns = matrices(node)
     if rows != columns:
         raise ValueError(f"{node.op} needs square matrices, not {rows}x{columns}")
@@ -158,17 +176,20 @@ def _matrix_product_cost(rows: int, inner: int, columns: int) -> Cost:
 
 
 def cholesky_back(n: int) -> Cost:
-    """dA = L^-T F L^-1, F the halved sum of tril(L^T dL) and its transpose (cholesky_backward)."""
+    """Return the cost of dA = L^-T F L^-1, F the halved sum of tril(L^T dL) and its transpose
+    (cholesky_backward).
+    """
     return _matrix_product_cost(n, n, n) + Cost(adds=n * n, muls=n * n) + triangular(n, n) * 2
 
 
 def inverse_back(n: int) -> Cost:
-    """dA = -A^-T dY A^-T (derivatives.yaml: linalg_inv_ex)."""
+    """Return the cost of dA = -A^-T dY A^-T (derivatives.yaml: linalg_inv_ex)."""
     return _matrix_product_cost(n, n, n) * 2 + Cost(adds=n * n)
 
 
 def inverse_solve_back(n: int) -> Cost:
-    """JAX solves A X = I: dB solves A^T dB = dX by the factors, dA = -dB X^T.
+    """Return the cost of JAX's inverse, which solves A X = I: dB solves A^T dB = dX by the
+    factors, dA = -dB X^T.
 
     Source: jax/_src/numpy/linalg.py, inv.
     """
@@ -181,17 +202,22 @@ def inverse_solve_back(n: int) -> Cost:
 
 
 def logarithm_of_determinant(n: int) -> Cost:
-    """The factors, and of their diagonal the sum of the logarithms and the product of signs."""
+    """Return the cost of the factors, of the sum of their diagonal's logarithms, and of the
+    product of its signs.
+    """
     return lu(n, n) + Cost(muls=max(n - 1, 0), specials=n, adds=max(n - 1, 0))
 
 
 def logarithm_back(n: int) -> Cost:
-    """dA solves A^T dA = dY I by the factors (jax/_src/numpy/linalg.py: _slogdet_jvp)."""
+    """Return the cost of dA, which solves A^T dA = dY I by the factors (jax/_src/numpy/linalg.py:
+    _slogdet_jvp).
+    """
     return triangular(n, n, unit=True) + triangular(n, n)
 
 
 def determinant_back(n: int) -> Cost:
-    """dA solves A^T dA = diag(dY det) by the factors that are kept (linalg_det_backward).
+    """Return the cost of dA, which solves A^T dA = diag(dY det) by the stored factors
+    (linalg_det_backward).
 
     An add for each element keeps zeros from the diagonal.
     """
@@ -199,16 +225,18 @@ def determinant_back(n: int) -> Cost:
 
 
 def lu_back(n: int) -> Cost:
-    """dA = P L^-T (tril(L^T dL) + triu(dU U^T)) U^-T, P a product too (lu_factor_ex_backward)."""
+    """Return the cost of dA = P L^-T (tril(L^T dL) + triu(dU U^T)) U^-T, P a product too
+    (lu_factor_ex_backward).
+    """
     solved = triangular(n, n) + triangular(n, n, unit=True)
     return _matrix_product_cost(n, n, n) * 3 + Cost(adds=n * n) + solved
 
 
 def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
-    """dA = (dQ + Q S) R^-T, S from triu(dR R^T - Q^T dQ) (linalg_qr_backward).
+    """Return the cost of dA = (dQ + Q S) R^-T, S from triu(dR R^T - Q^T dQ) (linalg_qr_backward).
 
     Where n > m it is Q (S R1^-T + dR), R1 the first m columns of R. `q` and `r` say which of the
-    two reach the loss: without one its product, and the sum with that of the other, goes.
+    two reach the loss: where one does not, its product and the sum of both are left out.
     """
     k = min(m, n)
     towards = (
@@ -228,10 +256,11 @@ def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
 
 
 def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
-    """dA = U dS V^T for the values alone; with vectors that of svd_backward, U dS' V^T.
+    """Return the cost of dA = U dS V^T for the values alone; with vectors of U dS' V^T
+    (svd_backward).
 
     dS' is made of the skew parts of U^T dU and V^T dV, over the differences of the squares of S;
-    where m > n, (1 - U U^T) dU / S is added, else dS' V^T comes first. `left` and `right` say
+    where m > n, (1 - U U^T) dU / S is added, otherwise dS' V^T comes first. `left` and `right` say
     whether U and V reach the loss.
     """
     tall, wide = (left, right) if m >= n else (right, left)
@@ -253,7 +282,8 @@ def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
 
 
 def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
-    """dA = V diag(dL) V^T; with vectors V (diag(dL) + skew(V^T dV) / E) V^T, E_ij = L_j - L_i.
+    """Return the cost of dA = V diag(dL) V^T; with vectors V (diag(dL) + skew(V^T dV) / E) V^T,
+    E_ij = L_j - L_i.
 
     Source: linalg_eig_backward, of a Hermitian matrix.
     """
@@ -263,7 +293,8 @@ def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
 
 
 def triangular_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dB solves A^T dB = dX; dA = -dB X^T, a full product (linalg_solve_triangular_backward).
+    """Return the gradient work: dB solves A^T dB = dX; dA = -dB X^T, a full product
+    (linalg_solve_triangular_backward).
 
     Raises ValueError for sizes that broadcast.
     """
@@ -276,7 +307,9 @@ def triangular_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
 
 
 def solution_column_count(node: Node) -> int:
-    """The columns of each of the systems A X = B. Raises ValueError for sizes that broadcast."""
+    """Return the columns of each of the systems A X = B. Raise ValueError for sizes that
+    broadcast.
+    """
     count, n = square(node)
     outer = spec_shape(input_spec(node, 0))[:-2]
     if spec_shape(output_spec(node))[: len(outer)] != outer or input_element_count(
@@ -287,12 +320,12 @@ def solution_column_count(node: Node) -> int:
 
 
 def unit_diagonal(node: Node) -> bool:
-    """Whether the diagonal of a triangle is 1."""
+    """Return whether the diagonal of a triangle is 1."""
     return bool(node.attrs.get("unit_diagonal") or node.attrs.get("unitriangular"))
 
 
 def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
-    """The work for every square matrix of the first operand."""
+    """Return a formula with this work for every square matrix of the first operand."""
 
     def formula(node: Node) -> Cost:
         count, n = square(node)

@@ -41,11 +41,11 @@ operator = Operators()
 
 
 def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
-    """K of A' [M, K] and of B' [K, N] is the same."""
+    """Check that K of A' [M, K] and of B' [K, N] is the same."""
     for index in (first, second):
         shape = dims_of(node, index)
         if shape is not None and len(shape) != 2:
-            return f"{operand_label(node, index)} has rank {len(shape)}, and needs 2"
+            return f"{operand_label(node, index)} has rank {len(shape)}, but needs 2"
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None:
         return ""
@@ -53,11 +53,11 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
     if rows[across] == columns[along]:
         return ""
     has = f"{operand_label(node, second)} has {columns[along]} at axis {int(along)}"
-    return f"{has}, and {rows[across]} is needed for {operand_label(node, first)}"
+    return f"{has}, but {rows[across]} is needed for {operand_label(node, first)}"
 
 
 def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | None:
-    """M and N of the product of A' and B', transposed as transA and transB say."""
+    """Return M and N of the product of A' and B', transposed as transA and transB say."""
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None or len(rows) != 2 or len(columns) != 2:
         return None
@@ -66,7 +66,7 @@ def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | No
 
 
 def gemm_inner_size(node: Node) -> int:
-    """K of A' [M, K], which is A or its transpose (transA)."""
+    """Return K of A' [M, K], which is A or its transpose (transA)."""
     rows = spec_shape(input_spec(node, 0), rank=2)
     return rows[0] if integer(node, "transA", 0) else rows[1]
 
@@ -75,7 +75,8 @@ GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
 
 
 def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
+    """Return the gradient work: dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC =
+    beta sum(dY).
 
     alpha != 1: M*N muls, once. C: M*N - n(C) adds, and n(C) muls when beta != 1.
     """
@@ -124,9 +125,10 @@ def onnx_matmul_cost(node: Node) -> Cost:
 
 
 def column_scale_constraint(weight: int, *digits: int) -> Constraint:
-    """A scale or a zero point of B [..., K, N]: one number, N, or [..., 1, N].
+    """Return a constraint on a scale or a zero point of B [..., K, N]: one number, N, or [..., 1,
+    N].
 
-    To onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
+    In onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
     """
 
     def constraint(node: Node) -> str:
@@ -149,7 +151,9 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
 
 
 def row_scale_constraint(data: int, *digits: int) -> Constraint:
-    """A scale or a zero point of A [..., M, K]: one number, M, or [..., M, 1]."""
+    """Return a constraint on a scale or a zero point of A [..., M, K]: one number, M, or [..., M,
+    1].
+    """
 
     def constraint(node: Node) -> str:
         dims = dims_of(node, data)
@@ -212,12 +216,14 @@ _TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
 
 
 def order_is_chosen(node: Node) -> Exactness:
-    """With more than two operands the order of the pairs is ours: an estimate."""
+    """Return "estimate" for more than two operands, since the order of the pairs is our choice;
+    else "exact".
+    """
     return "estimate" if len(node.inputs) > 2 else "exact"
 
 
 def labels_agree(node: Node) -> str:
-    """A label stands for one size, or 1; and every operand has as many axes as it has labels."""
+    """Check that a label has one size, or 1, and that every operand has as many axes as labels."""
     words = "".join(string_attribute(node, "equation").split()).partition("->")[0].split(",")
     if len(words) != len(node.inputs):
         return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
@@ -244,12 +250,12 @@ def labels_agree(node: Node) -> str:
 
 
 def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """The pairs of the forward pass, back from the last one.
+    """Return the gradient work of the forward pairs, from the last one back.
 
-    Of a pair C = A B each side that is wanted is the product of dC and the other side, over the
-    same labels: prod(labels) MACs where the pair sums a label, as of any contraction; else as
-    many muls, and the adds that sum what was repeated. What a label of one operand alone summed
-    is copied back: 0.
+    The gradient of each requested side of a pair C = A B is the product of dC and the other side,
+    over the same labels: prod(labels) MACs where the pair sums a label, as of any contraction;
+    otherwise as many muls, and the adds that sum repeated elements. A label of one operand that
+    was summed alone is copied back: 0.
     """
     terms, out = parse_einsum(
         string_attribute(node, "equation"), [spec_shape(s) for s in _einsum_operands(node)]
@@ -271,7 +277,7 @@ def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
-    """The gradient of one side of a pair: a product over all labels of both."""
+    """Return the gradient's cost of one side of a pair: a product over all labels of both."""
     work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:
         return Cost(macs=work)
@@ -328,9 +334,9 @@ def _contract_einsum_pair(
 def _reduce_einsum_pair(
     left: Labelled, right: Labelled, needed: set[str]
 ) -> tuple[Cost, Labelled, Labelled]:
-    """Two operands as they meet: without the labels that only one of them has to sum.
+    """Return the cost and the two operands of a pair, after each sums the labels that only it has.
 
-    Of a size of 1 there is nothing to sum: the other operand sums the label alone, if at all.
+    A size of 1 needs no sum: the other operand sums the label alone, if at all.
     """
     first, short = _sum_einsum_term(left, needed | _long(right))
     second, other = _sum_einsum_term(right, needed | _long(left))
@@ -360,11 +366,11 @@ def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
 def parse_einsum(
     equation: str, shapes: list[tuple[int, ...]]
 ) -> tuple[list[Labelled], tuple[str, ...]]:
-    """The labels and dimensions of each operand, and the labels of the output.
+    """Return the labels and dimensions of each operand, and the labels of the output.
 
-    A dimension under an ellipsis gets a label of its own, numbered from the right, since
-    operands broadcast there as in numpy. Without "->" the output is the ellipsis and then, in
-    alphabetical order, every label that occurs once. Raises ValueError on a bad equation.
+    A dimension under an ellipsis gets a label of its own, numbered from the right, since operands
+    broadcast there as in numpy. Without "->" the output is the ellipsis and then, in alphabetical
+    order, every label that occurs once. Raises ValueError on a bad equation.
     """
     left, arrow, right = "".join(equation.split()).partition("->")
     words = left.split(",")

@@ -42,7 +42,7 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def integer_list_attribute(node: Node, name: str) -> tuple[int, ...]:
-    """An attribute that is a list of integers, () when it is missing."""
+    """Return an attribute that is a list of integers, () when it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
         raise ValueError(f"attribute {name!r} of {node.op} is not a list")
@@ -50,7 +50,7 @@ def integer_list_attribute(node: Node, name: str) -> tuple[int, ...]:
 
 
 def list_attribute_length(node: Node, name: str) -> int:
-    """Number of items of an attribute that is a list, 0 when it is missing."""
+    """Return the number of items of an attribute that is a list, 0 when it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
         raise ValueError(f"attribute {name!r} of {node.op} is not a list")
@@ -58,12 +58,12 @@ def list_attribute_length(node: Node, name: str) -> int:
 
 
 def class_label_count(node: Node, *names: str) -> int:
-    """Number of classes, from the first of these attributes that is there."""
+    """Return the number of classes, from the first of these attributes that is present."""
     return next((count for name in names if (count := list_attribute_length(node, name))), 0)
 
 
 def rows_of(node: Node) -> int:
-    """Number of rows of X [N, C]; X [C] is one row."""
+    """Return the number of rows of X [N, C]; X [C] is one row."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if len(dims) > 2:
         raise ValueError(f"X of {node.op} has rank {len(dims)} where at most 2 is needed")
@@ -71,12 +71,13 @@ def rows_of(node: Node) -> int:
 
 
 def features_of(node: Node) -> int:
-    """Number of columns of X [N, C] or [C]."""
+    """Return the number of columns of X [N, C] or [C]."""
     return spec_shape(input_spec(node, 0), at_least=1)[-1]
 
 
 def post_transform(node: Node, rows: int, columns: int) -> Cost:
-    """What becomes of n = rows * columns scores: softmax per row, or n specials, or nothing.
+    """Return the cost of transforming n = rows * columns scores: softmax per row, or n specials,
+    or nothing.
 
     LOGISTIC is a sigmoid, PROBIT the inverse of the normal distribution: a special each.
     """
@@ -86,7 +87,7 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
     if isinstance(config, int) and 0 <= config < len(_TRANSFORMS):
         config = _TRANSFORMS[config]
     if config not in _TRANSFORMS:
-        raise ValueError(f"the post_transform {config!r} of {node.op} is not known")
+        raise ValueError(f"the post_transform {config!r} of {node.op} is not supported")
     if config == "NONE":
         return ZERO
     if config.startswith("SOFTMAX"):
@@ -95,7 +96,7 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
 
 
 def _one_per_feature(node: Node) -> str:
-    """An offset and a scale for every feature, or one for all."""
+    """Check that there is an offset and a scale for every feature, or one for all."""
     dims = dims_of(node, 0)
     for name in ("offset", "scale"):
         count = list_attribute_length(node, name)
@@ -147,14 +148,14 @@ def normalizer(node: Node) -> Cost:
         return Cost(compares=count, adds=combined, divs=count)
     if name == "L2":
         return Cost(muls=count, adds=combined, specials=rows, divs=count)
-    raise ValueError(f"the norm {name!r} of Normalizer is not known")
+    raise ValueError(f"the norm {name!r} of Normalizer is not supported")
 
 
 # Operators that look up, move or name values. What yields maps moves nothing that has a size.
 
 
 def _same_rows(node: Node) -> str:
-    """FeatureVectorizer: as many rows in every input [N, F]; a vector is one row."""
+    """Check FeatureVectorizer: as many rows in every input [N, F]; a vector is one row."""
     widths = node.attrs.get("inputdimensions")
     if isinstance(widths, tuple) and len(widths) != len(node.inputs):
         return (
@@ -183,7 +184,9 @@ operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_
 
 
 def _linear_scores_cost(node: Node, scores: int) -> Cost:
-    """N rows meet `scores` columns of weights: N*C*E MACs, intercepts N*E adds."""
+    """Return the cost of N rows times `scores` columns of weights: N*C*E MACs, intercepts N*E
+    adds.
+    """
     columns = features_of(node)
     if list_attribute_length(node, "coefficients") != scores * columns:
         raise ValueError(
@@ -195,7 +198,7 @@ def _linear_scores_cost(node: Node, scores: int) -> Cost:
 
 
 def _enough_weights(node: Node) -> str:
-    """A coefficient for every feature, in each column of scores."""
+    """Check that there is a coefficient for every feature in each column of scores."""
     dims, count = dims_of(node, 0), list_attribute_length(node, "coefficients")
     columns = max(list_attribute_length(node, "intercepts"), integer(node, "targets", 1))
     if not dims or count >= columns * dims[-1]:
@@ -205,7 +208,7 @@ def _enough_weights(node: Node) -> str:
 
 
 def _class_labels_constraint(node: Node) -> str:
-    """A label for every column of scores."""
+    """Check that there is a label for every column of scores."""
     columns = list_attribute_length(node, "intercepts")
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if not names or names >= columns:
@@ -251,11 +254,10 @@ def linear_regressor(node: Node) -> Cost:
 
 
 def svm_kernel_cost(node: Node, columns: int) -> Cost:
-    """K(x, v) of one row and one support vector of C features.
+    """Return the cost of K(x, v) of one row and one support vector of C features.
 
-    LINEAR x*v: C MACs. POLY (gamma*x*v + c)^d: C MACs, mul, add, pow. SIGMOID
-    tanh(gamma*x*v + c): C MACs, mul, add, tanh. RBF exp(-gamma*|x - v|^2): C subs, C muls,
-    C - 1 adds, mul, exp.
+    LINEAR x*v: C MACs. POLY (gamma*x*v + c)^d: C MACs, mul, add, pow. SIGMOID tanh(gamma*x*v + c):
+    C MACs, mul, add, tanh. RBF exp(-gamma*|x - v|^2): C subs, C muls, C - 1 adds, mul, exp.
     """
     name = string_attribute(node, "kernel_type", "LINEAR")
     if name == "LINEAR":
@@ -264,16 +266,18 @@ def svm_kernel_cost(node: Node, columns: int) -> Cost:
         return Cost(macs=columns, muls=1, adds=1, specials=1)
     if name == "RBF":
         return Cost(adds=columns + max(columns - 1, 0), muls=columns + 1, specials=1)
-    raise ValueError(f"the kernel {name!r} of {node.op} is not known")
+    raise ValueError(f"the kernel {name!r} of {node.op} is not supported")
 
 
 def coupling_iterates(node: Node) -> Exactness:
-    """Probabilities of more than two classes are found by iteration: an estimate."""
+    """Return "estimate" where probabilities of more than two classes are iterated; else
+    "exact".
+    """
     return "estimate" if list_attribute_length(node, "prob_a") else "exact"
 
 
 def _support_vectors_constraint(node: Node) -> str:
-    """Support vectors of as many features as a row has."""
+    """Check that support vectors have as many features as a row."""
     per_class = integer_list_attribute(node, "vectors_per_class")
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if per_class and names and len(per_class) != names:
@@ -323,7 +327,7 @@ def svm_classifier(node: Node) -> Cost:
 
 
 def _svm_class_scores_cost(node: Node, rows: int, columns: int) -> Cost:
-    """One kernel and one add of rho per class."""
+    """Return the cost of one kernel and one add of rho per class."""
     classes = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if list_attribute_length(node, "coefficients") != classes * columns:
         raise ValueError(f"{node.op} does not have {classes}x{columns} coefficients")
@@ -362,7 +366,9 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # the numbers 0 to 3 in version 
 
 
 class Forest(NamedTuple):
-    """Comparisons from root to leaf, summed over the trees: of the nearest and furthest leaves."""
+    """The number of trees, and the sums of their comparisons from root to leaf: to the nearest and
+    to the furthest leaves.
+    """
 
     trees: int
     shallow: int
@@ -370,7 +376,8 @@ class Forest(NamedTuple):
 
 
 def measure(roots: Iterable[Key], children: Children) -> Forest:
-    """The depths of trees given by the children of their inner nodes; what has none is a leaf.
+    """Return the depths of trees given by the children of their inner nodes; a node without
+    children is a leaf.
 
     Raises ValueError when a node is among its own descendants.
     """
@@ -385,7 +392,7 @@ def measure(roots: Iterable[Key], children: Children) -> Forest:
 
 
 def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
-    """Every node once, after all below it."""
+    """Yield every node once, after all of its descendants."""
     done: set[Key] = set()
     open_: set[Key] = set()
     todo = list(roots)
@@ -407,7 +414,9 @@ def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
 
 
 def forest_from_tables(node: Node) -> Forest:
-    """The forest of TreeEnsembleClassifier and TreeEnsembleRegressor: rows of node tables."""
+    """Return the forest of TreeEnsembleClassifier and TreeEnsembleRegressor, from their node
+    tables.
+    """
     names = ("treeids", "nodeids", "truenodeids", "falsenodeids")
     columns = [integer_list_attribute(node, f"nodes_{name}") for name in names]
     modes = node.attrs.get("nodes_modes", ())
@@ -426,7 +435,7 @@ def forest_from_tables(node: Node) -> Forest:
 
 
 def forest_from_roots(node: Node) -> Forest:
-    """The forest of TreeEnsemble: inner nodes by index, leaves by flags, roots listed.
+    """Return the forest of TreeEnsemble: inner nodes by index, leaves by flags, roots listed.
 
     A tree that is a single leaf is written as a node whose two branches are the same leaf.
     """
@@ -448,7 +457,9 @@ def _forest(node: Node) -> Forest:
 
 
 def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
-    """How many values each leaf adds to the result, by tree. A leaf with none is not in it."""
+    """Return how many values each leaf adds to the result, by tree. Leaves without values are left
+    out.
+    """
     per_leaf: dict[Key, int] = {}
     trees, leaves = (
         integer_list_attribute(node, f"{kind}_treeids"),
@@ -463,12 +474,16 @@ def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
 
 
 def _entries(node: Node, kind: str) -> int:
-    """The most values that one leaf of each tree adds to the result, summed over the trees."""
+    """Return the largest number of values that a leaf of each tree adds to the result, summed over
+    the trees.
+    """
     return sum(max(counts) for counts in _leaf_value_counts(node, kind).values())
 
 
 def leaf_is_data(node: Node) -> Exactness:
-    """Exact where all leaves of a tree are as deep and hold as much, else an upper bound."""
+    """Return "exact" where all leaves of a tree have the same depth and number of values, else
+    "bound".
+    """
     forest = _forest(node)
     kind = {"TreeEnsembleClassifier": "class", "TreeEnsembleRegressor": "target"}.get(node.op.type)
     even = kind is None or all(
@@ -478,7 +493,7 @@ def leaf_is_data(node: Node) -> Exactness:
 
 
 def _features_of_trees(node: Node) -> str:
-    """Every node asks for a feature that X [N, F] has. A leaf asks for none."""
+    """Check that every inner node asks for a feature that X [N, F] has."""
     dims = operand_shape(node, 0)
     requested = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
@@ -568,7 +583,7 @@ def ensemble(node: Node) -> Cost:
 
 def _aggregate(node: Node, mode: str, values: int, targets: int) -> Cost:
     if mode not in _AGGREGATES:
-        raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not known")
+        raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not supported")
     if mode in ("MIN", "MAX"):
         return Cost(compares=values)
     return Cost(adds=values, divs=targets if mode == "AVERAGE" else 0)

@@ -40,14 +40,14 @@ MOVED = "0: data movement"
 
 
 def movement_cost(_node: Node) -> Cost:
-    """No operation: the elements of the result are elements of the inputs, or known values."""
+    """Return no cost: the result consists of elements of the inputs, or of known values."""
     return ZERO
 
 
 def declare_movement(
     type: str, *requires: Constraint, since: int = 1, **facts: Unpack[Facts]
 ) -> None:
-    """Declares an operator that moves data and requires this of its operands."""
+    """Declare an operator that moves data, with these constraints on its operands."""
     operator(type, MOVED, since=since, requires=requires, **facts)(movement_cost)
 
 
@@ -90,7 +90,9 @@ declare_movement("BitCast", since=26, traffic="alias", backward=no_gradient)
 
 
 def reshape_constraint(node: Node) -> str:
-    """Reshape: as many elements before as after; 0 copies a size, -1 is what is left."""
+    """Check Reshape: as many elements before as after; 0 copies a size, -1 is the remaining
+    size.
+    """
     shape = operand_shape(node, 0)
     target = node.values.get(1, ints(node, "shape"))
     if target is None:
@@ -134,12 +136,14 @@ declare_movement("Flatten", axis_constraint(default=1, last=True), traffic="alia
 
 
 def concat_constraint(node: Node) -> str:
-    """Concat: operands of one rank, and of one size along every axis but `axis`."""
+    """Check Concat: operands of one rank, and of one size along every axis except `axis`."""
     return concat_inputs_problem(node, range(len(node.inputs)))
 
 
 def concat_inputs_problem(node: Node, indices: range) -> str:
-    """The inputs at these places are concatenated along the attribute `axis`."""
+    """Return the problem, or "", of concatenating the inputs of these indices along the attribute
+    `axis`.
+    """
     known = [index for index in indices if dims_of(node, index) is not None]
     if not known:
         return ""
@@ -154,11 +158,11 @@ def concat_inputs_problem(node: Node, indices: range) -> str:
         other = dims_of(node, index) or ()
         if len(other) != len(shape):
             needed = f"{len(shape)} is needed beside {operand_label(node, first)}"
-            return f"{operand_label(node, index)} has rank {len(other)}, and {needed}"
+            return f"{operand_label(node, index)} has rank {len(other)}, but {needed}"
         for at, (extent, due) in enumerate(zip(other, shape, strict=True)):
             if at != axis and extent != due:
                 has = f"{operand_label(node, index)} has {extent} at axis {at}"
-                return f"{has}, and {due} is needed beside {operand_label(node, first)}"
+                return f"{has}, but {due} is needed beside {operand_label(node, first)}"
     return ""
 
 
@@ -166,9 +170,9 @@ declare_movement("Concat", concat_constraint, keeps=True)
 
 
 def split_constraint(node: Node) -> str:
-    """Split: the parts add up to the axis that is split, one part for each result.
+    """Check Split: the parts add up to the axis that is split, one part for each result.
 
-    Without lengths all parts but the last have the same, rounded up, and none is empty.
+    Without lengths all parts but the last are equal, rounded up, and none is empty.
     """
     shape, axis = operand_shape(node, 0), integer(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
@@ -191,7 +195,7 @@ declare_movement("Split", rank_constraint(1, 1), split_constraint, keeps=True)
 
 
 def split_to_sequence(node: Node) -> str:
-    """SplitToSequence: an axis of the operand, and lengths that add up to it."""
+    """Check SplitToSequence: an axis of the operand, and lengths that add up to it."""
     shape, parts, axis = operand_shape(node, 0), dims_of(node, 1), integer(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
@@ -210,7 +214,7 @@ declare_movement("SplitToSequence", split_to_sequence, since=11, traffic="view")
 
 
 def transpose_constraint(node: Node) -> str:
-    """Transpose: `perm` names each axis once."""
+    """Check Transpose: `perm` names each axis once."""
     shape, order = dims_of(node, 0), ints(node, "perm")
     if shape is None or order is None or sorted(order) == list(range(len(shape))):
         return ""
@@ -224,7 +228,7 @@ declare_movement("Transpose", transpose_constraint, keeps=True)
 
 
 def squeeze_constraint(node: Node) -> str:
-    """Squeeze: the axes that are left out have the size 1."""
+    """Check Squeeze: the removed axes have the size 1."""
     shape, axes = dims_of(node, 0), axes_given(node, 1)
     if shape is None or axes is None:
         return ""
@@ -232,7 +236,7 @@ def squeeze_constraint(node: Node) -> str:
         if wrong := axis_range_problem(node, index):
             return wrong
         if shape[index] != 1:
-            return f"{operand_label(node, 0)} has {shape[index]} at axis {index}, and 1 is needed"
+            return f"{operand_label(node, 0)} has {shape[index]} at axis {index}, but 1 is needed"
     return ""
 
 
@@ -240,7 +244,7 @@ declare_movement("Squeeze", rank_constraint(1, 1), squeeze_constraint, traffic="
 
 
 def unsqueeze_constraint(node: Node) -> str:
-    """Unsqueeze: the new axes are those of the result, each once."""
+    """Check Unsqueeze: the new axes are axes of the result, each named once."""
     shape, axes = dims_of(node, 0), axes_given(node, 1)
     if shape is None or axes is None:
         return ""
@@ -260,7 +264,7 @@ declare_movement(
 
 
 def expand_constraint(node: Node) -> str:
-    """Expand: the operand and the shape broadcast."""
+    """Check Expand: the operand and the shape broadcast."""
     shape, target = dims_of(node, 0), node.values.get(1)
     if shape is None or target is None:
         return ""
@@ -277,7 +281,7 @@ declare_movement("Expand", expand_constraint, since=8, keeps=True, backward=sums
 
 
 def tile_constraint(node: Node) -> str:
-    """Tile: one number of repetitions for each axis."""
+    """Check Tile: one number of repetitions for each axis."""
     return _one_per_axis(node, 1) if node.op.since >= 6 else ""
 
 
@@ -293,7 +297,7 @@ declare_movement("Tile", tile_constraint, keeps=True, backward=sums_back)
 
 
 def pad_constraint(node: Node) -> str:
-    """Pad: two numbers for each axis, or for each one in `axes`."""
+    """Check Pad: two numbers for each axis, or for each one in `axes`."""
     shape, axes = dims_of(node, 0), dims_of(node, 3)
     provided = dims_of(node, 1) if len(node.inputs) > 1 else None
     old = ints(node, "pads") or ints(node, "paddings")
@@ -310,11 +314,13 @@ def pad_constraint(node: Node) -> str:
         due, needed = 2 * len(shape), "two numbers for each axis"
     if count == due:
         return _pad_mirror_problem(node, shape)
-    return f"{count} pads are given for {operand_label(node, 0)}, and {due} are needed, {needed}"
+    return f"{count} pads are given for {operand_label(node, 0)}, but {due} are needed, {needed}"
 
 
 def _pad_mirror_problem(node: Node, shape: Shape) -> str:
-    """What is padded with its own elements has some, and reflected one more than are added."""
+    """Return the problem, or "", of padding with the data's own elements: at least one, and more
+    than are added for "reflect".
+    """
     mode = str(node.attrs.get("mode", "constant"))
     pads = node.values.get(1, ints(node, "pads")) or ()
     axes = node.values.get(3, tuple(range(len(shape))))
@@ -325,12 +331,14 @@ def _pad_mirror_problem(node: Node, shape: Shape) -> str:
         least = max(before, after, 0) + 1 if mode == "reflect" else 1
         if (before or after) and left < least:
             has = f"{operand_label(node, 0)} has {left} at axis {index}"
-            return f"{has}, and at least {least} is needed for mode {mode!r}"
+            return f"{has}, but at least {least} is needed for mode {mode!r}"
     return ""
 
 
 def _pad_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """What was copied into the border is added to its source, constants are cut away: 0."""
+    """Return the gradient work: copied borders are added to their sources, constants cost
+    nothing.
+    """
     if string_attribute(node, "mode", "constant") == "constant":
         return Gradient(dict.fromkeys(requested, ZERO))
     return Gradient({index: broadcast_sum_cost(node, index) for index in requested})
@@ -340,7 +348,7 @@ declare_movement("Pad", rank_constraint(1, 1), single(2), pad_constraint, backwa
 
 
 def slice_constraint(node: Node) -> str:
-    """Slice: a start and an end for each axis that is cut, and axes that exist."""
+    """Check Slice: a start and an end for each axis that is cut, and axes that exist."""
     shape = dims_of(node, 0)
     lengths = {index: dims_of(node, index) for index in (1, 2, 3, 4)}
     known = {index: dims for index, dims in lengths.items() if dims is not None}
@@ -365,7 +373,7 @@ declare_movement("Slice", slice_constraint, traffic="gather", keeps=True)
 
 
 def gather_constraint(node: Node) -> str:
-    """Gather: an axis of the data, and indices that are within it."""
+    """Check Gather: an axis of the data, and indices within it."""
     shape, axis = operand_shape(node, 0), integer(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
@@ -388,7 +396,9 @@ def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> st
 
 
 def gather_elements_constraint(node: Node) -> str:
-    """GatherElements, ScatterElements: indices of the data's rank, no longer but along `axis`."""
+    """Check GatherElements and ScatterElements: indices of the data's rank, no longer except along
+    `axis`.
+    """
     shape, indices, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", 0)
     if not shape or len(shape) != len(indices):
         return f"{operand_label(node, 1)} has not the rank of {operand_label(node, 0)}"
@@ -411,11 +421,13 @@ declare_movement(
 
 
 def gather_nd_constraint(node: Node) -> str:
-    """GatherND: the last axis of the indices holds places along the axes behind batch_dims."""
+    """Check GatherND: the last axis of the indices holds indices along the axes behind
+    batch_dims.
+    """
     shape, indices = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_dims", 0)
     if not shape or not indices:
-        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
+        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, but needs at least 1"
     if batch >= len(shape) or batch >= len(indices):
         return f"batch_dims = {batch} are more than the axes of {operand_label(node, 0)}"
     if shape[:batch] != indices[:batch] and 0 not in indices:
@@ -437,12 +449,14 @@ declare_movement(
 
 
 def scatter_nd_constraint(node: Node) -> str:
-    """ScatterND: updates have the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]."""
+    """Check ScatterND: updates have the shape indices.shape[:-1] +
+    data.shape[indices.shape[-1]:].
+    """
     shape, indices, updates = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None or indices is None:
         return ""
     if not shape or not indices:
-        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
+        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, but needs at least 1"
     if indices[-1] > len(shape):
         has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
         return f"{has}, and {operand_label(node, 0)} has {len(shape)} axes"
@@ -456,7 +470,7 @@ def scatter_nd_constraint(node: Node) -> str:
 
 
 def scatter_elements_constraint(node: Node) -> str:
-    """ScatterElements: indices as of GatherElements, and as many updates."""
+    """Check ScatterElements: indices as for GatherElements, and as many updates."""
     indices, updates = dims_of(node, 1), dims_of(node, 2)
     if indices is not None and updates is not None and indices != updates:
         return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
@@ -467,7 +481,7 @@ declare_movement("Scatter", scatter_elements_constraint, since=9)
 
 
 def depth_to_space(node: Node) -> str:
-    """DepthToSpace: blocksize squared divides the channels of [N, C, H, W]."""
+    """Check DepthToSpace: blocksize squared divides the channels of [N, C, H, W]."""
     return _divides(node, {1: integer(node, "blocksize") ** 2})
 
 
@@ -475,7 +489,7 @@ declare_movement("DepthToSpace", depth_to_space, keeps=True)
 
 
 def space_to_depth(node: Node) -> str:
-    """SpaceToDepth: blocksize divides H and W of [N, C, H, W]."""
+    """Check SpaceToDepth: blocksize divides H and W of [N, C, H, W]."""
     return _divides(node, dict.fromkeys((2, 3), integer(node, "blocksize")))
 
 
@@ -485,20 +499,22 @@ declare_movement("SpaceToDepth", space_to_depth, keeps=True)
 def _divides(node: Node, divisors: dict[int, int]) -> str:
     shape = operand_shape(node, 0)
     if len(shape) != 4:
-        return f"{operand_label(node, 0)} has rank {len(shape)}, and needs 4"
+        return f"{operand_label(node, 0)} has rank {len(shape)}, but needs 4"
     for index, divisor in divisors.items():
         if divisor > 0 and shape[index] % divisor:
             has = f"{operand_label(node, 0)} has {shape[index]} at axis {index}"
-            return f"{has}, and a multiple of {divisor} is needed"
+            return f"{has}, but a multiple of {divisor} is needed"
     return ""
 
 
 def reverse_sequence_constraint(node: Node) -> str:
-    """ReverseSequence: one length for each member of the batch; axes 0 and 1 in some order."""
+    """Check ReverseSequence: one length for each member of the batch; axes 0 and 1 in some
+    order.
+    """
     shape, lengths = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_axis", 1)
     if len(shape) < 2:
-        return f"{operand_label(node, 0)} has rank {len(shape)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(shape)}, but needs at least 2"
     if wrong := axis_range_problem(node, batch):
         return wrong
     if lengths != (shape[batch],):
@@ -511,10 +527,10 @@ declare_movement("ReverseSequence", reverse_sequence_constraint, since=10)
 
 
 def compress_constraint(node: Node) -> str:
-    """Compress: a list of conditions, and an axis of the data."""
+    """Check Compress: a list of conditions, and an axis of the data."""
     shape, condition = dims_of(node, 0), dims_of(node, 1)
     if condition is not None and len(condition) != 1:
-        return f"{operand_label(node, 1)} has rank {len(condition)}, and needs 1"
+        return f"{operand_label(node, 1)} has rank {len(condition)}, but needs 1"
     if shape is None or "axis" not in node.attrs:
         return ""
     return axis_range_problem(node, integer(node, "axis"))
@@ -524,7 +540,7 @@ declare_movement("Compress", compress_constraint, since=9, traffic="gather")
 
 
 def max_unpool_constraint(node: Node) -> str:
-    """MaxUnpool: one place for each element, and a window of as many axes."""
+    """Check MaxUnpool: one index for each element, and a window of as many axes."""
     shape, indices, wished = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None:
         return ""
@@ -538,7 +554,7 @@ def max_unpool_constraint(node: Node) -> str:
         if requested[:2] == shape[:2] and (2 not in node.values or fits):
             return ""
         needed = _movement_shape_text((*shape[:2], *least))
-        return f"{operand_label(node, 2)} is {requested}, and at least {needed} is needed"
+        return f"{operand_label(node, 2)} is {requested}, but at least {needed} is needed"
     return (
         f"{operand_label(node, 2)} needs {len(shape)} numbers, "
         f"one for each axis of {operand_label(node, 0)}"
@@ -549,7 +565,7 @@ declare_movement("MaxUnpool", rank_constraint(2, 1), max_unpool_constraint, sinc
 
 
 def _unpool_extents(node: Node, shape: Shape) -> Shape:
-    """The extents that windows take which were led to these places."""
+    """Return the extents of the data whose windows gave these indices."""
     kernel = ints(node, "kernel_shape") or ()
     strides, pads = ints(node, "strides") or (1,) * len(kernel), ints(node, "pads")
     pads = pads or (0,) * 2 * len(kernel)
@@ -562,7 +578,7 @@ def _unpool_extents(node: Node, shape: Shape) -> Shape:
 
 
 def crop_pad_constraint(node: Node) -> str:
-    """CenterCropPad: a size for each axis, or for each one in `axes`."""
+    """Check CenterCropPad: a size for each axis, or for each one in `axes`."""
     shape, sizes, axes = operand_shape(node, 0), operand_shape(node, 1), ints(node, "axes")
     needed = len(shape) if axes is None else len(axes)
     for index in axes or ():
@@ -580,7 +596,9 @@ declare_movement("CenterCropPad", crop_pad_constraint, since=18)
 
 
 def tensor_scatter_constraint(node: Node) -> str:
-    """TensorScatter: the update has the sizes of the cache, and is no longer along `axis`."""
+    """Check TensorScatter: the update has the sizes of the cache, and is no longer along
+    `axis`.
+    """
     cache, update, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", -2)
     if len(cache) != len(update):
         return f"{operand_label(node, 1)} has not the rank of {operand_label(node, 0)}"
@@ -607,18 +625,20 @@ DROPPED = Cost(muls=2, compares=1)
 
 
 def _dropout_mode(node: Node) -> int:
-    """Whether a Dropout drops, -1 where that is not known: its third input, false by default."""
+    """Return 1 where a Dropout drops, 0 where not, -1 where its third input (false by default) is
+    unknown.
+    """
     stored = node.values.get(2, (-1,))[0] if has_input(node, 2) else 0
     return integer(node, "training_mode", stored)
 
 
 def _dropout_exactness(node: Node) -> Exactness:
-    """What a random number costs is an estimate."""
+    """Return "estimate" where random numbers are drawn, whose cost is estimated; else "exact"."""
     return "estimate" if _dropout_mode(node) == 1 else "exact"
 
 
 def _dropout_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """In training dX = dY * mask * scale: 2 muls for each element."""
+    """Return the gradient work: in training dX = dY * mask * scale, 2 muls for each element."""
     work = Cost(muls=2 * input_element_count(node)) if forward.flops else ZERO
     return Gradient(dict.fromkeys(requested, work))
 
@@ -641,5 +661,7 @@ def onnx_dropout_cost(node: Node) -> Cost:
     """
     mode = _dropout_mode(node)
     if mode < 0:
-        raise ValueError("whether Dropout drops depends on the value of training_mode")
+        raise ValueError(
+            "the value of training_mode decides whether Dropout drops, and is unknown"
+        )
     return DROPPED * input_element_count(node) if mode else ZERO

@@ -49,11 +49,11 @@ operator = Operators()
 def standard_back(
     node: Node, requested: Wanted, count: int, groups: int, *, centred: bool = True
 ) -> Gradient:
-    """The gradients of x, of a scale at place 1, and of a bias at place 2.
+    """Return the gradient work for x, for a scale at index 1, and for a bias at index 2.
 
     x: g n muls; g x^ n muls; n - m adds and m divs for each of the two means; x^ mean, n muls; n
     subs for each; by r, n muls. scale: n muls, n - n(scale) adds. bias: n - n(bias) adds. x^, once
-    where x or scale is wanted: n muls, n subs.
+    where x or scale requires a gradient: n muls, n subs.
     """
     means = 2 if centred else 1
     work: dict[int, Cost] = {}
@@ -73,7 +73,8 @@ def standard_back(
 
 
 def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """In training as `standard_back`, a channel being a group. Else dX = dY * (scale * r).
+    """Return the gradient work: in training as `standard_back` with a channel as a group,
+    otherwise dX = dY * (scale * r).
 
     In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
     """
@@ -109,7 +110,9 @@ _CHANNELS = sizes_constraint("X[N,C,...] scale[C] B[C] mean[C] var[C]")
 
 
 def batch_norm_constraint(node: Node) -> str:
-    """One number for each channel; before version 9 with spatial = 0 one for each place."""
+    """Check that there is one number for each channel; before version 9 with spatial = 0 one for
+    each element.
+    """
     return _CHANNELS(node) if integer(node, "spatial", 1) else ""
 
 
@@ -139,10 +142,10 @@ def batch_normalization(node: Node) -> Cost:
 
 
 def standardization(count: int, groups: int) -> Cost:
-    """Zero mean and unit variance: n elements in m groups.
+    """Return the cost of zero mean and unit variance: n elements in m groups.
 
-    mean: n - m adds, m divs; n subs; squares: n muls; variance: n - m adds, m divs;
-    m (add epsilon, sqrt, reciprocal); n muls. From the equations of LayerNormalization.
+    mean: n - m adds, m divs; n subs; squares: n muls; variance: n - m adds, m divs; m (add
+    epsilon, sqrt, reciprocal); n muls. From the equations of LayerNormalization.
     """
     combined = reduction_operations(count, groups)
     return Cost(
@@ -151,7 +154,8 @@ def standardization(count: int, groups: int) -> Cost:
 
 
 def rms(count: int, groups: int, scaled: bool) -> Cost:
-    """RMSNormalization of n elements in m groups: n muls, n - m adds, m divs, m (add, sqrt).
+    """Return the cost of RMSNormalization of n elements in m groups: n muls, n - m adds, m divs, m
+    (add, sqrt).
 
     Then n divs, and n muls by a scale.
     """
@@ -164,7 +168,7 @@ def rms(count: int, groups: int, scaled: bool) -> Cost:
 
 
 def norm_scale_constraint(node: Node) -> str:
-    """Scale and bias broadcast to what is normalized, or to all of X."""
+    """Check that scale and bias broadcast to the normalized axes, or to all of X."""
     dims, normalized = dims_of(node, 0), _norm_axes_shape(node)
     if dims is None or normalized is None:
         return ""
@@ -177,7 +181,7 @@ def norm_scale_constraint(node: Node) -> str:
 
 
 def _norm_axes_shape(node: Node) -> Shape | None:
-    """The sizes of X from `axis` on, which are normalized."""
+    """Return the sizes of the normalized axes of X: from `axis` on."""
     dims = dims_of(node, 0)
     return None if dims is None else dims[axis_of(node, len(dims), -1) :]
 
@@ -240,10 +244,12 @@ def _leading(node: Node) -> tuple[int, int]:
 
 
 def _group_norm_constraint(node: Node) -> str:
-    """num_groups divides the channels, and scale and bias have one number for each group or C."""
+    """Check that num_groups divides the channels, and that scale and bias have one number for each
+    group or channel.
+    """
     dims, groups = operand_shape(node, 0), integer(node, "num_groups")
     if len(dims) < 2:
-        return f"{operand_label(node, 0)} has rank {len(dims)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(dims)}, but needs at least 2"
     if groups > 0 and dims[1] % groups:
         return (
             f"{operand_label(node, 0)} has {dims[1]} channels, "
@@ -298,7 +304,7 @@ _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub,
 
 
 def _mean_variance_groups(node: Node) -> tuple[int, int]:
-    """How many elements, in how many groups."""
+    """Return the number of elements, and of groups."""
     dims = spec_shape(input_spec(node, 0))
     axes = node.attrs.get("axes", (0, 2, 3))
     if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
@@ -336,15 +342,15 @@ def mean_variance_normalization(node: Node) -> Cost:
 
 
 def _lrn_size_constraint(node: Node) -> str:
-    """LRN: as many channels on either side, so `size` is odd."""
+    """Check LRN: as many channels on either side, so `size` is odd."""
     width = integer(node, "size")
-    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
+    return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, but needs to be odd"
 
 
 def _local_back(node: Node) -> Cost:
-    """dX = dY S^-beta - (2 alpha beta / size) X sum(dY Y / S) over the window.
+    """Return the cost of dX = dY S^-beta - (2 alpha beta / size) X sum(dY Y / S) over the window.
 
-    S = bias + alpha / size * square_sum is kept (caffe/src/caffe/layers/lrn_layer.cpp). For each
+    S = bias + alpha / size * square_sum is stored (caffe/src/caffe/layers/lrn_layer.cpp). For each
     element dY Y / S: mul, div; size - 1 adds; 2 muls; pow, mul; sub.
     """
     window = integer(node, "size")
@@ -373,14 +379,15 @@ def local_response(node: Node) -> Cost:
 
 
 def _lp_norm_groups(node: Node) -> tuple[int, int]:
-    """How many elements, in how many groups along `axis`."""
+    """Return the number of elements, and of groups along `axis`."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_of(node, len(dims), -1) % len(dims)
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
 
 
 def _lp_back(node: Node) -> Cost:
-    """dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n divs.
+    """Return the cost of dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n
+    divs.
 
     p = 1: sign(X), 2 compares, for the second Y.
     """
@@ -417,7 +424,8 @@ def lp_normalization(node: Node) -> Cost:
 
 
 def softmax_cost(count: int, groups: int) -> Cost:
-    """Softmax of `count` elements in `groups`: the largest, sub, exp, the sum, div.
+    """Return the cost of a softmax of `count` elements in `groups`: the largest, sub, exp, the
+    sum, div.
 
     The largest and the sum take one operation fewer than a group has elements.
     """
@@ -426,7 +434,7 @@ def softmax_cost(count: int, groups: int) -> Cost:
 
 
 def log_softmax_cost(count: int, groups: int) -> Cost:
-    """LogSoftmax: the largest, sub, exp, the sum; a log per group; sub."""
+    """Return the cost of LogSoftmax: the largest, sub, exp, the sum; a log per group; sub."""
     combined = reduction_operations(count, groups)
     return Cost(compares=combined, adds=2 * count + combined, specials=count + groups)
 
@@ -445,19 +453,19 @@ def _flat_softmax_groups(node: Node) -> tuple[int, int]:
 
 
 def softmax_back(count: int, groups: int) -> Cost:
-    """dX = Y (dY - sum(Y dY)): n muls, n - m adds, n subs, n muls."""
+    """Return the cost of dX = Y (dY - sum(Y dY)): n muls, n - m adds, n subs, n muls."""
     return Cost(muls=2 * count, adds=count + reduction_operations(count, groups))
 
 
 def log_softmax_back(count: int, groups: int) -> Cost:
-    """dX = dY - exp(Y) sum(dY): n - m adds, n exps, n muls, n subs."""
+    """Return the cost of dX = dY - exp(Y) sum(dY): n - m adds, n exps, n muls, n subs."""
     return Cost(muls=count, specials=count, adds=count + reduction_operations(count, groups))
 
 
 def _group_work_backward(
     work: Callable[[int, int], Cost], groups: Callable[[Node], tuple[int, int]]
 ) -> Backward:
-    """So much work for n elements in m groups, of the only operand."""
+    """Return a backward function with this work for n elements in m groups of the only operand."""
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         return Gradient({index: work(*groups(node)) for index in requested})

@@ -1,4 +1,4 @@
-"""What operators require of their operands, in a form that stands beside a formula.
+"""Constraints on the operands of operators, in a form that is written beside a formula.
 
 A constraint looks at a node and says in one line what is wrong with its operands: which one, its
 size and the size that is needed. It says "" where nothing is wrong. Where a size is not known it
@@ -21,27 +21,29 @@ _MOST = 4096  # kinds of nodes that a constraint remembers
 
 
 def dims_of(node: Node, index: int) -> Shape | None:
-    """The shape of an input; None where it is left out or not known."""
+    """Return the shape of an input; None where it is left out or unknown."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     return None if spec is None else spec.shape
 
 
 def operand_shape(node: Node, index: int) -> Shape:
-    """The shape of an input. Raises ValueError where it is left out or not known."""
+    """Return the shape of an input. Raise ValueError where it is left out or unknown."""
     shape = dims_of(node, index)
     if shape is None:
-        raise ValueError(f"the shape of input {index} of {node.op} is not known")
+        raise ValueError(f"the shape of input {index} of {node.op} is unknown")
     return shape
 
 
 def result_shape(node: Node, index: int = 0) -> Shape | None:
-    """The shape of an output; None where it is left out or not known."""
+    """Return the shape of an output; None where it is left out or unknown."""
     spec = node.outputs[index] if index < len(node.outputs) else None
     return None if spec is None else spec.shape
 
 
 def operand_label(node: Node, index: int, name: str = "") -> str:
-    """An input in words: what the operator calls it, or its place; its own name; its shape."""
+    """Return an input in words: the operator's name for it, or its index; its own name; its
+    shape.
+    """
     spec = node.inputs[index]
     assert spec is not None
     shown = "x".join(map(str, spec.shape)) if spec.shape else "a scalar"
@@ -49,7 +51,9 @@ def operand_label(node: Node, index: int, name: str = "") -> str:
 
 
 def ints(node: Node, name: str) -> Shape | None:
-    """An attribute that is a list of whole numbers, or None. Raises ValueError on another one."""
+    """Return an attribute that is a list of whole numbers, or None. Raise ValueError for another
+    type.
+    """
     value = node.attrs.get(name)
     if value is None:
         return None
@@ -59,15 +63,16 @@ def ints(node: Node, name: str) -> Shape | None:
 
 
 def operand_shapes(node: Node) -> tuple[Shape | None, ...]:
-    """The shapes of all inputs, None where one is left out or not known."""
+    """Return the shapes of all inputs, None where one is left out or unknown."""
     return tuple([None if spec is None else spec.shape for spec in node.inputs])
 
 
 def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]) -> Constraint:
-    """The constraint, asked once about nodes that are alike in all that decides about it.
+    """Return the constraint with a cache of the nodes that passed, keyed by all that decides about
+    them.
 
-    A network repeats its layers, and looking one up takes a tenth of the time. What is wrong is
-    said of each node anew.
+    A network repeats its layers, and a look-up takes a tenth of the time. A problem is described
+    anew for each node.
     """
     right: set[Hashable] = set()
 
@@ -89,7 +94,9 @@ def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]
 
 
 class _Term(NamedTuple):
-    """One size of a pattern: a factor times symbols; None is any size. `or_one`: or 1."""
+    """A size of a pattern: a factor times symbols; None is any size. With `or_one`, 1 is allowed
+    too.
+    """
 
     factor: int
     symbols: tuple[str, ...]
@@ -97,7 +104,7 @@ class _Term(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """An operand of a pattern: the sizes before and behind those that are left open, if any.
+    """An operand of a pattern: the sizes before and after its open axes, if any.
 
     A `single` one may also be one number for all.
     """
@@ -111,14 +118,14 @@ class _Operand(NamedTuple):
 
 
 class _Pattern(NamedTuple):
-    """Operands with the sizes that they share, and symbols that attributes give."""
+    """A pattern: operands with the sizes that they share, and symbols that attributes set."""
 
     operands: tuple[_Operand, ...]
     attributes: tuple[tuple[str, str, int | None], ...]
 
 
 class _BoundSize(NamedTuple):
-    """The size that a symbol stands for, and what says so."""
+    """The size that a symbol is bound to, and the operand that it comes from."""
 
     size: int
     source: str
@@ -128,13 +135,13 @@ _PART = re.compile(r"(\w+)=@(\w+)(?::(-?\d+))?|(\w+\??)(\[[^\]]*\])?")
 
 
 def sizes_constraint(pattern: str) -> Constraint:
-    """Operands whose sizes agree: "g=@group:1 X[N,g*I,...] W[M,I,...] B[M]".
+    """Return a constraint on sizes that must agree: "g=@group:1 X[N,g*I,...] W[M,I,...] B[M]".
 
-    Operands stand in the order of the inputs, each with the sizes of its axes. A letter is the
-    same size wherever it stands; `_` is any size, `...` any number of axes, `4*H` a multiple,
-    `1|M` either, `scale?[M]` also a single number, and a name without sizes any operand.
-    `g=@group:1` takes a letter from an attribute, with a default; without one the letter stays
-    open. What is left out is no contradiction.
+    Operands are in the order of the inputs, each with the sizes of its axes. A letter is the same
+    size everywhere; `_` is any size, `...` any number of axes, `4*H` a multiple, `1|M` either,
+    `scale?[M]` also a single number, and a name without sizes any operand. `g=@group:1` takes a
+    letter from an attribute, with a default; without one the letter stays open. A missing operand
+    contradicts nothing.
     """
     parsed = _parse_size_pattern(pattern)
     names = [attribute for _, attribute, _ in parsed.attributes]
@@ -214,13 +221,15 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
 def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
     shown = operand_label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
-    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{needed}"
+    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, but needs {least}{needed}"
 
 
 def _unequal(
     node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _BoundSize]
 ) -> str:
-    """What is wrong with the size at one axis. A symbol that is still open becomes bound."""
+    """Return the problem, or "", of the size at one axis. A symbol that is still open becomes
+    bound.
+    """
     size = (dims_of(node, operand.place) or ())[axis]
     if term.or_one and size == 1:
         return ""
@@ -240,14 +249,16 @@ def _unequal(
         return ""
     has = f"{operand_label(node, operand.place, operand.name)} has {size} at axis {axis}"
     needed = f"a multiple of {factor}" if free else f"{factor}"
-    return f"{has}, and {needed} is needed" + (f" for {source}" if source else "")
+    return f"{has}, but {needed} is needed" + (f" for {source}" if source else "")
 
 
 # -- Ranks, equal operands, broadcasting ---------------------------------------------------------
 
 
 def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = False) -> Constraint:
-    """An operand of that rank (one of these), or with `least` of at least that rank."""
+    """Return a constraint: an operand has that rank (one of these), or with `least` at least that
+    rank.
+    """
     ranks = (asked,) if isinstance(asked, int) else tuple(asked)
 
     def constraint(node: Node) -> str:
@@ -255,13 +266,13 @@ def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = Fals
         if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
             return ""
         needed = ("at least " if least else "") + " or ".join(map(str, ranks))
-        return f"{operand_label(node, index, name)} has rank {len(shape)}, and needs {needed}"
+        return f"{operand_label(node, index, name)} has rank {len(shape)}, but needs {needed}"
 
     return constraint
 
 
 def single(*indices: int) -> Constraint:
-    """Operands of one element: scalars, or vectors of length 1."""
+    """Return a constraint: operands of one element, scalars or vectors of length 1."""
 
     def constraint(node: Node) -> str:
         for index in indices:
@@ -274,7 +285,7 @@ def single(*indices: int) -> Constraint:
 
 
 def equal(*indices: int) -> Constraint:
-    """Operands of one shape."""
+    """Return a constraint: operands of one shape."""
 
     def constraint(node: Node) -> str:
         first: int | None = None
@@ -297,7 +308,9 @@ def equal(*indices: int) -> Constraint:
 def shape_constraint(
     index: int, fitting: Callable[[Node], Iterable[Shape] | None], name: str = ""
 ) -> Constraint:
-    """An operand of one of the shapes that fit; None where these are not known."""
+    """Return a constraint: an operand has one of the shapes that `fitting` gives, if these are
+    known.
+    """
 
     def constraint(node: Node) -> str:
         shape = dims_of(node, index)
@@ -311,7 +324,7 @@ def shape_constraint(
 
 
 def broadcast(node: Node) -> str:
-    """All operands broadcast to one shape, as in numpy: sizes are equal, or 1."""
+    """Check that all operands broadcast to one shape, as in numpy: sizes are equal, or 1."""
     known = [spec.shape for spec in node.inputs if spec is not None and spec.shape is not None]
     if not known or known.count(known[0]) == len(known):
         return ""
@@ -319,7 +332,9 @@ def broadcast(node: Node) -> str:
 
 
 def broadcasting(*indices: int, without: int = 0) -> Constraint:
-    """As `broadcast`, of these operands alone, and without their last axes, so many."""
+    """Return a constraint like `broadcast` on these operands, without their last `without`
+    axes.
+    """
 
     def constraint(node: Node) -> str:
         return _not_joined(node, indices, without)
@@ -351,7 +366,9 @@ def _broadcast_problem(
 
 
 def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) -> Constraint:
-    """The operand broadcasts to a shape, which is called `what`, and adds nothing to it."""
+    """Return a constraint: the operand broadcasts to a target shape, called `name`, without
+    extending it.
+    """
 
     def constraint(node: Node) -> str:
         shape, requested = dims_of(node, index), target(node)
@@ -364,7 +381,7 @@ def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) 
 
 
 def can_broadcast_to(shape: Shape, requested: Shape) -> bool:
-    """Whether the shape broadcasts to the other one."""
+    """Return whether the shape broadcasts to the other one."""
     if len(shape) > len(requested):
         return False
     return all(
@@ -378,7 +395,9 @@ def can_broadcast_to(shape: Shape, requested: Shape) -> bool:
 def axis_constraint(
     index: int = 0, default: int | None = None, last: bool = False, name: str = "axis"
 ) -> Constraint:
-    """The attribute is an axis of the operand; with `last` also the place behind the last one."""
+    """Return a constraint: the attribute is an axis of the operand; with `last` also the index
+    behind the last one.
+    """
 
     def constraint(node: Node) -> str:
         shape = dims_of(node, index)
@@ -390,7 +409,7 @@ def axis_constraint(
 
 
 def axis_range_problem(node: Node, position: int, index: int = 0, last: bool = False) -> str:
-    """What is wrong with an axis of an operand, or ""."""
+    """Return the problem, or "", of an axis of an operand."""
     rank_ = len(dims_of(node, index) or ())
     if -rank_ <= position < rank_ + last:
         return ""
@@ -400,7 +419,7 @@ def axis_range_problem(node: Node, position: int, index: int = 0, last: bool = F
 
 
 def axes_given(node: Node, index: int, name: str = "axes") -> Shape | None:
-    """Axes as the values of an input, or as an attribute; None where they are not known."""
+    """Return axes as the values of an input, or as an attribute; None where they are unknown."""
     if index in node.values:
         return node.values[index]
     return ints(node, name)
@@ -425,14 +444,16 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
 
 
 def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
-    """A product as numpy.matmul: K of A [..., M, K] and B [..., K, N] agree, batches broadcast."""
+    """Return a constraint on a product as numpy.matmul: K of A [..., M, K] and B [..., K, N]
+    agree, batches broadcast.
+    """
 
     def constraint(node: Node) -> str:
         a, b = dims_of(node, first), dims_of(node, second)
         for index, shape in ((first, a), (second, b)):
             if shape == ():
                 return (
-                    f"{operand_label(node, index)} is a scalar, and a matrix or a vector is needed"
+                    f"{operand_label(node, index)} is a scalar, but a matrix or a vector is needed"
                 )
         if a is None or b is None:
             return ""
@@ -440,7 +461,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
         if a[-1] != b[axis_]:
             has = f"{operand_label(node, second)} has {b[axis_]} at axis {axis_}"
             return (
-                f"{has}, and {a[-1]} is needed for the last axis of {operand_label(node, first)}"
+                f"{has}, but {a[-1]} is needed for the last axis of {operand_label(node, first)}"
             )
         if len(a) > 2 and len(b) > 2 and a[:-2] != b[:-2]:
             return _not_joined(node, (first, second), 2)
@@ -453,7 +474,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
 
 
 def joint(*constraints: Constraint) -> Constraint:
-    """What the first of these says that says anything."""
+    """Return a constraint that reports the first problem that one of these finds."""
 
     def constraint(node: Node) -> str:
         return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
@@ -462,7 +483,7 @@ def joint(*constraints: Constraint) -> Constraint:
 
 
 def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:
-    """Another constraint for every rank of an operand; a rank that is not named is wrong."""
+    """Return a constraint that depends on the rank of an operand; unlisted ranks are wrong."""
     wrong = rank_constraint(index, tuple(options))
 
     def constraint(node: Node) -> str:

@@ -35,7 +35,7 @@ WORK: dict[str, Cost] = {}  # per element, of the operators that `declare_pointw
 
 
 def per_element(work: Cost) -> Formula:
-    """The formula that does this work for each element of the first output."""
+    """Return a formula with this work for each element of the first output."""
 
     def formula(node: Node) -> Cost:
         return work * output_element_count(node)
@@ -44,12 +44,14 @@ def per_element(work: Cost) -> Formula:
 
 
 def pointwise_constraint(node: Node) -> str:
-    """Operands broadcast as in numpy, which they do since version 7 (8 where they are many)."""
+    """Check that operands broadcast as in numpy, which they do since version 7 (8 for variadic
+    ones).
+    """
     return broadcast(node) if node.op.since >= 7 else ""
 
 
 def describe_work(work: Cost) -> str:
-    """Work in words: "2 muls, 1 add"."""
+    """Return work in words: "2 muls, 1 add"."""
     kinds = ("muls", "adds", "divs", "compares", "specials")
     counts = ((getattr(work, kind), kind) for kind in kinds)
     return ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for n, kind in counts if n)
@@ -63,7 +65,7 @@ def declare_pointwise(
     requires: Constraint = pointwise_constraint,
     back: Cost | tuple[Cost, ...] | None = None,
 ) -> None:
-    """Declares an operator that does this work for each element of its result Y = `equation`.
+    """Declare an operator that does this work for each element of its result Y = `equation`.
 
     `back` is the work for each element of a gradient, of all operands or of each; None: the result
     has no gradient.
@@ -112,9 +114,9 @@ declare_pointwise(
 
 
 def elementary(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
-    """Declares elementary functions: one special for each element of the result.
+    """Declare elementary functions: one special for each element of the result.
 
-    By name: the work for each element of the gradient.
+    `back` gives by name the work for each element of the gradient.
     """
     for type_, work in back.items():
         declare_pointwise(type_, SPECIAL, f"{type_.lower()}(X)", since, back=work)
@@ -153,7 +155,7 @@ elementary(since=11, Round=ZERO)
 
 
 def variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> None:
-    """Declares an operator that combines k operands with k - 1 pieces of work per element of Y.
+    """Declare an operator that combines k operands with k - 1 pieces of work per element of Y.
 
     The `last` work follows once per element; `back` is that of each element of a gradient.
     """
@@ -255,7 +257,9 @@ FUNCTIONS: Mapping[str, Cost] = {
 
 
 def _as_forward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """The gradient passes within the bounds: the compares of the forward pass."""
+    """Return the gradient work: within the bounds the gradient passes, by the compares of the
+    forward pass.
+    """
     return Gradient(dict.fromkeys(requested, forward))
 
 
@@ -278,11 +282,12 @@ def clip(node: Node) -> Cost:
 
 
 def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dX = dY (F + X f), F the distribution and f the density of a standard normal number.
+    """Return the gradient work: dX = dY (F + X f), F the distribution and f the density of a
+    standard normal number.
 
-    F is div, erf, add, mul; f is exp(-X^2 / 2) / sqrt(2 pi): 3 muls and exp; then 2 muls, add.
-    By t = tanh u, u = c (X + k X^3): 0.5 (1 + t) + 0.5 X (1 - t^2) c (1 + 3 k X^2), which takes
-    tanh, 12 muls and 5 adds.
+    F is div, erf, add, mul; f is exp(-X^2 / 2) / sqrt(2 pi): 3 muls and exp; then 2 muls, add. By
+    t = tanh u, u = c (X + k X^3): 0.5 (1 + t) + 0.5 X (1 - t^2) c (1 + 3 k X^2), which takes tanh,
+    12 muls and 5 adds.
     """
     tanh = string_attribute(node, "approximate", "none") == "tanh"
     density = Cost(divs=1, specials=2, adds=2, muls=6)
@@ -312,13 +317,13 @@ SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmo
 
 
 def _swish_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """As `SWISH_BACK`, where alpha is 1; else alpha X takes a mul more."""
+    """Return the gradient work: `SWISH_BACK`, and one mul more where alpha is not 1."""
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
     return elementwise_backward(SWISH_BACK + scaled)(node, requested, forward)
 
 
 def _swiglu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dA as that of Swish, of dY B; dB = dY swish(A)."""
+    """Return the gradient work: dA as that of Swish, of dY B; dB = dY swish(A)."""
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
     gated, gate = SWISH_BACK + MUL + scaled, Cost(specials=1, muls=2) + scaled
     return elementwise_backward(gated, gate)(node, requested, forward)

@@ -13,12 +13,16 @@ operator = Operators()
 
 
 def requantize(count: int) -> Cost:
-    """One scaling, one rounding, a zero point and a clamp per element, after a contraction."""
+    """Return the cost of one scaling, one rounding, a zero point and a clamp per element, after a
+    contraction.
+    """
     return Cost(muls=1, specials=1, adds=1, compares=2) * count
 
 
 def scale_fits(node: Node) -> str:
-    """One scale for all, one for each place along `axis`, or one for each block along it."""
+    """Check that there is one scale for all, one for each index along `axis`, or one for each
+    block along it.
+    """
     dims, scale = operand_shape(node, 0), operand_shape(node, 1)
     if scale in ((), (1,)):
         return ""
@@ -40,7 +44,7 @@ def scale_fits(node: Node) -> str:
 
 
 def _zero_point_constraint(node: Node) -> str:
-    """A zero point for each scale."""
+    """Check that there is a zero point for each scale."""
     scale, zero = operand_shape(node, 1), operand_shape(node, 2)
     if scale == zero or prod(scale) == prod(zero) == 1:
         return ""

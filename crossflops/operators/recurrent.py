@@ -22,7 +22,7 @@ operator = Operators()
 
 
 class Layer(NamedTuple):
-    """D directions, T*B steps, I inputs and H hidden units."""
+    """The sizes of a layer: D directions, T*B steps, I inputs and H hidden units."""
 
     directions: int
     steps: int
@@ -31,12 +31,12 @@ class Layer(NamedTuple):
 
     @property
     def unit_steps(self) -> int:
-        """How often one hidden unit is updated: D * T * B * H."""
+        """The number of updates of a hidden unit: D * T * B * H."""
         return self.directions * self.steps * self.hidden
 
 
 def recurrent_dimensions(node: Node, gates: int) -> Layer:
-    """The dimensions, from X [T, B, I] (or [B, T, I] in layout 1), R [D, g*H, H]."""
+    """Return the dimensions, from X [T, B, I] (or [B, T, I] in layout 1), R [D, g*H, H]."""
     first, second, inputs = spec_shape(input_spec(node, 0), rank=3)
     directions, rows, hidden = spec_shape(input_spec(node, 2), rank=3)
     if rows != gates * hidden:
@@ -45,7 +45,9 @@ def recurrent_dimensions(node: Node, gates: int) -> Layer:
 
 
 def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
-    """The g gates before their activation: x and h meet their weights in one contraction."""
+    """Return the cost of g gates before their activation: x and h meet their weights in one
+    contraction.
+    """
     per_unit = Cost(
         macs=layer.inputs + layer.hidden,
         adds=2 if has_input(node, 3) else 0,
@@ -55,19 +57,23 @@ def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
 
 
 def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) -> Cost:
-    """`uses` says how often a step applies each of a direction's functions to a unit."""
+    """Return the cost of the activations; `uses` says how often a step applies each function of a
+    direction to a unit.
+    """
     names = texts(node, "activations") or tuple(default.split()) * layer.directions
     if len(names) != len(uses) * layer.directions:
         raise ValueError(f"{node.op} has {len(names)} activations for {len(uses)} per direction")
     unknown = sorted({name for name in names if name.lower() not in FUNCTIONS})
     if unknown:
-        raise ValueError(f"the activation {unknown[0]!r} of {node.op} is not known")
+        raise ValueError(f"the activation {unknown[0]!r} of {node.op} is not supported")
     works = (FUNCTIONS[n.lower()] * uses[i % len(uses)] for i, n in enumerate(names))
     return sum(works, ZERO) * (layer.steps * layer.hidden)
 
 
 def _recurrent_constraint(gates: int) -> Constraint:
-    """X, the weights and the states of a layer with so many gates; in layout 1 the batch first."""
+    """Return a constraint on X, the weights and the states of a layer with this many gates; in
+    layout 1 the batch is first.
+    """
     weights = f"W[D,{gates}*H,I] R[D,{gates}*H,H] B[D,{2 * gates}*H] sequence_lens[B]"
     first, second = (
         sizes_constraint(
@@ -83,16 +89,17 @@ def _recurrent_constraint(gates: int) -> Constraint:
 
 
 def _directions(node: Node) -> str:
-    """W has one direction, or two where the layer is bidirectional."""
+    """Check that W has one direction, or two where the layer is bidirectional."""
     shape = operand_shape(node, 1)
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
         return ""
-    return f"{operand_label(node, 1, 'W')} has {shape[0]} directions, and {directions} is needed"
+    return f"{operand_label(node, 1, 'W')} has {shape[0]} directions, but {directions} is needed"
 
 
 def _constant_part(gates: int) -> ConstantPart:
-    """The products with X where X is constant, those of the first step with the state where it is.
+    """Return a function that gives the constant work: products with X where X is constant, and of
+    the first step's constant state.
 
     A GRU that resets before it multiplies has r H-1 in one of them, and r depends on X.
     """
@@ -126,12 +133,13 @@ UNIT_BACK = {
 
 
 def _recurrent_backward(gates: int) -> Backward:
-    """Back through time: dX and dW cost x's part of the MACs, dR that of the state.
+    """Return the backward function through time: dX and dW cost x's part of the MACs, dR that of
+    the state.
 
-    The state of a step needs a gradient where anything is trained, the first one where initial_h
-    is: (T-1)/T of the state's part, or all of it. The product with a first state of zeros is run,
-    in dR too. A GRU that resets before it multiplies has r H-1 there, of which r has a gradient.
-    Biases: one add for each gate and step and each bias that is summed. Raises ValueError for
+    The state of a step needs a gradient where any operand requires one, the first one where
+    initial_h does: (T-1)/T of the state's part, or all of it. The product with a first state of
+    zeros is run, in dR too. A GRU that resets before it multiplies has r H-1 there, of which r has
+    a gradient. Biases: one add for each gate and step and each summed bias. Raises ValueError for
     activations that are not the default ones, for peepholes and for clips.
     """
 
@@ -164,7 +172,7 @@ def _recurrent_backward(gates: int) -> Backward:
 
 
 def _has_default_activations(node: Node) -> bool:
-    """Whether the activations are the default ones of the operator."""
+    """Return whether the activations are the default ones of the operator."""
     default = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
     names = tuple(name.lower() for name in texts(node, "activations"))
     usual = default[node.op.type]

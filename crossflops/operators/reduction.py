@@ -44,7 +44,7 @@ def reduces(
     back: tuple[Cost, Cost] | None = (ZERO, ZERO),
     requires: tuple[Constraint, ...] = (rank_constraint(1, 1), axes_constraint()),
 ) -> None:
-    """Declares an operator that leads n elements to m results.
+    """Declare an operator that reduces n elements to m results.
 
     It works on n elements, combines them with n - m pieces, and ends m times. `back` is the work
     of the gradient for each of n elements and for each of m results; None: there is no gradient.
@@ -94,11 +94,11 @@ reduces(
 
 
 def _not_empty(node: Node) -> str:
-    """There is something to choose from along the axis."""
+    """Check that the axis is not empty."""
     dims, index = operand_shape(node, 0), integer(node, "axis", 0)
     if dims[index]:
         return ""
-    return f"{operand_label(node, 0)} has 0 at axis {index % len(dims)}, and at least 1 is needed"
+    return f"{operand_label(node, 0)} has 0 at axis {index % len(dims)}, but at least 1 is needed"
 
 
 _CHOICE = (axis_constraint(default=0), _not_empty)
@@ -107,10 +107,10 @@ reduces("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE, back=No
 
 
 def cumulative(work: Cost) -> Formula:
-    """CumSum, CumProd: y[i] = y[i-1] + x[i] from an empty start, one operation per element.
+    """Return the formula of CumSum and CumProd: y[i] = y[i-1] + x[i] from an empty start, one
+    operation per element.
 
-    The axis is a value, not a shape, so the operation that the first element spares is not
-    known.
+    The axis is a value, not a shape, so the number of first elements, which need none, is unknown.
     """
 
     def formula(node: Node) -> Cost:
@@ -120,7 +120,7 @@ def cumulative(work: Cost) -> Formula:
 
 
 def _along(node: Node) -> str:
-    """The axis, the value of input 1, is one of the operand."""
+    """Check that the axis, the value of input 1, is one of the operand."""
     index = node.values.get(1, ())
     known = len(index) == 1 and dims_of(node, 0) is not None
     return axis_range_problem(node, index[0]) if known else ""
@@ -144,12 +144,12 @@ operator(
 
 
 def _log2(count: int) -> int:
-    """The smallest whole number of halvings that leads from `count` to 1, but at least one."""
+    """Return the smallest whole number of halvings from `count` to 1, but at least one."""
     return max((count - 1).bit_length(), 1)
 
 
 def _enough(node: Node) -> str:
-    """k is at most the size of the axis along which the largest are looked for."""
+    """Check that k is at most the size of the searched axis."""
     dims, largest = operand_shape(node, 0), node.values.get(1, ())
     index = integer(node, "axis", -1)
     if len(largest) != 1 or dims[index] >= largest[0]:
@@ -219,7 +219,9 @@ _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
 def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Sums and overwriting move gradients: 0. Raises ValueError for other reductions."""
+    """Return no cost: sums and overwriting move gradients. Raise ValueError for other
+    reductions.
+    """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):
         raise ValueError(f"the backward pass of {node.op} by {reduction} has no formula yet")
@@ -244,12 +246,12 @@ def scatter(node: Node) -> Cost:
     """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in _REDUCTIONS:
-        raise ValueError(f"the reduction {reduction!r} of {node.op} is not known")
+        raise ValueError(f"the reduction {reduction!r} of {node.op} is not supported")
     return _REDUCTIONS[reduction] * input_element_count(node, 2)
 
 
 def _image_blocks_constraint(node: Node) -> str:
-    """input [N, C*prod(block), L]: L is at how many places blocks lie in the image."""
+    """Check input [N, C*prod(block), L]: L is the number of block positions in the image."""
     dims, image, block = dims_of(node, 0), node.values.get(1), node.values.get(2)
     if dims is None or image is None or block is None:
         return ""

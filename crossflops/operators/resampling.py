@@ -49,12 +49,16 @@ _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
 
 
 def scale_is_a_value(node: Node) -> Exactness:
-    """With antialias the window follows from the exact scale, which shapes only round."""
+    """Return "estimate" with antialias, whose window follows from the exact scale, rounded in the
+    shapes; else "exact".
+    """
     return "estimate" if integer(node, "antialias", 0) else "exact"
 
 
 def one_per_axis(node: Node) -> str:
-    """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
+    """Check that there are scales or sizes for each axis of X, or for each one in the attribute
+    `axes`; not both.
+    """
     before, axes = operand_shape(node, 0), ints(node, "axes")
     numbers = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
@@ -87,7 +91,8 @@ def one_per_axis(node: Node) -> str:
 
 
 def resize_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Each gradient, weighed, is added to its neighbours: a mul and an add for each.
+    """Return the gradient work: each gradient, weighed, is added to its neighbours: a mul and an
+    add for each.
 
     nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
     """
@@ -122,7 +127,7 @@ def onnx_resize_cost(node: Node) -> Cost:
         return ZERO
     before, after = spec_shape(input_spec(node, 0)), spec_shape(output_spec(node))
     if mode not in _REACH or len(before) != len(after):
-        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not known")
+        raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not supported")
     widened = integer(node, "antialias", 0) != 0
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
     taps = prod(
@@ -141,11 +146,11 @@ def _tap_sum_cost(taps: int) -> Cost:
 
 
 def _not_empty(node: Node) -> str:
-    """There is something to sample."""
+    """Check that the sampled data are not empty."""
     dims = operand_shape(node, 0)
     if 0 not in dims[2:]:
         return ""
-    return f"{operand_label(node, 0)} is empty, and at least 1 is needed along each axis"
+    return f"{operand_label(node, 0)} is empty, but at least 1 is needed along each axis"
 
 
 SAMPLED: tuple[Constraint, ...] = (
@@ -161,10 +166,11 @@ SAMPLED: tuple[Constraint, ...] = (
 
 
 def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
+    """Return the gradient work: dX: each gradient, weighed, is added to its 2^d neighbours (cubic
+    4^d), nearest to one.
 
     dgrid, linear: for each neighbour and dimension d muls and an add, and d muls per position
-    (ATen/native/GridSampler.cpp). nearest: zeros. Raises ValueError for that of cubic ones.
+    (ATen/native/GridSampler.cpp). nearest: zeros. Raises ValueError for dgrid of cubic ones.
     """
     dims, mode = (
         len(spec_shape(input_spec(node, 1), at_least=3)) - 2,
@@ -208,12 +214,12 @@ def grid_sample(node: Node) -> Cost:
     if mode == "nearest":
         return scaled + Cost(specials=dims) * indices
     if mode not in _REACH:
-        raise ValueError(f"mode {mode!r} of GridSample is not known")
+        raise ValueError(f"mode {mode!r} of GridSample is not supported")
     return scaled + _tap_sum_cost((2 * _REACH[mode]) ** dims) * output_element_count(node)
 
 
 def _affine_theta_constraint(node: Node) -> str:
-    """theta [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
+    """Check theta: [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
     theta, size = dims_of(node, 0), dims_of(node, 1)
     if size is not None and size not in ((4,), (5,)):
         return f"{operand_label(node, 1)} needs 4 or 5 numbers"
@@ -227,7 +233,7 @@ def _affine_theta_constraint(node: Node) -> str:
         )
     requested = node.values.get(1, ())
     if any(extent < 1 for extent in requested[2:]):
-        return f"{operand_label(node, 1)} is {requested}, and at least 1 is needed along each axis"
+        return f"{operand_label(node, 1)} is {requested}, but at least 1 is needed along each axis"
     batch = (requested or theta)[0]
     if batch == theta[0]:
         return ""
@@ -251,7 +257,7 @@ def affine_grid(node: Node) -> Cost:
 
 
 def _samples(node: Node) -> int:
-    """How many samples of a box make one result."""
+    """Return the number of samples of a box for one result."""
     samples = integer(node, "sampling_ratio", 0) ** 2
     if samples == 0:
         raise ValueError("the number of samples of RoiAlign depends on the boxes")
@@ -262,7 +268,8 @@ _SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbou
 
 
 def _roi_align_back(node: Node) -> Cost:
-    """avg: dY / s, to the four neighbours of each of s samples; max: to those of the largest.
+    """Return the gradient's cost: avg: dY / s, to the four neighbours of each of s samples; max:
+    to those of the largest.
 
     Boxes have no gradient (torchvision/csrc/ops/cpu/roi_align_kernel.cpp).
     """
@@ -352,9 +359,10 @@ def max_roi_pool(node: Node) -> Cost:
 
 
 def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Each gradient, weighed, is added to four neighbours; nearest: to one.
+    """Return the gradient work: each gradient, weighed, is added to four neighbours; nearest: to
+    one.
 
-    Source: CropAndResizeGradImage of TensorFlow. Raises ValueError for that of the boxes.
+    Source: CropAndResizeGradImage of TensorFlow. Raises ValueError for the gradient of the boxes.
     """
     if 1 in requested:
         raise ValueError("the gradient of the boxes of CropAndResize has no formula")
@@ -380,5 +388,5 @@ def crop_and_resize(node: Node) -> Cost:
     if mode == "nearest":
         return ZERO
     if mode != "bilinear":
-        raise ValueError(f"mode {mode!r} of CropAndResize is not known")
+        raise ValueError(f"mode {mode!r} of CropAndResize is not supported")
     return Cost(muls=4, adds=3) * output_element_count(node)

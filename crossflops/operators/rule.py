@@ -1,4 +1,4 @@
-"""What is known of an operator, and how a file declares its operators.
+"""The facts about an operator, and how a module declares its operators.
 
 A file has one `operator = Operators(domain)`, and over each formula stands `@operator(...)` with
 the operator's name, its equation and all else that is known of it. Operators of one formula are
@@ -122,8 +122,8 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
 def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
     """Raise OperandError if a constraint finds a problem with a node's operands.
 
-    What is not known is no contradiction, and of an attribute that is not what it should be the
-    formula says so. Where no constraint does, ONNX's inference may have found what is wrong.
+    An unknown shape contradicts nothing, and a malformed attribute is reported by the formula.
+    Where no constraint finds a problem, ONNX's inference may have found one.
     """
     first = (_node_objection,) if node.remedy else ()  # the sizes are those of another form
     for constraint in (*first, *constraints, _node_objection):
@@ -141,7 +141,7 @@ def _node_objection(node: Node) -> str:
 
 
 class Facts(TypedDict, total=False):
-    """What `OperatorRule` has a default for."""
+    """The fields of `OperatorRule` that have a default."""
 
     traffic: Traffic
     operand: int

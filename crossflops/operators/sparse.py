@@ -81,11 +81,12 @@ def _sparse_operand_places(node: Node) -> tuple[int, int]:
 
 
 def _product_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dB = A^T dC: the terms again. dA = dC B^T as a whole, of which a COO matrix keeps what it
-    stores; of a compressed one `torch.sparse.mm` and `torch.sparse.addmm` compute the stored
-    places alone. A term that is added: its adds, summed.
+    """Return the gradient work: dB = A^T dC by the stored terms; dA = dC B^T.
 
-    Source: mm_mat1_sparse_backward, mm_mat1_backward in torch/csrc/autograd/FunctionsManual.cpp.
+    A COO matrix needs the whole of dA, of which it keeps its stored elements; for a compressed one
+    `torch.sparse.mm` and `torch.sparse.addmm` compute only the stored elements. An added term sums
+    its gradients. Source: mm_mat1_sparse_backward, mm_mat1_backward in
+    torch/csrc/autograd/FunctionsManual.cpp.
     """
     first, second = _sparse_operand_places(node)
     sparse = _integer_list(node, "sparse")

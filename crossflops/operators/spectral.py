@@ -32,7 +32,8 @@ operator = Operators()
 
 
 def fft(length: int, real: bool) -> Cost:
-    """One transform of `length` complex elements: 2 N log2(N) muls, 3 N log2(N) adds.
+    """Return the cost of one transform of `length` complex elements: 2 N log2(N) muls, 3 N log2(N)
+    adds.
 
     Half of both, rounded up, where one side is real.
     """
@@ -44,7 +45,7 @@ _KINDS = {1: "real", 2: "complex"}
 
 
 def _number_axis_constraint(node: Node) -> str:
-    """The last axis holds real numbers, or pairs that are complex ones."""
+    """Check that the last axis holds real numbers, or pairs that are complex ones."""
     dims = operand_shape(node, 0)
     if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
@@ -55,7 +56,7 @@ def _number_axis_constraint(node: Node) -> str:
     if dims[-1] in allowed:
         return ""
     needed = " or ".join(f"{size} ({_KINDS[size]})" for size in allowed)
-    return f"{operand_label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
+    return f"{operand_label(node, 0)} has {dims[-1]} at its last axis, but {needed} is needed"
 
 
 _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
@@ -99,7 +100,7 @@ def dft(node: Node) -> Cost:
 def _transform_length(
     node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: int
 ) -> int:
-    """N: what dft_length says, or what follows from the sizes."""
+    """Return N: dft_length, or the length that follows from the sizes."""
     if len(length := node.values.get(1, ())) == 1:
         return length[0]
     halved = integer(node, "onesided", 0) != 0
@@ -120,7 +121,7 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
 
 
 def _frames(node: Node) -> str:
-    """A frame is as long as the window, and no longer than the signal."""
+    """Check that a frame is as long as the window, and no longer than the signal."""
     signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
     frame = length[0] if length else window_[0] if window_ else None
     if signal is None or frame is None:
@@ -133,7 +134,7 @@ def _frames(node: Node) -> str:
 
 
 def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Each frame is transformed back, which serves both operands.
+    """Return the gradient work: each frame is transformed back, which serves both operands.
 
     signal: the muls by the window, and as many adds where frames overlap. window: as many muls,
     and the adds that sum them over the frames.
@@ -151,7 +152,7 @@ def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
 
 
 def _stft_frame_sizes(node: Node) -> tuple[int, int]:
-    """The length of a frame, and of how many parts its numbers are."""
+    """Return the length of a frame, and the number of parts of its numbers (1 real, 2 complex)."""
     parts = (spec_shape(input_spec(node, 0), at_least=2)[2:] or (1,))[0]
     if has_input(node, 2):
         return spec_shape(input_spec(node, 2), rank=1)[0], parts
@@ -188,7 +189,9 @@ def stft(node: Node) -> Cost:
 
 
 def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
-    """Along each of the last `axes` dimensions, the others are rows."""
+    """Return the cost of real transforms along each of the last `axes` dimensions, for every row
+    of the others.
+    """
     count, total = prod(dims), Cost()
     for length in dims[len(dims) - axes :]:
         total += fft(length, real=True) * (count // length if length else 0)
@@ -231,7 +234,8 @@ def irfft(node: Node) -> Cost:
 
 
 def cosine_window_formula(terms: int) -> Formula:
-    """A sum of cosines: a0 - a1 * cos(n * 2 pi / N) + a2 * cos(2 n * 2 pi / N).
+    """Return the formula of a sum of cosines: a0 - a1 * cos(n * 2 pi / N) + a2 * cos(2 n * 2 pi /
+    N).
 
     Each cosine n(output) * (2 muls, cos, add); once a div.
     """

@@ -26,7 +26,9 @@ operator = Operators()
 
 
 def _optimizer_element_count(node: Node, kinds: int) -> int:
-    """Elements of the optimized tensors: inputs 2.. are `kinds` groups of as many tensors."""
+    """Return the number of elements of the optimized tensors: the inputs from 2 on are `kinds`
+    groups of equal length.
+    """
     count, rest = divmod(len(node.inputs) - 2, kinds)
     if rest or count < 0:
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs, not 2 + {kinds}n")
@@ -34,7 +36,9 @@ def _optimizer_element_count(node: Node, kinds: int) -> int:
 
 
 def _optimizer_constraint(kinds: int) -> Constraint:
-    """R and T are numbers; a tensor, its gradient and what is kept of it have one shape."""
+    """Return a constraint: R and T are single numbers; a tensor, its gradient and its moments have
+    one shape.
+    """
 
     def constraint(node: Node) -> str:
         count = (len(node.inputs) - 2) // kinds
@@ -98,10 +102,10 @@ def onnx_adam_cost(node: Node) -> Cost:
 
 
 def _one_target_each(node: Node) -> str:
-    """input [N, C, d...] and target [N, d...]."""
+    """Check input [N, C, d...] and target [N, d...]."""
     data, target = operand_shape(node, 0), operand_shape(node, 1)
     if len(data) < 2:
-        return f"{operand_label(node, 0)} has rank {len(data)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(data)}, but needs at least 2"
     if data[:1] + data[2:] == target:
         return ""
     return f"{operand_label(node, 1)} is not {operand_label(node, 0)} without its axis 1"
@@ -119,9 +123,11 @@ _LOSS = (
 
 
 def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """dX = -weight[target] dl at each target, and 0 elsewhere (ATen/native/LossNLL.cpp).
+    """Return the gradient work: dX = -weight[target] dl at each target, and 0 elsewhere
+    (ATen/native/LossNLL.cpp).
 
-    m negations; weight: m muls; ignore_index: m compares; mean: a div, by what forward summed.
+    m negations; weight: m muls; ignore_index: m compares; mean: a div, by the sum of the forward
+    pass.
     """
     targets = input_element_count(node, 1)
     work = Cost(
@@ -134,7 +140,7 @@ def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradi
 
 
 def _entropy_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """That of the likelihood, and of LogSoftmax, whose result is kept."""
+    """Return the gradient work of the likelihood, and of LogSoftmax, whose result is stored."""
     work = _likelihood_backward(node, requested, forward).operands
     softened = log_softmax_back(input_element_count(node), input_element_count(node, 1))
     return Gradient({index: cost + softened for index, cost in work.items()})

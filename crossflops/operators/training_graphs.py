@@ -57,7 +57,7 @@ def _declare_training_operator(
     doubt: Callable[[Node], Exactness] | None = None,
     traffic: Traffic = "touch",
 ) -> None:
-    """Declare operators of the training graphs, whose schemas stand in one file."""
+    """Declare operators of the training graphs, whose schemas are in one file."""
     for domain in domains:
         operator(
             types,
@@ -76,9 +76,9 @@ def _declare_training_operator(
 class _Forward(NamedTuple):
     """The forward node of a gradient operator.
 
-    `operands` are the places of its operands among the inputs of the gradient operator, None for
-    one that is not there, and has the shape of its gradient. `results` are the operands whose
-    gradients the outputs are. The gradient of its result is input `gradient`.
+    `operands` are the indices of its operands among the inputs of the gradient operator; None for
+    an absent one, whose shape is that of its gradient. `results` are the operands whose gradients
+    the outputs are. The gradient of its result is input `gradient`.
     """
 
     op: Op
@@ -90,7 +90,7 @@ class _Forward(NamedTuple):
     attrs: tuple[tuple[str, int | str], ...] = ()
 
     def gradients(self, node: Node) -> Cost:
-        """The work of all gradients that have a name."""
+        """Return the cost of all gradients that have a name."""
         again = self._node(node)
         indices = frozenset(
             position for output, position in enumerate(self.results) if has_output(node, output)
@@ -222,7 +222,9 @@ _declare_training_operator(
 
 
 def _bias_gelu_formula(name: str) -> Formula:
-    """The gradient of a Gelu whose operand is X + B, which is summed again: n adds."""
+    """Return the formula of the gradient of a Gelu whose operand is X + B, which is summed again:
+    n adds.
+    """
 
     def formula(node: Node) -> Cost:
         return _ELEMENTS[name].gradients(node) + ADD * output_element_count(node)
@@ -239,7 +241,9 @@ for _name in ("Gelu", "FastGelu"):
 
 
 def _quick_gelu_gradient(node: Node) -> Cost:
-    """QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X once."""
+    """Return the cost of QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X
+    once.
+    """
     scaled = MUL if node.attrs.get("alpha", 1.702) != 1 else ZERO
     return (SWISH_BACK + scaled) * output_element_count(node)
 
@@ -249,7 +253,8 @@ _declare_training_operator("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha 
 
 
 def _invertible_norm_cost(node: Node) -> Cost:
-    """InvertibleLayerNormalizationGrad: as of LayerNormalization, x^ = (Y - bias) / scale.
+    """Return the cost of InvertibleLayerNormalizationGrad: as of LayerNormalization, with x^ = (Y
+    - bias) / scale.
 
     x^ takes n subs and n divs in place of n subs and n muls.
     """
@@ -265,7 +270,9 @@ _declare_training_operator("InvertibleLayerNormalizationGrad",
 
 
 def _batch_in_training(node: Node) -> Cost:
-    """BatchNormInternal: BatchNormalization in training, which keeps what its gradient needs."""
+    """Return the cost of BatchNormInternal: BatchNormalization in training, which stores what its
+    gradient needs.
+    """
     attrs = {**node.attrs, "training_mode": 1}
     return normalization.batch_normalization(msgspec.structs.replace(node, attrs=attrs))
 
@@ -279,12 +286,16 @@ _declare_training_operator(
 
 
 def _dropout_gradient_formula(index: int) -> Formula:
-    """Dropout in training dX = dY * mask * scale: 2 muls; 0 where training_mode is false."""
+    """Return the formula of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls; 0
+    where training_mode is false.
+    """
 
     def formula(node: Node) -> Cost:
         mode = node.values.get(index, (-1,))[0] if has_input(node, index) else 1
         if mode < 0:
-            raise ValueError(f"whether {node.op} drops depends on the value of training_mode")
+            raise ValueError(
+                f"the value of training_mode decides whether {node.op} drops, and is unknown"
+            )
         return MUL * (2 * input_element_count(node)) if mode else ZERO
 
     return formula
@@ -319,7 +330,9 @@ _declare_training_operator(
 
 
 def _with_ignored(node: Node, index: int) -> Node:
-    """An input `ignore_index` is the attribute of the operator of ai.onnx."""
+    """Return the node with its input `ignore_index` as the attribute of the operator of
+    ai.onnx.
+    """
     attrs = {**node.attrs, "ignore_index": 0} if has_input(node, index) else node.attrs
     return msgspec.structs.replace(node, attrs=attrs)
 
@@ -332,7 +345,8 @@ _LOSS = _forward(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
 
 
 def _loss_gradient(node: Node) -> Cost:
-    """The gradient by the scores; `dY` is that of the loss, or of each where none is reduced.
+    """Return the cost of the gradient by the scores; `dY` is that of the loss, or of each loss
+    where none is reduced.
 
     A bias behind them is added to the gradient: n adds.
     """
@@ -357,10 +371,10 @@ _declare_training_operator(
 
 
 def _softmax_row_count(node: Node, index: int) -> int:
-    """Groups of the softmax of [..., classes]."""
+    """Return the number of groups of the softmax of [..., classes]."""
     spec = input_spec(node, index)
     if not spec.shape:
-        raise ValueError(f"the shape of {spec.name!r} is not known")
+        raise ValueError(f"the shape of {spec.name!r} is unknown")
     return spec.numel // spec.shape[-1] if spec.shape[-1] else 0
 
 
@@ -369,7 +383,7 @@ def _is_mean(node: Node) -> bool:
 
 
 def _one_hot_loss(node: Node) -> Cost:
-    """SoftmaxCrossEntropy: -sum(label * LogSoftmax(logits)), mean: / N."""
+    """Return the cost of SoftmaxCrossEntropy: -sum(label * LogSoftmax(logits)), mean: / N."""
     count = input_element_count(node)
     softened = normalization.log_softmax_cost(count, _softmax_row_count(node, 0))
     summed = Cost(muls=count, adds=max(count - 1, 0) + 1)
@@ -377,7 +391,9 @@ def _one_hot_loss(node: Node) -> Cost:
 
 
 def _one_hot_gradient(node: Node) -> Cost:
-    """SoftmaxCrossEntropyGrad: dY (exp(log_prob) - label), mean: dY / N once."""
+    """Return the cost of SoftmaxCrossEntropyGrad: dY (exp(log_prob) - label), mean: dY / N
+    once.
+    """
     return (SPECIAL + ADD + MUL) * input_element_count(node, 1) + (DIV if _is_mean(node) else ZERO)
 
 
@@ -401,7 +417,9 @@ _declare_training_operator(
 
 
 def _overwriting(node: Node) -> Exactness:
-    """Where a flag says that the buffer is written over, nothing is added."""
+    """Return "bound" where a flag decides whether the buffer is overwritten, so nothing is added;
+    else "exact".
+    """
     return "bound" if has_input(node, 2) else "exact"
 
 
@@ -419,7 +437,9 @@ def _all_inputs(node: Node, first: int = 0) -> int:
 
 
 def _norm_of_all(node: Node) -> Cost:
-    """ReduceAllL2: the root of the sum of all squares; `ignore_mask` has a bit for an input."""
+    """Return the cost of ReduceAllL2: the root of the sum of all squares; `ignore_mask` has a bit
+    for each input.
+    """
     ignored = integer(node, "ignore_mask", 0)
     count = sum(
         input_element_count(node, index)
@@ -444,12 +464,12 @@ _declare_training_operator(
 
 
 def _scale_operator_cost(node: Node) -> Cost:
-    """Scale: input * scale, or input / scale."""
+    """Return the cost of Scale: input * scale, or input / scale."""
     return (DIV if integer(node, "scale_down", 0) else MUL) * input_element_count(node)
 
 
 def _scale_sum_cost(node: Node) -> Cost:
-    """ScaledSum: scale_0 * input_0 + scale_1 * input_1 + scale_2 * input_2."""
+    """Return the cost of ScaledSum: scale_0 * input_0 + scale_1 * input_1 + scale_2 * input_2."""
     count = sum(spec is not None for spec in node.inputs)
     return Cost(muls=count, adds=max(count - 1, 0)) * input_element_count(node)
 
@@ -469,7 +489,7 @@ _declare_training_operator(
 
 
 def _moments(node: Node) -> Cost:
-    """The work of Adam for each element, before the step.
+    """Return the cost of Adam's moments for each element, before the step.
 
     M = a*M + (1-a)*G: 2 muls, add; V = b*V + (1-b)*G*G: 3 muls, add; with do_bias_correction a div
     for each; D = M / (sqrt(V) + eps): sqrt, add, div; D + lambda*W: mul, add.
@@ -479,16 +499,19 @@ def _moments(node: Node) -> Cost:
 
 
 def _adam_optimizer_cost(node: Node) -> Cost:
-    """AdamOptimizer: `_moments`, W = W - r*D: mul, sub; loss_scale or a norm: a div of G."""
+    """Return the cost of AdamOptimizer: `_moments`, W = W - r*D: mul, sub; loss_scale or a norm: a
+    div of G.
+    """
     scaled = DIV if has_input(node, 7) or has_input(node, 8) else ZERO
     return (_moments(node) + MUL + ADD + scaled) * input_element_count(node, 2)
 
 
 def _lamb(node: Node) -> Cost:
-    """LambOptimizer: `_moments`, the norms of W and D, W = W - r*(|W| / |D|)*D for each weight.
+    """Return the cost of LambOptimizer: `_moments`, the norms of W and D, W = W - r*(|W| / |D|)*D
+    for each weight.
 
     The norms take 2n muls, 2(n-1) adds, 2 sqrts, a div; a step a mul and a sub for each element.
-    Groups of five inputs (W, G, M, V, W in few bits) stand from input 5 on.
+    Groups of five inputs (W, G, M, V, W in few bits) begin at input 5.
     """
     scaled = DIV if has_input(node, 1) or has_input(node, 2) else ZERO
     cost = ZERO

@@ -16,7 +16,7 @@ _CONTROL = "the node costs nothing by itself: its body is counted, run by run"
 
 
 def scan_axes_constraint(node: Node) -> str:
-    """Scan: all inputs that are scanned have as many elements along their scan axes."""
+    """Check Scan: all scanned inputs have as many elements along their scan axes."""
     count = integer(node, "num_scan_inputs")
     indices = range(len(node.inputs) - count, len(node.inputs))
     axes = ints(node, "scan_input_axes") or (0,) * count
@@ -29,7 +29,7 @@ def scan_axes_constraint(node: Node) -> str:
             first = index, dims[axis]
         elif dims[axis] != first[1]:
             has = f"{operand_label(node, index)} has {dims[axis]} at axis {axis}"
-            return f"{has}, and {first[1]} is needed beside {operand_label(node, first[0])}"
+            return f"{has}, but {first[1]} is needed beside {operand_label(node, first[0])}"
     return ""
 
 

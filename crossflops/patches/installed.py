@@ -30,9 +30,9 @@ Sources = dict[str, Releases]  # by target
 
 
 class Target(NamedTuple):
-    """One attribute that is replaced, and what the installed release has in its place.
+    """An attribute that is replaced, and its definition in the installed release.
 
-    `signature` is that of a function, "" of other values.
+    `signature` is that of a function, "" for other values.
     """
 
     patch: Patch
@@ -45,12 +45,12 @@ class Target(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its name with that of its module, and of its class."""
+        """The name of the attribute, qualified by its module and class."""
         return _path(self.patch, self.name)
 
 
 def patch_targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
-    """Look at every target of these patches."""
+    """Return every target of these patches, as the installed releases define it."""
     recorded = _read_records()
     return tuple(
         _inspect_patch_target(patch, name, recorded) for patch in patches for name in patch.names
@@ -97,7 +97,7 @@ def _path(patch: Patch, name: str) -> str:
 
 
 def release(library: str) -> str | None:
-    """Return the release of a library that is installed, None where none is."""
+    """Return the installed release of a library, or None."""
     if library == _PYTHON:
         return sys.version.split()[0]
     for distribution in _DISTRIBUTIONS.get(library, (library,)):
@@ -112,9 +112,10 @@ def release(library: str) -> str | None:
 
 
 def find_source(location: str, name: str) -> tuple[str, str] | None:
-    """Return a digest of the text that defines an attribute, and its signature; None if none does.
+    """Return a digest of the text that defines an attribute, and its signature; None if no text
+    defines it.
 
-    The place is a module, or a module and a class ("torch._ops:OpOverload").
+    `location` is a module, or a module and a class ("torch._ops:OpOverload").
     """
     module, _, classes = location.partition(":")
     file = _patch_module_file(module)
@@ -150,9 +151,9 @@ def _patch_module_file(module: str) -> Path | None:
 
 
 def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
-    """Yield the statements that begin so, each with the lines that are further to the right.
+    """Yield the statements that match a pattern, each with its indented lines.
 
-    They stand in so many classes and functions.
+    Only statements nested in `depth` classes and functions are yielded.
     """
     for match in re.finditer(rf"^([ \t]*)(?:{pattern})", text, re.MULTILINE):
         indent = len(match[1])
@@ -172,7 +173,7 @@ def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
 
 
 def _enclosures(before: str, indent: int) -> int:
-    """Return in how many classes and functions a line stands, by the lines before it."""
+    """Return the number of classes and functions that enclose a line, from the lines before it."""
     count = 0
     for line in reversed(before.splitlines()) if indent else ():
         left = len(line) - len(line.lstrip())
@@ -211,7 +212,7 @@ def _read_records() -> Sources:
 
 
 def _record_patch_targets() -> None:
-    """Add what is installed here to the file, unless one that is there is the same."""
+    """Add the installed releases to the file of records, unless an equal record exists."""
     recorded: dict[str, Any] = _read_records() if _RECORDED.is_file() else {}
     for patch in PATCHES:
         installed = release(patch.library)

@@ -14,13 +14,13 @@ ANY = "*"  # in the place of a name: the attributes are found when the patch is 
 
 
 class Patch(NamedTuple):
-    """A replaced attribute, and the reason.
+    """A declaration of replaced attributes, with the reason.
 
     `place` is a module, or a module and a class of it ("torch._ops:OpOverload"); `verified` are
-    the releases of the library with which it was tried. `is_added` says that the attributes need
-    not be there; `is_optional` that whoever patches looks whether they are, and goes on without.
-    `in_text` is False where the source of the library does not define them: they are written in
-    C++, or made when it runs.
+    the releases of the library with which it was tried. `is_added` means that the attributes may
+    be absent and are then added; `is_optional` that the caller checks for them and continues
+    without. `in_text` is False where the source of the library does not define them: they are
+    written in C++, or made at run time.
     """
 
     library: str
@@ -38,8 +38,8 @@ def patching_attribute(
 ) -> "_Attribute":
     """Return a context in which `owner.name` is `value`.
 
-    With `leave_foreign` the end of the block leaves what somebody else has put there meanwhile.
-    Entering raises PatchError where the installed release has no such attribute.
+    With `leave_foreign`, the exit keeps a value that other code has set meanwhile. Entering raises
+    PatchError where the installed release has no such attribute.
     """
     if name not in declared.names and ANY not in declared.names:
         raise ValueError(f"{name} is none of the names that are declared for {declared.place}")
@@ -47,19 +47,21 @@ def patching_attribute(
 
 
 def patching_attributes(owner: Any, values: Mapping[str, Any], declared: Patch) -> "_Attributes":
-    """Return a context in which the owner has these attributes: many of one owner, as one."""
+    """Return a context in which several attributes of one owner are replaced together."""
     return _Attributes(owner, dict(values), declared)
 
 
 def patching_items(
     owner: MutableMapping[Any, Any], items: Mapping[Any, Any], declared: Patch
 ) -> "_Items":
-    """Return a context in which a table of a library has these items; `declared` names it."""
+    """Return a context in which a table of a library has these items; `declared` names the
+    table.
+    """
     return _Items(owner, dict(items), declared)
 
 
 def original(owner: Any, name: str, declared: Patch) -> Any:
-    """Return what stands in the place of a target. Raises PatchError where there is none."""
+    """Return the current value of a target. Raise PatchError where it is missing."""
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT:
         raise missing_target_error(declared, name)
@@ -67,7 +69,9 @@ def original(owner: Any, name: str, declared: Patch) -> Any:
 
 
 def owner_of(declared: Patch) -> Any:
-    """Import the module of a patch; return it, or its class. Raises PatchError if it is gone."""
+    """Import the module of a patch and return the module, or the class in it. Raise PatchError
+    where either is missing.
+    """
     from importlib import import_module
 
     module, _, path = declared.place.partition(":")
@@ -85,7 +89,7 @@ def owner_of(declared: Patch) -> Any:
 
 
 def missing_target_error(declared: Patch, name: str = "") -> PatchError:
-    """Return the error of a target that the installed release of its library does not have."""
+    """Return the PatchError for a target that the installed release does not have."""
     target = ".".join(filter(None, (declared.place.replace(":", "."), name)))
     installed = _library_version_text(declared.library)
     return PatchError(
@@ -96,7 +100,7 @@ def missing_target_error(declared: Patch, name: str = "") -> PatchError:
 
 
 def restore_attribute(owner: Any, name: str, content: Any = _ABSENT) -> None:
-    """Give an attribute the content that it had before; without any, take it away."""
+    """Set an attribute to the content that it had before, or delete it if it had none."""
     if content is _ABSENT:
         delattr(owner, name)
     else:
@@ -104,7 +108,9 @@ def restore_attribute(owner: Any, name: str, content: Any = _ABSENT) -> None:
 
 
 def own_content(owner: Any, name: str) -> Any:
-    """Return what stands in the owner itself, for `restore_attribute`: no descriptor is asked."""
+    """Return the content in the owner's own dictionary, without calling descriptors, for
+    `restore_attribute`.
+    """
     return getattr(owner, "__dict__", {}).get(name, _ABSENT)
 
 
@@ -118,7 +124,9 @@ def _library_version_text(library: str) -> str:
 
 
 class _Attribute:
-    """A context, and no generator: one that is never left stays, as in `keep`."""
+    """A context manager (not a generator) for one attribute, which can also stay replaced: see
+    `keep`.
+    """
 
     def __init__(
         self, owner: Any, name: str, value: Any, declared: Patch, leave_foreign: bool
@@ -140,18 +148,18 @@ class _Attribute:
         self.undo()
 
     def undo(self) -> None:
-        """Put back what was there."""
+        """Restore the previous value."""
         if self._leave_foreign and own_content(self._owner, self._name) is not self._value:
             return
         restore_attribute(self._owner, self._name, self._before)
 
     def keep(self) -> None:
-        """Replace it for good."""
+        """Replace the attribute permanently."""
         self.__enter__()
 
 
 class _Attributes:
-    """A context in which all attributes are replaced, or none where one of them cannot be."""
+    """A context in which all attributes are replaced, or none if one of them cannot be."""
 
     def __init__(self, owner: Any, values: dict[str, Any], declared: Patch) -> None:
         names = () if ANY in declared.names else values.keys() - set(declared.names)

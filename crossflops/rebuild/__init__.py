@@ -21,11 +21,12 @@ from crossflops.threads import filter_warnings
 
 
 def rebuild(file: OnnxFile) -> Source:
-    """The module, in evaluation mode: as a rule a submodule for each node of the file.
+    """Return the torch module that onnx2torch makes of a file, in evaluation mode, with inputs.
 
-    It has the weights of the file, and inputs are random floats and zeros of other types. Raises
-    MissingExtraError without onnx2torch, TargetError where the file or its data cannot be read,
-    InputError where sizes are open, NormalizeError where an operator cannot be rebuilt.
+    As a rule it has one submodule for each node of the file. It has the weights of the file;
+    inputs are random floats, and zeros of other types. Raises MissingExtraError without
+    onnx2torch, TargetError where the file or its data cannot be read, InputError where sizes are
+    open, NormalizeError where an operator cannot be rebuilt.
     """
     _require_onnx2torch()
     return _rebuilt(_bind_file_inputs(file), file.path)
@@ -36,7 +37,7 @@ def _require_onnx2torch() -> None:
         load_with_retry(lambda: importlib.import_module("onnx2torch"))
     except ImportError as error:
         raise MissingExtraError(
-            f"no torch module can be rebuilt from a file: {error}",
+            f"cannot rebuild a torch module from a file: {error}",
             "pip install 'crossflops[rebuild]'",
         ) from error
 
@@ -48,7 +49,7 @@ def _rebuilt(model: Any, name: str) -> Source:
     except CrossflopsError:
         raise
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
-        message = f"no torch module can be rebuilt from {name}: {type(error).__name__}: {error}"
+        message = f"cannot rebuild a torch module from {name}: {type(error).__name__}: {error}"
         raise NormalizeError(message, READ_IT) from error
     return model_source(module, ProvidedInputs(specs=_positional_input_specs(model.graph)))
 
@@ -58,10 +59,10 @@ REBUILT = {"torch": "a torch module", "tensorflow": "a TensorFlow function"}
 
 
 def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
-    """What the tools of a framework are given: the model that was counted as `graph`, in theirs.
+    """Return the model that was counted as `graph`, rebuilt for the tools of a framework.
 
-    `program` is a file, or a model with definite sizes: its bytes, or one of onnx_ir (which is
-    for TensorFlow alone). Raises what `rebuild` here and in `tensorflow` raise.
+    `program` is a file, or a model with definite sizes: its bytes, or a model of onnx_ir (for
+    TensorFlow only). Raises what `rebuild` here and in `tensorflow` raise.
     """
     if framework == "tensorflow":
         from crossflops.rebuild import tensorflow
@@ -76,7 +77,7 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
 
 
 def _bind_file_inputs(file: OnnxFile) -> Any:
-    """The model with its weights, its inputs of the sizes that are asked for."""
+    """Return the model with its weights and with the requested input sizes."""
     model = load_bound_model(file)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
@@ -93,7 +94,7 @@ def _convert_to_torch(model: Any) -> Any:
 
 
 def _name_as_modules(graph: Any) -> None:
-    """Give nodes names that modules may have: fvcore and torch.jit take slashes for a path."""
+    """Give nodes names that are valid for modules: fvcore and torch.jit use slashes for paths."""
     taken: set[str] = set()
     for number, node in enumerate(graph.node):
         name = re.sub(r"\W+", "_", node.name).strip("_") or node.op_type
@@ -104,7 +105,7 @@ def _name_as_modules(graph: Any) -> None:
 
 
 def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
-    """Inputs by place: the module does not know their names."""
+    """Return the input specs by position: the module does not know their names."""
     from onnx import helper
 
     specs = []

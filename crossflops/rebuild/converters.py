@@ -1,4 +1,4 @@
-"""Which operators onnx2torch or this folder can convert, and how a model is rewritten for it.
+"""The operators that onnx2torch or this folder can convert, and the rewriting of a model for it.
 
 What changed with the opset only in the types that it takes is given the older converter.
 """
@@ -56,7 +56,9 @@ def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """That of onnx2torch 1.5 sums in reverse unless told otherwise, along a computed axis."""
+    """Return our layer of CumSum: that of onnx2torch 1.5 sums in reverse by default, and along a
+    computed axis.
+    """
     axis, attributes = facts.constant(1), facts.attributes
     if axis is None:
         return None, ()
@@ -173,7 +175,7 @@ _OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
 
 
 def operators_without_converter(model: Any) -> set[tuple[str, int]]:
-    """Operators without a converter, each with the version that the model has of it."""
+    """Return the operators without a converter, each with the version that the model uses."""
     versions = opsets(model)
     used = {(domain, name, versions.get(domain, 1)) for domain, name in _used(model)}
     return {
@@ -198,9 +200,10 @@ def _registry() -> Any:
 
 
 def _converter(domain: str, operator: str, opset: int, provided: frozenset[str]) -> Any:
-    """onnx2torch's converter of an operator, or of an older version with the same face.
+    """Return onnx2torch's converter of an operator, or of an older version with the same
+    signature.
 
-    `provided` are the attributes that say something in the model.
+    `provided` are the attributes that the model sets to other values than the defaults.
     """
     schema = schema_of(operator, opset, domain)
     version = schema.since_version if schema else opset
@@ -218,7 +221,9 @@ def _converter(domain: str, operator: str, opset: int, provided: frozenset[str])
 
 
 def _has_equal_meaning(schema: Any, operator: str, version: int, provided: frozenset[str]) -> bool:
-    """Whether two versions differ in nothing but types, and attributes that say nothing."""
+    """Return whether two versions of an operator differ only in types, and in attributes that the
+    model does not set.
+    """
     other = schema_of(operator, version, schema.domain) if schema else None
     if other is None or _face(schema) != _face(other):
         return False
@@ -233,7 +238,7 @@ def _face(schema: Any) -> tuple[Any, ...]:
 
 
 def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
-    """The attributes that nodes of an operator have, and not with their defaults."""
+    """Return the attributes that nodes of an operator set to other values than the defaults."""
     schema = schema_of(operator, opset, domain)
     defaults = {} if schema is None else schema.attributes
     return frozenset(
@@ -253,7 +258,9 @@ def _says_default(attribute: Any, default: Any) -> bool:
 
 @contextmanager
 def lent(model: Any) -> Iterator[None]:
-    """onnx2torch knows the converters that this model needs, and is as before afterwards."""
+    """Register the converters that this model needs in onnx2torch for the block, and restore its
+    registry afterwards.
+    """
     registry, versions = _registry()._CONVERTER_REGISTRY, opsets(model)
     before = dict(registry)
     for domain, name in _used(model):
@@ -275,7 +282,7 @@ def lent(model: Any) -> Iterator[None]:
 
 
 def _ours_before(operator: str, other: Any) -> Any:
-    """The converter of onnx2torch, before which ours are tried."""
+    """Return a converter that tries ours first and then that of onnx2torch."""
 
     def convert(node: Any, graph: Any) -> Any:
         layer, indices = _layer_for_node(operator, _node_facts(operator, node, graph))
@@ -292,7 +299,9 @@ def _ours_before(operator: str, other: Any) -> Any:
 
 
 def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Our layer for a node, and the places of the inputs that it takes; None if it has none."""
+    """Return our layer for a node and the indices of the inputs that it takes; the layer is None
+    if there is none.
+    """
     if operator in WHOLES:
         return WHOLES[operator](facts)
     native, rest = CONVERTERS[operator], range(1, len(facts.given))
@@ -317,7 +326,7 @@ def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
 
 
 def _static_shape(value: Any) -> tuple[int, ...] | None:
-    """The shape in a file's own words, where all of it is numbers."""
+    """Return the shape that a file declares, if all of its sizes are numbers; otherwise None."""
     if value is None or not value.type.tensor_type.HasField("shape"):
         return None
     dims = value.type.tensor_type.shape.dim
@@ -342,7 +351,9 @@ _OF_WEIGHTS = ("ConstantOfShape", "Identity", "Reshape", "Squeeze", "Transpose",
 
 
 def convertible(model: Any) -> Any:
-    """The model, rewritten. Raises NormalizeError, naming an operator that stands in the way."""
+    """Return the model rewritten for the converters. Raise NormalizeError, naming an operator that
+    none converts.
+    """
     from onnx import inliner
 
     reject_unbuildable_nodes(model, "torch module")
@@ -366,7 +377,7 @@ def convertible(model: Any) -> Any:
         return converted
     operator, version = min(first)
     raise NormalizeError(
-        f"nothing converts {operator} of opset {version} into a torch module", READ_IT
+        f"{operator} of opset {version} cannot be converted into a torch module", READ_IT
     )
 
 
@@ -388,7 +399,9 @@ def _inline_unconvertible(model: Any) -> Any:
 
 
 def _fold_size_arithmetic(model: Any) -> Any:
-    """The model without arithmetic on sizes, and its weights as they are used: initializers."""
+    """Return the model with arithmetic on sizes folded, and constant weights stored as
+    initializers.
+    """
     import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
@@ -417,7 +430,7 @@ def _fold_size_arithmetic(model: Any) -> Any:
 
 
 def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
-    """Give weights that are there by shape alone their one number, as arrays without memory."""
+    """Give weights that are known by shape alone one repeated number, as arrays without memory."""
     import numpy as np
     import onnx_ir
 
@@ -429,7 +442,9 @@ def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
 
 
 def _remove_uniform_weights(graph: Any) -> set[str]:
-    """Take such weights out again: the names of those that are to have no data."""
+    """Remove weights that repeat one number again; return the names of those that are to have no
+    data.
+    """
     import onnx_ir
 
     names = set()
@@ -445,7 +460,9 @@ def _remove_uniform_weights(graph: Any) -> set[str]:
 
 @contextmanager
 def _without_data() -> Iterator[None]:
-    """onnx2torch gets an array of the one number for a weight that is there by shape alone."""
+    """Make onnx2torch read an array of one repeated number for a weight that is known by shape
+    alone.
+    """
     import numpy as np
     from onnx import helper
 

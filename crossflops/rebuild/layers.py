@@ -12,14 +12,14 @@ from crossflops.rebuild.nodes import READ_IT, NodeFacts
 
 
 class Reshape(nn.Module):
-    """To a shape that is known; 0 keeps a size unless `allow_zero`, -1 takes what is left."""
+    """Reshape to a known shape; 0 keeps a size unless `allow_zero`, -1 takes what is left."""
 
     def __init__(self, shape: Sequence[int], allow_zero: bool) -> None:
         super().__init__()
         self.shape, self.allow_zero = list(shape), allow_zero
 
     def forward(self, x: Any) -> Any:
-        """Of the same elements."""
+        """Return the same elements in the new shape."""
         kept = [
             x.shape[at] if size == 0 and not self.allow_zero else size
             for at, size in enumerate(self.shape)
@@ -28,44 +28,48 @@ class Reshape(nn.Module):
 
 
 class Expand(nn.Module):
-    """Broadcast with a shape: either may be the larger one on an axis."""
+    """Broadcast with a known shape: on each axis the larger size is used."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         super().__init__()
         self.shape = list(shape)
 
     def forward(self, x: Any) -> Any:
-        """Views, no copies."""
+        """Return a broadcast view, without copies."""
         return x.expand(torch.broadcast_shapes(x.shape, self.shape))
 
 
 class Tile(nn.Module):
-    """Repeat along every axis."""
+    """Tiling: repetition along every axis."""
 
     def __init__(self, repeats: Sequence[int]) -> None:
         super().__init__()
         self.repeats = list(repeats)
 
     def forward(self, x: Any) -> Any:
-        """Copies."""
+        """Return the repeated copies."""
         return x.repeat(self.repeats)
 
 
 class Split(nn.Module):
-    """Into pieces along an axis: of these sizes, or as many of one size, the last one smaller."""
+    """A split along an axis into pieces of these sizes, or into equal ones, of which the last may
+    be smaller.
+    """
 
     def __init__(self, axis: int, sizes: Sequence[int] | None, pieces: int) -> None:
         super().__init__()
         self.axis, self.sizes, self.pieces = axis, sizes and list(sizes), pieces
 
     def forward(self, x: Any) -> Any:
-        """A tuple; the only piece by itself, as onnx2torch has it."""
+        """Return a tuple of the pieces; a single piece is returned by itself, as onnx2torch
+        does.
+        """
         pieces = torch.split(x, self.sizes or -(-x.shape[self.axis] // self.pieces), self.axis)
         return pieces if self.pieces > 1 else pieces[0]
 
 
 class Slice(nn.Module):
-    """Along some axes, each from a start to an end with a step; backwards too."""
+    """Slices along some axes, each from a start to an end with a step, which may be negative."""
 
     def __init__(
         self, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]
@@ -74,7 +78,7 @@ class Slice(nn.Module):
         self.cuts = list(zip(axes, starts, ends, steps, strict=True))
 
     def forward(self, x: Any) -> Any:
-        """Return what Python's own slices give, with the limits of ONNX."""
+        """Return the slice as Python computes it, with the limits of ONNX."""
         for axis, start, end, step in self.cuts:
             size = x.shape[axis]
             # ONNX has numbers far beyond for "to the first one", where Python has None
@@ -90,7 +94,9 @@ class Slice(nn.Module):
 
 
 class Pad(nn.Module):
-    """By a constant or by what is there, before and after each of some axes."""
+    """Padding with a constant or with the input's own elements, before and after each of some
+    axes.
+    """
 
     def __init__(
         self, pads: Sequence[int], axes: Sequence[int] | None, value: float, mode: str
@@ -99,7 +105,9 @@ class Pad(nn.Module):
         self.pads, self.axes, self.value, self.mode = list(pads), axes, value, mode
 
     def forward(self, x: Any) -> Any:
-        """torch has the pairs of the last axis first, ONNX all that is before, then the rest."""
+        """Return the padded tensor: torch wants pairs from the last axis on, ONNX all pads before,
+        then all after.
+        """
         enclosing = [0] * (2 * x.dim())
         for at, axis in enumerate(range(x.dim()) if self.axes is None else self.axes):
             index = 2 * (x.dim() - 1 - axis % x.dim())
@@ -111,14 +119,14 @@ class Pad(nn.Module):
 
 
 class Reduce(nn.Module):
-    """A reduction over axes that are known; over all of them where none are."""
+    """A reduction over known axes, or over all of them."""
 
     def __init__(self, which: str, axes: Sequence[int], keep: bool) -> None:
         super().__init__()
         self.which, self.axes, self.keep = which, list(axes), keep
 
     def forward(self, x: Any) -> Any:
-        """As the operator is defined, by torch's own functions."""
+        """Return the reduction as the operator defines it, by torch's own functions."""
         axes = self.axes or list(range(x.dim()))
         simple = {"Sum": torch.sum, "Mean": torch.mean, "Max": torch.amax, "Min": torch.amin}
         if self.which in simple:
@@ -138,14 +146,14 @@ class Reduce(nn.Module):
 
 
 class Axes(nn.Module):
-    """Axes of size one put in, or taken out."""
+    """Axes of size one that are inserted or removed."""
 
     def __init__(self, axes: Sequence[int], insert: bool) -> None:
         super().__init__()
         self.axes, self.insert = list(axes), insert
 
     def forward(self, x: Any) -> Any:
-        """Of the same elements."""
+        """Return the same elements with the axes inserted or removed."""
         if not self.insert:
             return torch.squeeze(x, tuple(self.axes))
         for axis in sorted(axis % (x.dim() + len(self.axes)) for axis in self.axes):
@@ -161,7 +169,7 @@ class Triangle(nn.Module):
         self.upper, self.diagonal = upper, diagonal
 
     def forward(self, x: Any) -> Any:
-        """The rest is zeros."""
+        """Return the triangle, with zeros elsewhere."""
         return (torch.triu if self.upper else torch.tril)(x, self.diagonal)
 
 
@@ -174,7 +182,9 @@ class OneHot(nn.Module):
         self.register_buffer("values", torch.stack([off, on]))
 
     def forward(self, indices: Any) -> Any:
-        """As the operator is defined; an index out of range gives no `on`."""
+        """Return the one-hot encoding as the operator defines it; an index out of range gives no
+        `on` value.
+        """
         axis = self.axis % (indices.dim() + 1)
         positions = torch.arange(self.depth).reshape([-1] + [1] * (indices.dim() - axis))
         wrapped = torch.where(indices < 0, indices + self.depth, indices).unsqueeze(axis)
@@ -182,14 +192,16 @@ class OneHot(nn.Module):
 
 
 class RunningSum(nn.Module):
-    """Sums along an axis up to each element, or from it on; without itself if `exclusive`."""
+    """Running sums along an axis up to each element, or from it on; without the element itself if
+    `exclusive`.
+    """
 
     def __init__(self, axis: int, exclusive: bool, reverse: bool) -> None:
         super().__init__()
         self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
 
     def forward(self, x: Any) -> Any:
-        """Of the same size."""
+        """Return the sums, in the shape of the input."""
         x = torch.flip(x, [self.axis]) if self.reverse else x
         sums = torch.cumsum(x, self.axis)
         sums = sums - x if self.exclusive else sums
@@ -209,7 +221,8 @@ _USUAL = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN"
 
 
 class Recurrent(nn.Module):
-    """A layer of torch between the axes of ONNX: X [T, B, I], Y [T, D, B, H], states [D, B, H].
+    """A recurrent layer of torch with the axes of ONNX: X [T, B, I], Y [T, D, B, H], states [D, B,
+    H].
 
     With `layout` 1 the batch comes first: X [B, T, I], Y [B, T, D, H], states [B, D, H].
     """
@@ -220,7 +233,7 @@ class Recurrent(nn.Module):
         self.layout, self.outputs = layout, outputs
 
     def forward(self, x: Any, h: Any = None, c: Any = None) -> Any:
-        """Y, and the last states that are asked for; a first state that is left out is zeros."""
+        """Return Y and the requested last states; an omitted first state is zeros."""
         time = 1 if self.layout else 0
         y, last = self.layer(torch.flip(x, [time]) if self.backwards else x, self._first(h, c))
         y = y.unflatten(-1, (2 if self.layer.bidirectional else 1, self.layer.hidden_size))
@@ -231,7 +244,7 @@ class Recurrent(nn.Module):
         return results[: self.outputs] if self.outputs > 1 else y
 
     def _first(self, h: Any, c: Any) -> Any:
-        """The states as the layer takes them."""
+        """Return the states in the form that the layer takes."""
         if h is None and c is None:
             return None
         h, c = (torch.zeros_like(c) if h is None else h), (torch.zeros_like(h) if c is None else c)
@@ -243,9 +256,9 @@ class Recurrent(nn.Module):
 
 
 def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
-    """The layer, and the places of the inputs that it takes.
+    """Return the recurrent layer, and the indices of the inputs that it takes.
 
-    Raises NormalizeError, naming it, where something is in the node that layers of torch lack.
+    Raises NormalizeError, naming the feature, where the node uses one that torch's layers lack.
     """
     _reject_unsupported(facts)
     kind, w, r = facts.operator, facts.constant(1), facts.constant(2)
@@ -267,7 +280,7 @@ def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
 
 
 def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int) -> None:
-    """The weights of a direction, its gates in the order of torch."""
+    """Copy the weights of a direction into the layer, with the gates in the order of torch."""
     suffix = "l0_reverse" if direction else "l0"
     gates = _GATES[facts.operator]
     weights = {"weight_ih": facts.constant(1), "weight_hh": facts.constant(2)}
@@ -282,7 +295,7 @@ def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int)
 
 
 def _initial_state_positions(facts: NodeFacts) -> tuple[int, ...]:
-    """The places of the first states, unless all are zeros."""
+    """Return the indices of the first states, or an empty tuple if all are zeros."""
     indices = (5, 6) if facts.operator == "LSTM" else (5,)
     zeros = [not facts.has(index) or _zero(facts.constant(index)) for index in indices]
     return () if all(zeros) else tuple(index for index in indices if index < len(facts.given))
@@ -293,13 +306,13 @@ def _zero(value: Any) -> bool:
 
 
 def _activations(facts: NodeFacts) -> tuple[str, ...]:
-    """Those of the first direction, in lower case."""
+    """Return the activations of the first direction, in lower case."""
     names = facts.attributes.get("activations") or _USUAL[facts.operator]
     return tuple(name.lower() for name in names[: len(_USUAL[facts.operator])])
 
 
 def _reject_unsupported(facts: NodeFacts) -> None:
-    """What layers of torch lack. Raises NormalizeError."""
+    """Raise NormalizeError for a feature of the node that torch's layers lack."""
     attributes, usual = facts.attributes, _USUAL[facts.operator]
     provided = [name.lower() for name in attributes.get("activations") or ()]
     taken = _activations(facts)
@@ -324,7 +337,7 @@ def _reject_unsupported(facts: NodeFacts) -> None:
 
 
 def _has_full_sequences(facts: NodeFacts) -> bool:
-    """Whether every sequence is known to be as long as X."""
+    """Return whether every sequence is known to be as long as X."""
     lengths, shape = facts.constant(4), facts.shape(0)
     if lengths is None or shape is None:
         return False
@@ -333,4 +346,4 @@ def _has_full_sequences(facts: NodeFacts) -> bool:
 
 def _lacking_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
     name = f"{facts.operator} {facts.name}".strip()
-    return NormalizeError(f"{name} has {what}, which no layer of torch has", READ_IT)
+    return NormalizeError(f"{name} has {what}, which no torch layer supports", READ_IT)

@@ -1,4 +1,4 @@
-"""What is known of a node that is rebuilt, and what no rewriting helps."""
+"""The known facts of a node that is rebuilt, and checks for nodes that cannot be."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,14 @@ import msgspec
 
 from crossflops.errors import NormalizeError
 
-READ_IT = "the tools that count files, and `crossflops count`, take it as it is"
+READ_IT = "use `crossflops count`, or the tools that count files: they read the file as it is"
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A node: its attributes, which inputs it has, and the values of those that are constant.
+    """A node: its attributes, which inputs it has, and the values of the constant ones.
 
-    `constants` are arrays by place, None where an input is computed or left out; `shapes` are
-    those of the inputs, None where one is not known.
+    `constants` are arrays by index, None where an input is computed or left out; `shapes` are
+    those of the inputs, None where unknown.
     """
 
     operator: str
@@ -26,15 +26,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     outputs: int
 
     def has(self, index: int) -> bool:
-        """Whether the node has such an input."""
+        """Return whether the node has this input."""
         return index < len(self.given) and self.given[index]
 
     def constant(self, index: int) -> Any:
-        """The value of an input, an array; None where it is computed or left out."""
+        """Return the value of an input as an array; None where it is computed or left out."""
         return self.constants[index] if index < len(self.constants) else None
 
     def shape(self, index: int) -> tuple[int, ...] | None:
-        """The shape of an input, where it is known."""
+        """Return the shape of an input, or None where it is unknown."""
         return self.shapes[index] if index < len(self.shapes) else None
 
 
@@ -45,16 +45,18 @@ _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
 
 
 def reject_unbuildable_nodes(model: Any, into: str) -> None:
-    """Raises NormalizeError for subgraphs and quantized operators; `into` is what is rebuilt."""
+    """Raise NormalizeError for subgraphs and quantized operators; `into` is the kind of model that
+    is rebuilt.
+    """
     bodies = (model.graph, *model.functions)
     for node in (node for body in bodies for node in body.node):
         name = f"{node.op_type} {node.name}".strip()
         if node.op_type in _CONTROL:
-            message = f"{name} has subgraphs, and no {into} is rebuilt from these"
+            message = f"{name} has subgraphs, which cannot be rebuilt as a {into}"
             raise NormalizeError(message, READ_IT)
         if any(word in node.op_type for word in _QUANTIZED):
-            message = f"{name} is quantized, and no layer that a tool knows comes of it"
-            raise NormalizeError(message, f"give the file from before it was quantized; {READ_IT}")
+            message = f"{name} is quantized, and tools know no layer for it"
+            raise NormalizeError(message, f"give the file before quantization; {READ_IT}")
 
 
 # Operators that ONNX itself defines by others, replaced by these.
@@ -63,7 +65,7 @@ _ROUNDS = 8  # functions in functions
 
 
 def inline_function_bodies(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
-    """The model with the function bodies of those operators in place that are `lacking`."""
+    """Return the model with the function bodies of the operators that are `lacking` inlined."""
     from onnx import inliner
 
     for _ in range(_ROUNDS):
@@ -78,17 +80,17 @@ def inline_function_bodies(model: Any, lacking: Callable[[Any], set[str]]) -> An
 
 
 def opsets(model: Any) -> dict[str, int]:
-    """The version of every operator set that the model imports, by domain."""
+    """Return the version of every operator set that the model imports, by domain."""
     return {domain_of(opset.domain): opset.version for opset in model.opset_import}
 
 
 def domain_of(name: str) -> str:
-    """The domain under the one of its names that is used here."""
+    """Return the name of a domain that is used here."""
     return "" if name == "ai.onnx" else name
 
 
 def schema_of(operator: str, opset: int, domain: str = "") -> Any:
-    """The schema of an operator in an operator set, None where there is none."""
+    """Return the schema of an operator in an operator set, or None."""
     from onnx import defs
 
     try:
@@ -98,7 +100,7 @@ def schema_of(operator: str, opset: int, domain: str = "") -> Any:
 
 
 def _with_value_types(model: Any) -> Any:
-    """The model with the types of all its values, which the bodies of functions depend on."""
+    """Return the model with the types of all its values, which function bodies depend on."""
     from onnx import helper, shape_inference
 
     model = shape_inference.infer_shapes(model)

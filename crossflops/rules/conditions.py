@@ -15,9 +15,9 @@ from crossflops.ir.trace import NESTED, Call, Module, Scalar, Trace
 class Site:
     """A call with its module and its ancestors.
 
-    `setting` is the id of the setting in which the tool runs, `node` the graph's node on the node
-    level. Operator calls name their tensors by the operator's schema ("input", "weight", "self",
-    "mat2" ...), module calls by place ("0" is the first positional argument).
+    `setting` is the id of the setting in which the tool runs; `node` is the graph's node on the
+    node level. Operator calls name their tensors by the operator's schema ("input", "weight",
+    "self", "mat2" ...), module calls by position ("0" is the first positional argument).
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Site:
 
     @property
     def valid_positions(self) -> int:
-        """The positions of a padded sequence that are left in a nested tensor.
+        """The indices of a padded sequence that are kept in a nested tensor.
 
-        Raises ValueError where it was not watched how many they are.
+        Raises ValueError where the run was not observed, so their number is unknown.
         """
         if self.call.rows is None:
             raise ValueError(f"{self.key} has rows of unknown lengths")

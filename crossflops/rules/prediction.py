@@ -1,4 +1,4 @@
-"""What a tool should print for a model: the bookings of its rules, call by call.
+"""The amount that a tool should print for a model: the bookings of its rules, call by call.
 
 One walk serves every level: modules, functions, operators, the calls of a real run, and the nodes
 of a file. Every operator call and every node is spoken for by one core booking, is seen by no rule
@@ -25,9 +25,10 @@ WHOLE = "(graph)"  # the target of the call that stands for the graph itself
 
 
 def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
-    """A call for the graph and one for each node in the ledger, and these nodes by their keys.
+    """Return a trace with one call for the graph and one for each node in the ledger, and these
+    nodes by their keys.
 
-    Rules see which results of a node are outputs of the graph, by their role.
+    Rules see by their role which results of a node are outputs of the graph.
     """
     results = frozenset(spec.name for spec in graph.outputs)
     everything = Node(
@@ -76,24 +77,25 @@ def as_given(graph: Graph) -> Graph:
 
 
 class PredictionError(CrossflopsError):
-    """The tool itself would fail on the model, by what is known of it."""
+    """The tool itself is expected to fail on the model."""
 
 
 class WatchError(PredictionError):
-    """The run that the tool makes could not be watched: the tool may well answer."""
+    """The real run that the tool makes could not be observed, although the tool itself may
+    succeed.
+    """
 
 
 class _UnknownError(Exception):
-    """A rule about a node needs a shape that is not known, or a count that is not there."""
+    """A shape that a rule about a node needs is unknown, or a count is missing."""
 
 
 class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
     """An amount that a rule books for a call: MACs of a core rule, the tool's unit of a part.
 
-    It is booked `times` times. `path` is the module under which the tool sees it. `again` says
-    that the tool has counted the call already, by a rule about the module or the call around it
-    (see `Call.via`: "mode"). An amount is
-    no integer where the tool computes with floats.
+    It is booked `times` times. `path` is the module under which the tool reports it. `again` means
+    that a rule about the module or the enclosing call has already counted the call (see
+    `Call.via`: "mode"). An amount is a float where the tool computes with floats.
     """
 
     rule: Rule
@@ -110,12 +112,12 @@ class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool should print for a model, and where it comes from.
+    """The amount that a tool should print for a model, with the bookings that it consists of.
 
-    `covered` says, for every operator call or node, which core booking (a place in `bookings`) or
-    which "unseen" rule speaks for it, `divisors` what each formula of the batch gives. Of nodes in
-    `unknown` no rule can say what the tool counts: they stand for their native MACs. `ledger` has
-    one count for each node that a tool of files sees; None for a tool that runs a model.
+    `covered` gives, for every operator call or node, the core booking (an index into `bookings`)
+    or the "unseen" rule that accounts for it; `divisors` gives the value of each batch formula.
+    Nodes in `unknown` cannot be predicted: their native MACs are used. `ledger` has one count for
+    each node that a tool of files sees; it is None for a tool that runs a model.
     """
 
     convention: Convention
@@ -134,16 +136,20 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return self.sum(self.bookings) + left
 
     def sum(self, bookings: Iterable[RuleMatch]) -> Amount:
-        """What the tool makes of these bookings, in the order of the calls."""
+        """Return the tool's sum of these bookings, in the order of the calls."""
         add = self.convention.adds_up or exact_sum
         return add([self._share(booking) for booking in bookings])
 
     def worth(self, booking: RuleMatch) -> int:
-        """A booking in the tool's own unit, before any division, a fraction cut off."""
+        """Return the amount of a booking in the tool's own unit, before any division, truncated to
+        an integer.
+        """
         return int(self._share(booking).amount)
 
     def booking_quotients(self) -> tuple[int, ...]:
-        """What is left of the worth of every booking: it adds up to the divided sum, floored."""
+        """Return the part of each booking that remains after division by the batch, such that the
+        parts add up to the floored quotient of the sum.
+        """
         sums = dict.fromkeys(self.divisors, 0)
         left = []
         for booking in self.bookings:
@@ -166,7 +172,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exact_sum(shares: Iterable[Share]) -> Amount:
-    """The exact sum, each share divided; the nearest float where that is no integer."""
+    """Return the exact sum of the shares, each divided by its divisor; the nearest float where the
+    sum is not an integer.
+    """
     total = sum((Fraction(share.amount) / share.divisor for share in shares), start=Fraction())
     if total.denominator == 1:
         return total.numerator
@@ -197,7 +205,7 @@ def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Predi
 
 
 def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
-    """The counts of the nodes with the shapes that the tool infers."""
+    """Return the counts of the nodes with the shapes that the tool infers."""
     if convention.shapes is None:
         return ledger
     try:
@@ -214,9 +222,11 @@ def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
 
 
 def home_of(call: Call, trace: Trace) -> Module:
-    """The module that a tool with hooks sees it in: one in the model, by its `__call__`.
+    """Return the module under which a tool with hooks sees a call: the nearest registered module
+    called by `__call__`.
 
-    What runs by `.forward`, or in a module that is registered nowhere, is its caller's.
+    Work in a module called by `.forward`, or in an unregistered module, belongs to the caller's
+    module.
     """
     for enclosing in (call, *trace.ancestors(call)):
         if enclosing.level == "module" and enclosing.via == "call":
@@ -227,11 +237,11 @@ def home_of(call: Call, trace: Trace) -> Module:
 
 
 def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | None:
-    """The module at which a tool that replaces functions adds this call up; None: nowhere.
+    """Return the module at which a tool that replaces functions adds this call up, or None.
 
-    A hook of the tool's own begins and ends the list of a module. Pre-hooks that the model had
-    before run ahead of it, and belong to the module around; calls with a rule (`ruled`, by key)
-    have no list. deepspeed/profiling/flops_profiler/profiler.py: start_profile.
+    A hook of the tool begins and ends the list of a module. Pre-hooks that the model had before
+    run ahead of it, so they belong to the enclosing module; calls with a rule (`ruled`, by key)
+    have no list. Source: deepspeed/profiling/flops_profiler/profiler.py: start_profile.
     """
     early = passed = False
     for enclosing in trace.ancestors(call):
@@ -250,7 +260,7 @@ _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled modul
 
 
 class _Walk:
-    """One walk over a call tree; holds what the steps share."""
+    """One walk over a call tree, with the state that its steps share."""
 
     def __init__(
         self,
@@ -316,10 +326,10 @@ class _Walk:
         return divisors
 
     def _convention_calls(self) -> list[Call]:
-        """The calls of the real run that the convention looks at: all that the tool sees there.
+        """Return the calls of the real run that the convention looks at, as the tool sees them.
 
-        None for a model of another framework. Raises WatchError when the model does not run
-        while it is watched, ValueError when the trace was recorded for other tools.
+        They are empty for a model of another framework. Raises WatchError when the model fails
+        while it is observed, ValueError when the trace was recorded for other tools.
         """
         foreign = self.convention.framework != self.trace.framework
         if self.convention.sees not in OBSERVED or not self.trace.calls or foreign:
@@ -339,7 +349,9 @@ class _Walk:
         return list(reads(calls, self.trace)) if reads else calls
 
     def _node(self, call: Call) -> int | None:
-        """Visit a node; where a rule about it lacks what it needs, all of the node is unknown."""
+        """Visit a node. Where a rule about it lacks a shape or a count, mark the whole node as
+        unknown.
+        """
         booked, count = len(self.bookings), self.counts.get(call.key)
         try:
             if isinstance(count, UncountedNode) and not self.convention.verified:
@@ -367,7 +379,9 @@ class _Walk:
         return core
 
     def _apply(self, site: Site, core: int | None) -> int | None:
-        """Book what the rules say of the call. What speaks for the call from here on."""
+        """Book what the rules say of the call; return the booking that accounts for the calls
+        inside it.
+        """
         call = site.call
         added = self.convention.rules_add and call.level == "module"
         above, spoken = None if added else core, False
@@ -391,7 +405,7 @@ class _Walk:
         return core
 
     def _check(self, rule: Rule, site: Site) -> None:
-        """Raise where the tool does."""
+        """Raise PredictionError where a "fails" rule says that the tool raises."""
         if rule.amount is not None and not self._amount(rule, site):
             return
         if site.node is not None:
@@ -400,14 +414,16 @@ class _Walk:
         raise self._fails(site.key, reason, f"{rule.id} ({rule.reference})")
 
     def _cover(self, call: Call, core: int) -> None:
-        """A call speaks for the operators whose work it does in a real run, or in the body of."""
+        """Mark the operators that do the work of a call in a real run, or whose body makes it, as
+        covered by `core`.
+        """
         body = self.trace.operator_around(call) if call.parent and not call.of else None
         for key in (*call.of, *([body.key] if body else ())):
             self.covered.setdefault(key, core)
             self.unseen.pop(key, None)
 
     def _stands(self, core: int, call: Call) -> bool:
-        """Whether the booking speaks for an operator beneath the call."""
+        """Return whether the booking accounts for an operator inside the call."""
         stands_for = self.bookings[core].rule.stands_for
         return any(fits(below.target, stands_for) for below in self._beneath(call))
 
@@ -419,29 +435,31 @@ class _Walk:
                 yield from self._beneath(child)
 
     def _is_counted(self, call: Call) -> bool:
-        """Whether a rule books the module in whose forward the call is."""
+        """Return whether a rule books the module in whose forward the call is."""
         for enclosing in self.trace.ancestors(call):
             if enclosing.level == "module" or enclosing.via == "hook":
                 return enclosing.key in self.counted
         return False
 
     def _parent_core(self, call: Call, above: int | None) -> int | None:
-        """What speaks for the call before its own rules are looked at."""
+        """Return the booking that accounts for the call before its own rules are applied."""
         if call.via == "hook" and above != _SHADOWED:
             return None  # what a hook does is not what the module around it stands for
         return _SHADOWED if self._is_shadowed(call, above) else above
 
     def _is_opaque(self, core: int | None, call: Call) -> bool:
-        """Whether a function encloses the call of which the tool books nothing but the whole.
+        """Return whether an enclosing function call was already counted as a whole.
 
-        What a mode of the model's calls by its name is booked once more.
+        Calls that a torch mode of the model makes by name are booked once more.
         """
         if core is None or call.via == "mode":
             return False
         return self.bookings[core].rule.level == "function"
 
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
-        """A module inside one with a rule (a parametrization, say), which the rule ignores."""
+        """Return whether the module is inside one with a rule that ignores it (a parametrization,
+        say).
+        """
         if self.convention.rules_add or call.level != "module":
             return False
         if above is None or above == _SHADOWED:
@@ -459,7 +477,9 @@ class _Walk:
         return matches_rule(rule, site) and self._times(rule, site.call) > 0
 
     def _times(self, rule: Rule, call: Call) -> int:
-        """How often it is booked: by its own module, or by that to which a function belongs."""
+        """Return how many times a call is booked: once per visit of its own module, or of the
+        module that owns a function.
+        """
         if call.level == "module":
             owner: Module | None = self.trace.modules[call.module]
         else:
@@ -508,7 +528,7 @@ class _Walk:
         return count.cost if count is not None else self._cost(site.call)
 
     def _amount_of_node(self, rule: Rule, formula: Callable[[Node], Amount], node: Node) -> Amount:
-        """A formula knows one run of the node, and a loop runs it more often."""
+        """Return the amount of a node: the formula gives one run, and a loop multiplies it."""
         count = self.counts.get(node.key)
         try:
             return formula(node) * (count.times if isinstance(count, CountedNode) else 1)
@@ -546,14 +566,14 @@ class _Walk:
                 return
 
     def _owner(self, call: Call) -> Module | None:
-        """The module under which the tool sees the call; None where it sees it under none."""
+        """Return the module under which the tool sees the call, or None."""
         if self.convention.sees == call.level == "function":
             return collector_of(call, self.trace, self.counted)
         return home_of(call, self.trace)
 
 
 def matches_rule(rule: Rule, site: Site) -> bool:
-    """Whether the rule is about this call: its level, its target, and every condition."""
+    """Return whether the rule matches this call: its level, its target and every condition."""
     return (
         rule.level == site.call.level
         and fits(site.target, rule.targets)

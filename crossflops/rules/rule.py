@@ -36,21 +36,27 @@ class CostWeights(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a tool does, to the calls of one level that are among its targets.
+    """One thing that a tool does with the calls of one level that match `targets` and conditions.
 
-    A "core" rule says how the contraction work of a call is counted, in MACs: the first core rule
-    that matches a call holds, and stands for what the call does: for every operator beneath it, or
-    those that `stands_for` names, but not for what hooks do. On the function level nothing else
-    is booked beneath it. A "part" rule adds something, in the tool's own unit; all that match
-    hold. An "unseen" rule, on the operator or the node level, names why contraction work that no
-    core rule covers is not seen; the first that matches holds. A "fails" rule says that the tool
-    raises: on every call that matches or, with an amount, on those for which that is not zero.
+    The kinds of rules:
+
+    * "core": how the contraction work of a call is counted, in MACs. The first core rule that
+      matches a call applies. It covers every operator inside the call (or those in
+      `stands_for`), except for calls of hooks. On the function level nothing else is booked
+      inside the call.
+    * "part": an additional amount, in the tool's own unit. All matching rules apply.
+    * "unseen": the cause why the tool does not see contraction work that no core rule covers, on
+      the operator or the node level. The first matching rule applies.
+    * "fails": the tool raises, on every matching call or, with an amount, where that is not zero.
+
     Without an amount nothing is booked.
 
-    `again`, of a core or a part rule on the function level, is the cause under which a call is
-    booked that the tool has counted already by a rule about the module around it: beside what
-    that rule stands for, not in its place. By `batch` the tool divides the sum of all that is
-    booked so. `in_total_only` says that a tool that reports by module does not report this.
+    Attributes:
+        again: For a core or a part rule on the function level: the cause under which a call is
+            booked that a rule about the enclosing module has counted already. It is booked in
+            addition to that rule.
+        batch: The divisor of the sum of all bookings with this divisor.
+        in_total_only: Whether a tool that reports by module leaves this amount out there.
     """
 
     id: str
@@ -81,14 +87,18 @@ class Share(msgspec.Struct, frozen=True):
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters that a tool counts, and how often.
 
-    Every parameter of a registered module once, unless something is said. With `modules` the tool
-    goes down from the root, and counts all that is beneath a module of exactly such a class,
-    once along each chain of parents; with `leaves` it counts those that modules without modules in
-    them hold themselves, each module once. With `called` only where that module was called by
-    `__call__`. With `trainable` frozen ones are left out. `extra` gives further elements by cause.
+    By default every parameter of a registered module is counted once.
 
-    A tool that counts files takes initializers: `stored` says whether "all" or those that a node
-    of the graph "used", `scalar` how many elements it sees in one without axes.
+    Attributes:
+        modules: Classes of modules. The tool goes down from the root, and counts all parameters
+            inside a module of exactly such a class, once along each chain of parents.
+        leaves: Count only parameters held directly by modules without submodules, each module
+            once.
+        called: Count only modules that were called by `__call__`.
+        trainable: Leave frozen parameters out.
+        extra: Returns further elements by cause.
+        stored: For a tool that counts files: "all" initializers, or those "used" by a node.
+        scalar: The number of elements that the tool sees in an initializer without axes.
     """
 
     modules: tuple[str, ...] = ()
@@ -448,7 +458,7 @@ class Tool:
 
     @property
     def convention(self) -> Convention:
-        """The tool as a value: the rules of all groups, in their order."""
+        """The convention of the tool, with the rules of all groups in their order."""
         rules = (
             msgspec.structs.replace(
                 rule,

@@ -14,7 +14,9 @@ _SIZE = 6  # height and width of the maps, so that every window fits
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """Steps on feature maps, then a head. `batch` and `channels` are those of the input."""
+    """A random architecture: steps on feature maps, then a head. `batch` and `channels` are those
+    of the input.
+    """
 
     batch: int
     channels: int
@@ -22,7 +24,7 @@ class Architecture(msgspec.Struct, frozen=True):
     head: str
 
     def build(self) -> tuple[Any, tuple[Any, ...]]:
-        """The model in evaluation mode, and its input."""
+        """Return the model in evaluation mode, and its input."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -65,7 +67,7 @@ _HEADS = st.sampled_from(["linear", "tokens", "attention", "lstm", "gru", "einsu
 
 
 def random_architectures() -> st.SearchStrategy[Architecture]:
-    """Models of one to five steps and a head."""
+    """Return a strategy for models of one to five steps and a head."""
     return st.builds(
         Architecture,
         batch=st.integers(1, 3),
@@ -76,7 +78,7 @@ def random_architectures() -> st.SearchStrategy[Architecture]:
 
 
 class _Model:
-    """Builds the module of an architecture: what it holds, and what its forward does."""
+    """A module built from an architecture: its layers, and its forward."""
 
     def __init__(self, architecture: Architecture) -> None:
         from torch import nn

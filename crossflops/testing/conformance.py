@@ -42,9 +42,11 @@ from crossflops.workers.observe import run_here
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What a prediction is made from; the ledger where a rule weighs the native count.
+    """The facts from which a prediction is made, with the ledger where a rule weighs the native
+    count.
 
-    For a tool that sees nodes the graph, and the ONNX model (of onnx_ir) that it was read from.
+    For a tool that sees nodes it has the graph and the ONNX model (of onnx_ir) that the graph was
+    read from.
     """
 
     trace: Trace
@@ -56,7 +58,7 @@ class Evidence(msgspec.Struct, frozen=True):
 class RecordedRun:
     """A run of a model under export, from which the kits of all tools take what they look at.
 
-    What is made of it is made when it is first asked for, and kept.
+    Derived values are computed at first use and kept.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class RecordedRun:
 
     @property
     def trace(self) -> Trace:
-        """Return what was called, and what was seen of each real run."""
+        """The trace: all calls, and the observations of each real run."""
         return self._recording.trace
 
     @functools.cached_property
@@ -88,7 +90,9 @@ class RecordedRun:
 
 
 class Right(NamedTuple):
-    """What a convention says of a probe: its total, and the rules that book something there."""
+    """The prediction of a convention for a probe: its total, and the ids of the rules that book
+    something.
+    """
 
     evidence: Evidence
     setting: Setting
@@ -97,7 +101,7 @@ class Right(NamedTuple):
 
 
 def predict_amount(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
-    """Return what the convention says the tool prints; None where it says that the tool fails.
+    """Return the amount that the convention predicts, or None where it predicts a failure.
 
     Raises WatchError where it is unknown what the tool sees.
     """
@@ -107,7 +111,7 @@ def predict_amount(convention: Convention, evidence: Evidence, setting: Setting)
 def predict_amount_and_rules(
     convention: Convention, evidence: Evidence, setting: Setting
 ) -> tuple[Amount | None, frozenset[str]]:
-    """Return the predicted amount, and the ids of the rules that add to it."""
+    """Return the predicted amount, and the ids of the rules that contribute to it."""
     try:
         if evidence.graph is not None and evidence.ledger is not None:
             prediction = predict_nodes(convention, evidence.graph, evidence.ledger)
@@ -121,7 +125,7 @@ def predict_amount_and_rules(
 
 
 def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
-    """Whether a booking is a weight over the native count."""
+    """Return whether a booking is a weight over the native count."""
     try:
         bookings = predict(convention, trace, setting).bookings
     except PredictionError:
@@ -132,13 +136,15 @@ def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
 def tool_amount(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Amount | None:
-    """Return what the tool prints; None where it raises."""
+    """Return the amount that the tool prints, or None where it raises."""
     answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
     return answer.total if isinstance(answer, Profile) else None
 
 
 def tool_amount_of_file(adapter: Adapter, program: Any, setting: Setting) -> Amount | None:
-    """What a tool that sees nodes prints of the file of an ONNX model; None where it raises."""
+    """Return the amount that a file-reading tool prints for the program as an ONNX file, or None
+    where it raises.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         save_program(program, path, {})
@@ -146,7 +152,7 @@ def tool_amount_of_file(adapter: Adapter, program: Any, setting: Setting) -> Amo
 
 
 def parameter_residual(convention: Convention, trace: Trace, answer: Profile | Failure) -> Amount:
-    """Return what no cause covers of the tool's number of parameters."""
+    """Return the part of the tool's number of parameters that no cause explains."""
     if convention.parameters is None or isinstance(answer, Failure) or answer.params is None:
         return 0
     return reconcile_parameters(convention.parameters, trace, answer.params).residual
@@ -189,9 +195,9 @@ _LEFT_OUT = ("part", "fails")  # kinds of rules without which something else hol
 
 
 class ToolConformance:
-    """What the kits of all frameworks hold: a convention against the tool that is installed.
+    """The base of the kits of all frameworks, which compare a convention with the installed tool.
 
-    `held_apart` are rules that a test of the plugin's own holds, since no probe can show them.
+    `held_apart` are rules that another test of the plugin checks, since no probe can show them.
     """
 
     adapter: ClassVar[Adapter]
@@ -199,11 +205,11 @@ class ToolConformance:
 
     @property
     def convention(self) -> Convention:
-        """The edition for the version that is installed."""
+        """The edition for the installed version."""
         return predicting(self.adapter.convention, self.adapter.version())
 
     def with_more(self, rule_id: str) -> tuple[Rule, ...]:
-        """The rules, one of which is off by a factor."""
+        """Return the rules with the factor of one rule changed."""
         return tuple(
             msgspec.structs.replace(rule, factor=rule.factor + 1) if rule.id == rule_id else rule
             for rule in self.convention.rules
@@ -211,25 +217,25 @@ class ToolConformance:
 
 
 class ProgramConformance(ToolConformance):
-    """What the kits of tools hold that count the program of a model, in one setting."""
+    """The kit for tools that count the program of a model, in one setting."""
 
     def evidence(self) -> Iterator[Evidence]:
-        """Return what is known of every probe."""
+        """Yield the evidence of every probe; subclasses implement it."""
         raise NotImplementedError
 
     def holds(self, evidence: Evidence, built: Built) -> None:
-        """The convention gives the tool's number, which is told before the tool runs."""
+        """Assert that the predicted number, computed before the tool runs, equals the tool's."""
         expected = predict_amount(self.convention, evidence, GRAD)
         answer = tool_amount(self.adapter, *built, GRAD)
         assert answer == expected, f"printed {answer}, predicted {expected}"
         assert answer is not None
 
     def test_installed_version_is_verified(self) -> None:
-        """The edition says which versions it was held against, and this is one of them."""
+        """Check that the edition lists the installed version as verified."""
         assert self.adapter.version() in self.convention.verified
 
     def test_wrong_weight_is_caught(self) -> None:
-        """A rule that is off by a factor changes the prediction of some probe."""
+        """Check that a wrong factor in any rule changes the prediction of some probe."""
         wrong = {
             rule.id: msgspec.structs.replace(self.convention, rules=self.with_more(rule.id))
             for rule in self.convention.rules
@@ -246,35 +252,41 @@ class ProgramConformance(ToolConformance):
 
 
 class Conformance(ToolConformance):
-    """Holds a convention against its tool, on every probe and on random architectures."""
+    """A kit that compares a convention with its tool on every probe and on random
+    architectures.
+    """
 
     @property
     def conformance_settings(self) -> tuple[Setting, ...]:
-        """The settings in which a tool is held: a file knows nothing of gradients."""
+        """The settings in which a tool is checked; a tool of files has no gradients."""
         return (GRAD,) if self.convention.sees == "node" else (GRAD, NO_GRAD)
 
     def observe(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *settings: Setting
     ) -> Evidence:
-        """One trace that serves all these settings, which are of one mode."""
+        """Return the evidence from one trace for all these settings, which share one mode."""
         views = self._views(settings, (self.convention,))
         return self._evidence_of(
             RecordedRun(model, args, kwargs, self._mode(settings), views), settings
         )
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
-        """The setting under which these are recorded: only training changes what is called."""
+        """Return the setting under which these are recorded: only the training flag changes the
+        calls.
+        """
         return Setting(training=self.convention.setting(asked[0]).training)
 
     def _views(
         self, settings: tuple[Setting, ...], looking: Iterable[Convention]
     ) -> frozenset[View]:
-        """Return what these conventions look at beside the trace."""
+        """Return the real runs that these conventions need beside the trace."""
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
     def _torch_conventions(self) -> tuple[Convention, ...]:
-        """The conventions of all tools of PyTorch here: one run of a probe serves their kits."""
+        """Return the conventions of all installed PyTorch tools, so that one run of a probe serves
+        all kits.
+        """
         tools = plugin_entry_points()
         shared = (
             convention
@@ -284,7 +296,7 @@ class Conformance(ToolConformance):
         return (self.convention, *shared)
 
     def _evidence_of(self, recorded: RecordedRun, settings: tuple[Setting, ...]) -> Evidence:
-        """Return what the convention is predicted from: the ledger only where a rule weighs it."""
+        """Return the evidence for the convention, with the ledger only where a rule weighs it."""
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.onnx_conversion
@@ -298,15 +310,18 @@ class Conformance(ToolConformance):
     def amount_of_evidence(
         self, seen: Evidence, built: tuple[Any, tuple[Any, ...], dict[str, Any]], setting: Setting
     ) -> Amount | None:
-        """Return what the tool prints of the model, or of its file; None where it raises."""
+        """Return the amount that the tool prints for the model, or for its file; None where it
+        raises.
+        """
         if seen.graph is not None:
             return tool_amount_of_file(self.adapter, seen.program, setting)
         return tool_amount(self.adapter, *built, setting)
 
     def test_installed_version_is_verified(self) -> None:
-        """The edition says which versions it was held against, and this is one of them.
+        """Check that the edition lists the installed version as verified.
 
-        Of any other version it says on which probes the edition is off, and how far.
+        For any other version the failure lists the probes on which the edition is off, and by how
+        much.
         """
         version, convention = self.adapter.version(), self.convention
         if version not in convention.verified:
@@ -318,7 +333,7 @@ class Conformance(ToolConformance):
             )
 
     def _off(self, name: str) -> str:
-        """How far the convention is off on a probe; "" when it is exact."""
+        """Return by how much the convention is off on a probe, or "" when it is exact."""
         evidence = self._probe_evidence(name, GRAD, NO_GRAD)
         expected = predict_amount(self.convention, evidence, GRAD)
         answer = self.amount_of_evidence(evidence, probes()[name].build(), GRAD)
@@ -326,7 +341,7 @@ class Conformance(ToolConformance):
 
     @pytest.mark.parametrize("name", probes())
     def test_probe_is_predicted(self, name: str) -> None:
-        """The convention gives the tool's number, with and without gradients, or its failure."""
+        """Check the predicted number, or failure, of a probe with and without gradients."""
         built = probes()[name].build()
         evidence = self._probe_evidence(name, GRAD, NO_GRAD)
         for setting in self.conformance_settings:
@@ -337,9 +352,10 @@ class Conformance(ToolConformance):
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_probes_print_the_same_without_values(self) -> None:
-        """A tool that declares so gives the same of fake tensors: totals, parameters, parts.
+        """Check that a tool declared to work on fake tensors gives the same totals, parameters and
+        parts there.
 
-        Or it turns out to read values of this model, for which it is then given some.
+        A model whose values the tool reads is run again with real values.
         """
         if not on_fakes(self.adapter):
             pytest.skip("the tool does not declare that it does without values")
@@ -355,7 +371,7 @@ class Conformance(ToolConformance):
 
     @pytest.mark.parametrize("name", PARAMETERS)
     def test_parameters_are_predicted(self, name: str) -> None:
-        """The convention gives the tool's number of parameters, where it says anything of it."""
+        """Check the predicted number of parameters, if the convention predicts it."""
         model, args, kwargs = probes()[name].build()
         answer = run_here(self.adapter, model, args, kwargs, GRAD)
         left = parameter_residual(self.convention, self._probe_evidence(name, GRAD).trace, answer)
@@ -363,7 +379,9 @@ class Conformance(ToolConformance):
 
     @pytest.mark.parametrize("name", TRAINED)
     def test_training_mode_is_predicted(self, name: str) -> None:
-        """The convention gives the tool's number in training, or in the mode that it forces."""
+        """Check the predicted number in training mode, or in the mode that the convention
+        forces.
+        """
         model, args, kwargs = probes()[name].build()
         evidence = self._probe_evidence(name, TRAINING)
         expected = predict_amount(self.convention, evidence, TRAINING)
@@ -378,7 +396,7 @@ class Conformance(ToolConformance):
     )
     @given(architecture=random_architectures())
     def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
-        """The convention gives the tool's number on a model that no author wrote down."""
+        """Check the predicted number on a random architecture."""
         model, args = architecture.build()
         drawn = msgspec.json.encode(architecture)
         evidence = self._evidence_from_cache(
@@ -390,9 +408,9 @@ class Conformance(ToolConformance):
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_wrong_weight_is_caught(self) -> None:
-        """A rule that is off by a factor changes the prediction of some probe.
+        """Check that a wrong factor in any rule changes the prediction of some probe.
 
-        So does a rule that is left out, where it books nothing but says when the tool fails.
+        The same holds for leaving out a rule that books nothing and only says when the tool fails.
         """
         countable = [
             rule
@@ -443,13 +461,13 @@ class Conformance(ToolConformance):
         return Evidence(trace, count_whole(graph.as_written), graph.as_written)
 
     def _probe_evidence(self, name: str, *asked: Setting) -> Evidence:
-        """The evidence of a probe."""
+        """Return the evidence of a probe."""
         return self._evidence_from_cache(name, probes()[name].build, asked)
 
     def _evidence_from_cache(
         self, name: Hashable, build: Callable[[], Built], settings: tuple[Setting, ...]
     ) -> Evidence:
-        """The evidence of a model that several kits look at: it is recorded once for all."""
+        """Return the evidence of a model, recorded once for all kits."""
         key = (name, self._mode(settings), self._views(settings, self._torch_conventions()))
         if key not in _RECORDED:
             _RECORDED[key] = RecordedRun(*build(), *key[1:])
@@ -457,18 +475,18 @@ class Conformance(ToolConformance):
 
 
 class FileConformance(Conformance):
-    """Holds the convention of a tool that counts ONNX files, also on files of no exporter."""
+    """A kit for tools that count ONNX files, which also checks files that no exporter writes."""
 
     @pytest.mark.parametrize("name", file_probes())
     def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
-        """The convention gives the tool's number of a file that no exporter writes."""
+        """Check the predicted number of a hand-written ONNX file."""
         expected = predict_amount(self.convention, self._file_probe_evidence(name), GRAD)
         answer = tool_amount(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
         assert answer == expected, f"printed {answer}, predicted {expected}"
 
 
 def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
-    """All that a tool gave for a model, but how it was run; None where it raised."""
+    """Return the results of a tool without how it was run; None where it raised."""
     if isinstance(answer, Failure):
         return None
     return answer.total, answer.params, answer.entries

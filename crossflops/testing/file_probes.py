@@ -11,9 +11,9 @@ import msgspec
 
 
 class FileProbe(msgspec.Struct, frozen=True):
-    """A named graph (and functions behind it), and which of its inputs are stored in the file.
+    """A named graph (with functions behind it), and which of its inputs are stored in the file.
 
-    `macs` is what a hand calculation gives, by the comment or the operator's own formula.
+    `macs` is the result of a hand calculation, by the comment or the operator's own formula.
     """
 
     name: str
@@ -23,7 +23,7 @@ class FileProbe(msgspec.Struct, frozen=True):
     opset: int = 18
 
     def write(self, folder: Path) -> Path:
-        """The file in this folder; what is stored is zeros."""
+        """Write the file into this folder and return its path; stored inputs are zeros."""
         import onnx
 
         imports = f'"": {self.opset}, "com.microsoft": 1, "local": 1'
@@ -44,7 +44,7 @@ class FileProbe(msgspec.Struct, frozen=True):
 
 
 def _element_nbytes(element_type: int) -> int:
-    """Bytes of an element."""
+    """Return the bytes of an element."""
     import onnx
 
     return int(onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)
@@ -52,7 +52,7 @@ def _element_nbytes(element_type: int) -> int:
 
 @functools.cache
 def file_probes() -> dict[str, FileProbe]:
-    """All probes by name. Two of one name raise ValueError."""
+    """Return all probes by name. Raise ValueError for two of one name."""
     by_name: dict[str, FileProbe] = {}
     for probe in (*_LAYERS_FILES, *_ELEMENTWISE_FILES, *_WINDOWS_FILES, *_STRUCTURE_FILES):
         if probe.name in by_name:
@@ -347,7 +347,7 @@ _SHAPE = "float[2,3,4]"
 
 
 def _single_operator_probe(name: str, call: str, opset: int = 18) -> FileProbe:
-    """One operator on a tensor of 24 elements."""
+    """Return a probe of one operator on a tensor of 24 elements."""
     text = f"g ({_SHAPE} x) => ({_SHAPE} y) {{ y = {call} }}"
     return FileProbe(name, text, 0, opset=opset)
 
@@ -444,7 +444,7 @@ _ELEMENTWISE_FILES = (
 
 
 def _pool_file_probe(name: str, axes: int, attributes: str, out: int) -> FileProbe:
-    """A pool of 9 along each axis."""
+    """Return a probe of a pool over 9 elements along each axis."""
     into, to = ",".join(["9"] * axes), ",".join([str(out)] * axes)
     kernel = ", ".join(["3"] * axes)
     return FileProbe(
@@ -458,7 +458,9 @@ def _pool_file_probe(name: str, axes: int, attributes: str, out: int) -> FilePro
 def _conv_file_probe(
     name: str, axes: int, attributes: str, out: int, kind: str = "Conv"
 ) -> FileProbe:
-    """From 2 maps to 4, kernels of 3, along 6 for each axis."""
+    """Return a probe of a convolution from 2 channels to 4, with kernels of 3 and images of 6
+    along each axis.
+    """
     into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)
     kernel = ",".join(["3"] * axes)
     weights = f"4,2,{kernel}" if kind == "Conv" else f"2,4,{kernel}"

@@ -13,14 +13,14 @@ Operand: TypeAlias = TensorSpec | tuple[int, ...] | str | None
 def spec_from_shape(
     shape: tuple[int, ...] | None, dtype: str = "float32", name: str = "x"
 ) -> TensorSpec:
-    """A tensor by its shape."""
+    """Return the spec of a tensor of this shape."""
     return TensorSpec(name, dtype, shape)
 
 
 def to_node(
     op: str, inputs: Sequence[Operand], outputs: Sequence[Operand], /, **attrs: Attribute
 ) -> Node:
-    """A node by the shapes of its tensors.
+    """Return a node with tensors of these shapes.
 
     `op` is "Conv", "Softmax-11" for an older version (the newest one otherwise), or
     "domain::Type". A tensor is a shape (then it is float32, with a name of its own), a
@@ -39,7 +39,7 @@ def to_node(
 
 
 def graph_from_nodes(*nodes: Node) -> Graph:
-    """A graph of nodes, as they stand."""
+    """Return a graph of these nodes, in this order."""
     return Graph(name="graph", nodes=nodes, inputs=(), outputs=(), params=0, opset={})
 
 

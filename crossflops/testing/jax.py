@@ -30,8 +30,8 @@ Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 class JaxProbe(msgspec.Struct, frozen=True):
     """A named function or module with its inputs, written as on the command line.
 
-    `flops` is what XLA's analysis of the program that it is given comes to, by hand; None where
-    that would be no more than the analysis written down again.
+    `flops` is a hand calculation of XLA's analysis of the program that it is given; None where
+    that would only repeat the analysis.
     """
 
     name: str
@@ -40,7 +40,7 @@ class JaxProbe(msgspec.Struct, frozen=True):
     flops: int | None = None
 
     def build(self) -> Built:
-        """The model, with positional and keyword inputs."""
+        """Return the model, with positional and keyword inputs."""
         source = FRONTEND.source(
             self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
         )
@@ -48,7 +48,7 @@ class JaxProbe(msgspec.Struct, frozen=True):
 
 
 def jax_function(body: Callable[..., Any]) -> Callable[[], Any]:
-    """A function that is `body(jax, *inputs)`."""
+    """Return a builder of the function `body(jax, *inputs)`."""
 
     def build() -> Any:
         import jax
@@ -62,7 +62,7 @@ def jax_function(body: Callable[..., Any]) -> Callable[[], Any]:
 
 
 def nnx_module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
-    """A module of Flax NNX that is `body(nnx, rngs)`."""
+    """Return a builder of the Flax NNX module `body(nnx, rngs)`."""
 
     def build() -> Any:
         from flax import nnx
@@ -78,7 +78,7 @@ _IMAGE, _SQUARE, _WEIGHTS = "1x16x16x8", "4x16", "16x16"
 
 
 def _jax_conv(**options: Any) -> Any:
-    """A convolution of channels last, as JAX writes it."""
+    """Return a convolution with channels last, as JAX writes it."""
 
     def body(jax: Any, x: Any, w: Any) -> Any:
         window = {"window_strides": (1, 1), "padding": "SAME"} | options
@@ -138,7 +138,7 @@ def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
-    """A condition in a loop, with a loop in one of its branches."""
+    """Return the result of a condition in a loop, with a loop in one of its branches."""
 
     def step(number: Any, y: Any) -> Any:
         def deep(z: Any) -> Any:
@@ -166,7 +166,9 @@ def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _jax_product_scan(jax: Any, x: Any, w: Any) -> Any:
-    """A loop of large products: sums within the body, and of the body, are rounded."""
+    """Return the result of a loop of large products, where sums in the body and over the body are
+    rounded.
+    """
 
     def step(c: Any, _: Any) -> Any:
         y = jax.nn.gelu(c @ w) + jax.numpy.tanh(c)
@@ -365,7 +367,9 @@ def _jax_probe_evidence(name: str) -> Evidence:
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """The programs of a model, without its equations: those tell only what the work is."""
+    """Return the trace of a model's XLA programs without equations, which only describe the
+    work.
+    """
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import record_jax_model
 
@@ -379,14 +383,16 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
 
 
 def _views() -> list[View]:
-    """Return what the tools of JAX look at."""
+    """Return the real runs that the tools of JAX need."""
     of_jax = [convention for convention in all_conventions() if convention.framework == "jax"]
     return [view for convention in of_jax if (view := convention.view(SETTING))]
 
 
 @functools.cache
 def _more_than_the_graph() -> Evidence:
-    """A program with products that the graph beside it has no nodes for."""
+    """Return the evidence of a program with products for which the graph beside it has no
+    nodes.
+    """
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import make_jax_program, record_jax_model
 
@@ -475,7 +481,9 @@ _BLOCKS: st.SearchStrategy[Block] = st.one_of(
 
 @st.composite
 def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
-    """What builds a module and the spec of its input: one to five blocks, perhaps a residual."""
+    """Return a builder of a module and the spec of its input: one to five blocks, perhaps a
+    residual.
+    """
     blocks = draw(st.lists(_BLOCKS, min_size=1, max_size=5))
     batch, residual, head = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
 
@@ -498,18 +506,20 @@ def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
 
 
 class JaxConformance(ProgramConformance):
-    """Holds a convention against its tool, on every probe and on random architectures."""
+    """A kit that compares a convention with its tool on every probe and on random
+    architectures.
+    """
 
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
-        """The convention gives the tool's number of a small model that shows one thing."""
+        """Check the predicted number of a probe."""
         self.holds(_jax_probe_evidence(name), PROBES[name].build())
 
     @pytest.mark.parametrize(
         "name", [name for name, probe in PROBES.items() if probe.flops is not None]
     )
     def test_hand_calculation(self, name: str) -> None:
-        """What is told of the program that XLA is given is what a hand calculation gives."""
+        """Check the prediction for the lowered program against the hand calculation."""
         expected = predict_amount(
             convention_for_version("xla-lowered", self.adapter.version()),
             _jax_probe_evidence(name),
@@ -518,7 +528,7 @@ class JaxConformance(ProgramConformance):
         assert expected == PROBES[name].flops
 
     def test_a_product_without_a_node(self) -> None:
-        """What the graph has no node for is predicted, too."""
+        """Check that a product without a node in the graph is predicted."""
         self.holds(_more_than_the_graph(), THREE_PRODUCTS.build())
 
     @settings(
@@ -531,11 +541,11 @@ class JaxConformance(ProgramConformance):
     def test_random_architecture_is_predicted(
         self, architecture: Callable[[], tuple[Any, Any]]
     ) -> None:
-        """The convention gives the tool's number on a model that no author wrote down."""
+        """Check the predicted number on a random architecture."""
         model, spec = architecture()
         self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
-        """Yield what is known of every probe."""
+        """Yield the evidence of every probe."""
         yield from map(_jax_probe_evidence, PROBES)
         yield _more_than_the_graph()

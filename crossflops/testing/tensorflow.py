@@ -28,8 +28,8 @@ Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 class TfProbe(msgspec.Struct, frozen=True):
     """A named model with its inputs, written as on the command line.
 
-    `macs` is what a hand calculation gives; None where that is unknown, or where the native count
-    has no operator for it.
+    `macs` is the result of a hand calculation; None where that is unknown, or where the native
+    count has no operator for it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TfProbe(msgspec.Struct, frozen=True):
     macs: int | None
 
     def build(self) -> Built:
-        """The model, with positional and keyword inputs."""
+        """Return the model, with positional and keyword inputs."""
         source = FRONTEND.source(
             self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
         )
@@ -46,7 +46,9 @@ class TfProbe(msgspec.Struct, frozen=True):
 
 
 def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
-    """A Keras model of layers one behind the other, each made from `keras.layers`."""
+    """Return a builder of a Keras model of these layers in sequence, each made from
+    `keras.layers`.
+    """
 
     def build() -> Any:
         import keras
@@ -57,12 +59,12 @@ def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
 
 
 def keras_layer(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
-    """A layer of Keras by its name, made when the probe is built."""
+    """Return a builder of the Keras layer of that name."""
     return lambda layers: getattr(layers, name)(*args, **kwargs)
 
 
 def tf_function(body: Callable[..., Any]) -> Callable[[], Any]:
-    """A tf.function that is `body(tf, *inputs)`."""
+    """Return a builder of the tf.function `body(tf, *inputs)`."""
 
     def build() -> Any:
         import tensorflow as tf
@@ -81,7 +83,7 @@ _MAPS, _SQUARE = "1x8x8x4", "4x16"
 
 
 def _loop(step: Any) -> Any:
-    """Three steps, of which each takes the input and what the one before it gave."""
+    """Return a builder of a loop of three steps, each on the input and the previous result."""
 
     def body(tf: Any, x: Any) -> Any:
         return tf.while_loop(
@@ -346,7 +348,9 @@ _BLOCKS: st.SearchStrategy[Block] = st.one_of(
 
 @st.composite
 def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
-    """What builds a model and the spec of its input: one to five blocks, perhaps a classifier."""
+    """Return a builder of a model and the spec of its input: one to five blocks, perhaps a
+    classifier.
+    """
     blocks = draw(st.lists(st.one_of(_BLOCKS, st.builds(_residual_block, _BLOCKS)), max_size=5))
     batch = draw(st.integers(1, 3))
     head = draw(st.booleans())
@@ -366,11 +370,13 @@ def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
 
 
 class TensorFlowConformance(ProgramConformance):
-    """Holds a convention against its tool, on every probe and on random architectures."""
+    """A kit that compares a convention with its tool on every probe and on random
+    architectures.
+    """
 
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
-        """The convention gives the tool's number of a small model that shows one thing."""
+        """Check the predicted number of a probe."""
         self.holds(_tf_probe_evidence(name), PROBES[name].build())
 
     @settings(
@@ -383,10 +389,10 @@ class TensorFlowConformance(ProgramConformance):
     def test_random_architecture_is_predicted(
         self, architecture: Callable[[], tuple[Any, Any]]
     ) -> None:
-        """The convention gives the tool's number on a model that no author wrote down."""
+        """Check the predicted number on a random architecture."""
         model, spec = architecture()
         self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
-        """Yield what is known of every probe."""
+        """Yield the evidence of every probe."""
         yield from map(_tf_probe_evidence, PROBES)

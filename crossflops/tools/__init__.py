@@ -1,4 +1,4 @@
-"""What is known of each counter: one file for a tool, with its rules and where they are read.
+"""The known facts of each counter: one module for a tool, with its rules and their sources.
 
 In: nothing. Out: the conventions of the tools, by name, from `registry`.
 May import: rules, ir, errors.

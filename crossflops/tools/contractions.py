@@ -17,9 +17,11 @@ Shapes = list[tuple[int, ...]]
 
 
 def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """The labels that meet in each product of a pair, those that are kept of it, and all extents.
+    """Return the labels of each pair, with the labels that are kept of its product, and all
+    extents.
 
-    Pairs go from left to right; a label of one operand alone that nothing needs is summed before.
+    Pairs go from left to right; a label of one operand alone that no later pair needs is summed
+    before.
     """
     terms, result, extents = _einsum_labels(equation.replace(" ", ""), shapes)
     left, pairs = terms[0], []
@@ -34,7 +36,7 @@ def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], 
 
 
 def einsum_extents(equation: str, shapes: Shapes) -> tuple[list[dict[str, int]], str]:
-    """The extents of each operand by label, and the labels that the result keeps."""
+    """Return the extents of each operand by label, and the labels that the result keeps."""
     terms, result, _ = _einsum_labels(equation.replace(" ", ""), shapes)
     extents = (
         dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True)
@@ -43,7 +45,7 @@ def einsum_extents(equation: str, shapes: Shapes) -> tuple[list[dict[str, int]],
 
 
 def _einsum_labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[str, int]]:
-    """The labels of each operand and of the result, and the extent of each label.
+    """Return the labels of each operand and of the result, and the extent of each label.
 
     An ellipsis becomes capital letters that the equation does not use, aligned to the right.
     """
@@ -72,10 +74,11 @@ def _einsum_labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[
 
 
 def exact_convolution_macs(call: Site) -> int:
-    """N x S x prod(W), S the output positions, or the input positions when transposed.
+    """Return the MACs N x S x prod(W), S the output positions, or the input positions when
+    transposed.
 
-    W is [Co, Ci/g, k...], transposed [Ci, Co/g, k...], so groups are in it. An unbatched input
-    has one axis less, and N = 1.
+    W is [Co, Ci/g, k...], transposed [Ci, Co/g, k...], so groups are in it. An unbatched input has
+    one axis less, and N = 1.
     """
     weight, source = call.shape("weight"), call.shape("input", "self")
     transposed = "transpose" in call.target or call.settings.get("transposed") is True
@@ -85,28 +88,31 @@ def exact_convolution_macs(call: Site) -> int:
 
 
 def exact_linear_macs(call: Site) -> int:
-    """rows x in x out: n(x) x out, W is [out, in]."""
+    """Return the MACs rows x in x out: n(x) x out, W is [out, in]."""
     weight = call.shape("weight")
     return prod(call.shape("input")) * (weight[0] if len(weight) == 2 else 1)
 
 
 def exact_matmul_macs(call: Site) -> int:
-    """n(Y) x K, by the rules of numpy.matmul; K is the last axis of the first operand."""
+    """Return the MACs n(Y) x K, by the rules of numpy.matmul; K is the last axis of the first
+    operand.
+    """
     return call.result.numel * call.shape("mat1", "batch1", "self")[-1]
 
 
 def tensordot(call: Site) -> int:
-    """n(Y) x K, K the product of the contracted axes: n(A) n(B) = n(Y) K^2."""
+    """Return the MACs n(Y) x K, K the product of the contracted axes: n(A) n(B) = n(Y) K^2."""
     first, second = (spec.numel for spec in call.inputs[:2])
     outputs = call.result.numel
     return outputs * isqrt(first * second // outputs) if outputs else 0
 
 
 def exact_einsum_macs(call: Site) -> int:
-    """Pairwise from left to right: the product of the extents of all labels of a pair that sums.
+    """Return the MACs pairwise from left to right: the product of all labels' extents, for each
+    pair that sums.
 
-    Labels that only one operand has and nothing needs any more are summed first; a pair that
-    sums over nothing multiplies, which is no contraction.
+    Labels that only one operand has and no later pair needs are summed first; a pair that sums
+    over no label multiplies, which is not a contraction.
     """
     shapes = [spec.shape or () for spec in call.inputs]
     pairs, extents = einsum_pairs(str(call.settings["equation"]), shapes)
@@ -116,20 +122,24 @@ def exact_einsum_macs(call: Site) -> int:
 
 
 def exact_attention_macs(call: Site) -> int:
-    """B x H x Sq x Sk x (D + Dv): the score and the value products, causal or not."""
+    """Return the MACs B x H x Sq x Sk x (D + Dv): the score and the value products, causal or
+    not.
+    """
     query, key, value = (call.shape(name) for name in ("query", "key", "value"))
     return prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
 def exact_recurrent_macs(call: Site) -> int:
-    """T x B x the elements of all weight matrices (every layer, direction and projection)."""
+    """Return the MACs T x B x the elements of all weight matrices (every layer, direction and
+    projection).
+    """
     weights = (spec for spec in call.inputs if spec.name.startswith("params"))
     matrices = sum(spec.numel for spec in weights if len(spec.shape or ()) == 2)
     return prod(call.shape("input")[:-1]) * matrices
 
 
 def recurrent_cell(call: Site) -> int:
-    """B x (n(w_ih) + n(w_hh))."""
+    """Return the MACs B x (n(w_ih) + n(w_hh))."""
     weights = prod(call.shape("w_ih")) + prod(call.shape("w_hh"))
     return prod(call.shape("input")[:-1]) * weights
 
@@ -153,6 +163,6 @@ _FORMULAS = {target: formula for formula, targets in OPERATORS.items() for targe
 
 
 def exact_operator_macs(call: Call, trace: Trace) -> int:
-    """The MACs of an operator of PyTorch, as it was called; 0 of one that does not contract."""
+    """Return the MACs of a call of a PyTorch operator; 0 for one that does not contract."""
     formula = _FORMULAS.get(call.target) or _FORMULAS.get(f"{call.target.rpartition('.')[0]}.*")
     return int(formula(Site(call, trace))) if formula else 0

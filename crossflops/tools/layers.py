@@ -53,7 +53,7 @@ _FAMILIES = {
 
 
 def operators_of_layers(classes: tuple[str, ...]) -> tuple[str, ...]:
-    """The operators by which these layers contract: what a rule about them stands for."""
+    """Return the operators by which these layers contract, which a rule about them covers."""
     return tuple(
         operator
         for family, members in _FAMILIES.items()

@@ -131,7 +131,9 @@ def _attention_head_shape(node: Node, index: int) -> tuple[int, ...]:
 
 
 def _require_shape(specs: tuple[TensorSpec | None, ...], index: int) -> tuple[int, ...]:
-    """Raises ValueError where it is not known: the node is then named, and not counted."""
+    """Return a shape. Raise ValueError where it is unknown: the node is then named, and not
+    counted.
+    """
     spec = specs[index] if index < len(specs) else None
     if spec is None or spec.shape is None:
         raise ValueError("a shape is not known")

@@ -51,7 +51,7 @@ nodes = opcounter.rules("node", source=_SOURCE)
 
 
 def _opcounter_shape(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
-    """`output_shapes[name]`, which has no entry for the empty name of a tensor left out."""
+    """Return `output_shapes[name]`, which has no entry for the empty name of an omitted tensor."""
     specs = getattr(node, kind)
     spec = specs[index] if index < len(specs) else None
     if spec is None or not spec.name:

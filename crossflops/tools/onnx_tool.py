@@ -49,7 +49,7 @@ unregistered, failing, counted = (onnx_tool.rules("node") for _ in range(3))
 def _contraction_rule(
     name: str, cause: str, *types: str, where: tuple[Condition, ...] = ()
 ) -> _Declare:
-    """A rule for the contractions of operators of these types."""
+    """Return a decorator that declares a rule for the contractions of operators of these types."""
     source = f"{_NODE}: profile of {_onnx_tool_class_names(types)}"
     nodes = in_any_domain(*types)
     return counted.contraction(nodes, *where, cause=cause, name=name, source=source)
@@ -58,14 +58,16 @@ def _contraction_rule(
 def _component_rule(
     name: str, cause: str, *types: str, where: tuple[Condition, ...] = (), weight: int = 1
 ) -> _Declare:
-    """A rule for other work of operators of these types."""
+    """Return a decorator that declares a rule for other work of operators of these types."""
     source = f"{_NODE}: profile of {_onnx_tool_class_names(types)}"
     nodes = in_any_domain(*types)
     return counted.adds(nodes, *where, cause=cause, name=name, factor=weight, source=source)
 
 
 def _fails(*types: str) -> _Declare:
-    """Where operators of these types lack what their class asks for."""
+    """Return a decorator that declares where operators of these types lack an input or attribute
+    that the tool's class needs.
+    """
     source = f"{_NODE}: {_onnx_tool_class_names(types)}"
     return failing.fails(in_any_domain(*types), cause="tool.error", source=source)
 
@@ -181,7 +183,7 @@ def einsum(node: Node) -> int:
 
 
 def _onnx_tool_sample_steps(node: Node) -> int:
-    """T B."""
+    """Return T B, the number of steps of all samples."""
     steps, batch, *_ = _onnx_tool_input_shape(node, 0)
     return steps * batch
 

@@ -48,14 +48,14 @@ _VALUES: dict[str, tuple[int, ...]] = {
 
 
 def shape_input_positions(node: Node) -> tuple[int, ...]:
-    """The places of the inputs whose values decide about the shape of the result."""
+    """Return the indices of the inputs whose values determine the shape of the result."""
     if node.op.type != "Resize":
         return _VALUES.get(node.op.type, ())
     return (3,) if _has_sizes(node) else (1 if len(node.inputs) == 2 else 2,)
 
 
 def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
-    """The shape, () of a tensor that is left out. Raises ValueError where it is not known."""
+    """Return the shape, () for an omitted tensor. Raise ValueError where it is unknown."""
     if spec is None or not spec.name:
         return ()
     if spec.shape is None:
@@ -64,7 +64,7 @@ def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
 
 
 def volume(shape: Shape) -> int:
-    """The number of elements, 0 without axes."""
+    """Return the number of elements, 0 without axes."""
     return prod(shape) if shape else 0
 
 
@@ -73,13 +73,13 @@ def _true(node: Node) -> Shape:
 
 
 def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
-    """An attribute that is a list of integers."""
+    """Return an attribute that is a list of integers."""
     value = node.attrs.get(name)
     return tuple(map(int, value)) if isinstance(value, tuple) else default
 
 
 def _integers_of_input(node: Node, index: int) -> Shape:
-    """The whole numbers of an input that is stored. Raises ValueError where they are not known."""
+    """Return the whole numbers of a stored input. Raise ValueError where they are unknown."""
     if index not in node.values:
         raise ValueError(f"what {node.op} is asked for is not known")
     return node.values[index]
@@ -100,7 +100,9 @@ def _register_shape_rule(
 
 @_register_shape_rule(ALWAYS, "Pow", "Clip", "PRelu", "Sum", "Where")
 def _largest_input_shape(node: Node, shapes: Shapes) -> Shape:
-    """`_max_shape`: that of the most elements, of these the one with the most axes."""
+    """Return `_max_shape`: the shape with the most elements, and among equals with the most
+    axes.
+    """
     return max(shapes, key=lambda shape: (volume(shape), len(shape)))
 
 
@@ -109,7 +111,7 @@ def _largest_input_shape(node: Node, shapes: Shapes) -> Shape:
     "LessOrEqual", "Round", "Not", "And", "Or", "Xor",
 )  # fmt: skip
 def _broadcast(node: Node, shapes: Shapes) -> Shape:
-    """`_broadcast_shape`."""
+    """Return the shape of the tool's `_broadcast_shape`."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     for sizes in zip(*padded, strict=True):
@@ -133,7 +135,7 @@ def _first_input_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "MatMul")
 def _matmul_shape(node: Node, shapes: Shapes) -> Shape:
-    """GemmNode: the batch of more elements, not that of both."""
+    """Return the shape of GemmNode: the batch with more elements, not the broadcast one."""
     a, b = shapes[:2]
     if len(a) < 2 or len(b) < 2:
         raise LookupError("Gemm and MatMul need two axes or more")
@@ -143,7 +145,7 @@ def _matmul_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Gemm")
 def _gemm_shape(node: Node, shapes: Shapes) -> Shape:
-    """GemmNode: raises where the operands do not meet."""
+    """Return the shape of GemmNode. Raise LookupError where the operands do not fit."""
     (rows, met), (other, columns) = shapes[0][-2:], shapes[1][-2:]
     if node.attrs.get("transA"):
         rows, met = met, rows
@@ -156,7 +158,7 @@ def _gemm_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "ReduceL2")
 def _reduce_l2_shape(node: Node, shapes: Shapes) -> Shape:
-    """ReduceL2Node: axes that are an input are not seen, so all are summed."""
+    """Return the shape of ReduceL2Node: axes that are an input are ignored, so all are summed."""
     if len(node.inputs) < 2:
         return _true(node)
     return (1,) * len(shapes[0]) if node.attrs.get("keepdims", 1) else ()
@@ -164,7 +166,7 @@ def _reduce_l2_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, *_MEANS)
 def _zeros_reduce_mean_shape(node: Node, shapes: Shapes) -> Shape:
-    """ReduceMeanNode: the first axis goes."""
+    """Return the shape of ReduceMeanNode: the first axis is removed."""
     if not volume(shapes[1]):
         return shapes[0]
     return ((1,) if node.attrs.get("keepdims", 1) else ()) + shapes[0][1:]
@@ -175,7 +177,7 @@ def _zeros_reduce_mean_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "Reshape")
 def _reshape_shape(node: Node, shapes: Shapes) -> Shape:
-    """ReshapeNode: to no axes at all is to one."""
+    """Return the shape of ReshapeNode: a reshape to a scalar gives one axis."""
     data, sizes = shapes[0], node.values.get(1)
     if not sizes:
         shape = _true(node) or (1,)
@@ -192,7 +194,7 @@ def _reshape_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "Reshape")
 def _zeros_reshape_shape(node: Node, shapes: Shapes) -> Shape:
-    """ReshapeNode: every zero is the extent that is there."""
+    """Return the shape of ReshapeNode: every zero is the existing extent."""
     data, count = shapes[0], volume(shapes[1])
     if not count:
         return (1,)
@@ -203,7 +205,7 @@ def _zeros_reshape_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Expand")
 def _expand_shape(node: Node, shapes: Shapes) -> Shape:
-    """ExpandNode: the larger extent of each axis."""
+    """Return the shape of ExpandNode: the larger extent of each axis."""
     pair = (_true(node), shapes[0])
     rank = max(map(len, pair))
     return tuple(map(max, *((1,) * (rank - len(shape)) + shape for shape in pair)))
@@ -217,13 +219,17 @@ def _transpose_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "Shape")
 def _shape_node_shape(node: Node, shapes: Shapes) -> Shape:
-    """ShapeNode: start and end are not seen, and what takes the sizes is led astray."""
+    """Return the shape of ShapeNode, which ignores start and end, so later nodes read wrong
+    sizes.
+    """
     return (len(shapes[0]),)
 
 
 @_register_shape_rule(ALWAYS, "Squeeze")
 def _squeeze_shape(node: Node, shapes: Shapes) -> Shape:
-    """SqueezeNode: without axes the first one goes, whatever its extent, and no other."""
+    """Return the shape of SqueezeNode: without axes only the first one is removed, whatever its
+    extent.
+    """
     if len(node.inputs) > 1:
         if not shapes[1]:
             raise LookupError(f"{node.key} has axes without a length")
@@ -266,7 +272,7 @@ def _concat_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "GatherND")
 def _gather_nd_shape(node: Node, shapes: Shapes) -> Shape:
-    """GatherNDNode: batch_dims is not seen."""
+    """Return the shape of GatherNDNode, which ignores batch_dims."""
     data, indices = shapes[:2]
     if indices[-1] > len(data):
         raise LookupError(f"{node.key} has indices of too many axes")
@@ -287,7 +293,7 @@ def _gather_elements_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "TopK")
 def _top_k_shape(node: Node, shapes: Shapes) -> Shape:
-    """TopKNode: k is taken, also where fewer elements are there."""
+    """Return the shape of TopKNode: k elements, even where the axis has fewer."""
     data, (k, *_) = shapes[0], _integers_of_input(node, 1)
     axis = _axis_attribute(node, len(data), default=-1)
     return (*data[:axis], k, *data[axis + 1 :])
@@ -302,7 +308,7 @@ def _axis_attribute(node: Node, rank: int, default: int = 0) -> int:
 
 @_register_shape_rule(ALWAYS, "NonMaxSuppression")
 def _most_boxes(node: Node, shapes: Shapes) -> Shape:
-    """NonMaxSuppressionNode: as many boxes as there may be of one class, and of all images."""
+    """Return the shape of NonMaxSuppressionNode: the most boxes of one class, times all images."""
     if len(shapes) < 3:
         raise LookupError(f"{node.key} does not say how many boxes it takes")
     boxes, scores = shapes[:2]
@@ -313,13 +319,15 @@ def _most_boxes(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "Squeeze")
 def _zeros_squeeze_shape(node: Node, shapes: Shapes) -> Shape:
-    """All axes that are asked for are the first."""
+    """Return the shape without its first axis: all requested axes are read as 0."""
     return shapes[0][1:] if volume(shapes[1]) else shapes[0]
 
 
 @_register_shape_rule(OF_ZEROS, "Unsqueeze")
 def _zeros_unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
-    """Of several axes that are all the first the tool runs out of extents."""
+    """Return the shape with a first axis. Raise LookupError for several axes, which are all read
+    as 0.
+    """
     if volume(shapes[1]) > 1:
         raise LookupError(f"{node.key} has too few extents")
     return (1, *shapes[0]) if volume(shapes[1]) else shapes[0]
@@ -327,13 +335,15 @@ def _zeros_unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "NonZero")
 def _all_found(node: Node, shapes: Shapes) -> Shape:
-    """NonZeroNode: where nothing is above zero, everything is taken, as where all is."""
+    """Return the shape of NonZeroNode: all elements, even where none is above zero."""
     return (len(shapes[0]), volume(shapes[0]))
 
 
 @_register_shape_rule(OF_ZEROS, "Compress")
 def _none_taken(node: Node, shapes: Shapes) -> Shape:
-    """CompressNode: of a condition without values, such as that of a Not, nothing is left."""
+    """Return the shape of CompressNode: a condition without values, such as that of a Not, selects
+    nothing.
+    """
     if "axis" not in node.attrs:
         return (0,)
     axis = _axis_attribute(node, len(shapes[0]))
@@ -342,7 +352,7 @@ def _none_taken(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "NonMaxSuppression")
 def _raises(node: Node, shapes: Shapes) -> Shape:
-    """NonMaxSuppressionNode with a number that is not there."""
+    """Raise LookupError, as NonMaxSuppressionNode does for a missing number."""
     raise LookupError(f"{node.key} takes zeros for what a caller gives")
 
 
@@ -350,15 +360,16 @@ def _raises(node: Node, shapes: Shapes) -> Shape:
 
 
 def _has_sizes(node: Node) -> bool:
-    """Whether a Resize has sizes that are not empty, by which its scales are not looked at."""
+    """Return whether a Resize has non-empty sizes, which take precedence over its scales."""
     return len(node.inputs) > 3 and volume(onnx_tool_shape(node.inputs[3])) > 0
 
 
 @_register_shape_rule(ALWAYS, "Resize", "Upsample")
 def _resize_shape(node: Node, shapes: Shapes) -> Shape:
-    """ResizeNode: two sizes are added to the first extents, and of three nothing is made.
+    """Return the shape of ResizeNode: two sizes are added to the first extents, and three give no
+    shape.
 
-    A tensor that is left out has no axes and one element, which raises where a list is wanted.
+    An omitted tensor has no axes and one element, which raises where a list is expected.
     """
     data, count = shapes[0], len(node.inputs)
     last = node.inputs[-1]
@@ -378,7 +389,7 @@ def _resize_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "Resize", "Upsample")
 def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
-    """ResizeNode: of sizes or scales that are zeros nothing is left."""
+    """Return the shape of ResizeNode for sizes or scales that are zeros: empty."""
     data, count = shapes[0], len(node.inputs)
     if not _has_sizes(node):
         return (0,) * min(len(data), volume(shapes[1 if count == 2 else 2]))
@@ -396,7 +407,7 @@ def _padding(node: Node) -> str:
 
 
 def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: int) -> Shape:
-    """Rounded up, and dilations are not seen."""
+    """Return the extents divided by the strides, rounded up; dilations are ignored."""
     if padding == "VALID":
         x = tuple(extent - k + 1 for extent, k in zip(x, kernel, strict=False))
     return tuple(math.ceil(x[axis] / strides[axis]) for axis in range(axes))
@@ -404,7 +415,9 @@ def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: 
 
 @_register_shape_rule(ALWAYS, "Conv")
 def _convolution_shape(node: Node, shapes: Shapes) -> Shape:
-    """Of three axes that are padded by name the first alone is left, of four and more nothing."""
+    """Return the shape of a convolution: padding by name keeps one of three axes, and none of four
+    and more.
+    """
     x, w = shapes[:2]
     axes, padding = len(x) - 2, _padding(node)
     strides = _extents(node, "strides", (1,) * 3)
@@ -423,7 +436,9 @@ def _convolution_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "ConvTranspose")
 def _conv_transpose_shape(node: Node, shapes: Shapes) -> Shape:
-    """Padding by name is not seen; `output_shape` is taken where it has no zero."""
+    """Return the shape of a transposed convolution: padding by name is ignored; `output_shape` is
+    used where it has no zero.
+    """
     x, w = shapes[:2]
     axes, group = len(x) - 2, node.attrs.get("group", 1)
     if axes not in (1, 2, 3) or not isinstance(group, int):
@@ -445,9 +460,10 @@ def _conv_transpose_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "MaxPool", "AveragePool")
 def _pool_shape(node: Node, shapes: Shapes) -> Shape:
-    """Of three axes the padding before counts twice, and the third has the second's dilation.
+    """Return the shape of a pool: for three axes the padding before counts twice, and the third
+    has the second's dilation.
 
-    Rounded up, a window may begin behind the last element.
+    As sizes are rounded up, a window may begin behind the last element.
     """
     x, padding = shapes[0], _padding(node)
     kernel, strides = _extents(node, "kernel_shape", (3, 3)), _extents(node, "strides", (1, 1))
@@ -522,10 +538,12 @@ _EIGHT_BYTES = ("uint64", "complex64")
 
 
 def _with_onnx_tool_types(graph: Graph) -> Graph:
-    """Give stored tensors the types of `tensorproto2ndarray`: one without a name is float64.
+    """Return the graph with the tensor types of `tensorproto2ndarray`: a type without a name is
+    float64.
 
-    NumPy takes None for that. So the tool makes zeros of a tensor whose elements are listed one by
-    one, and takes raw bytes for floats of eight bytes, which only those of types as wide are.
+    NumPy reads None as float64. So the tool makes zeros of a tensor whose elements are listed one
+    by one, and reads raw bytes as floats of eight bytes, which is right only for types of that
+    width.
     """
 
     def with_onnx_tool_type(spec: TensorSpec | None) -> TensorSpec | None:
@@ -557,10 +575,10 @@ _SIZES: dict[tuple[str, int], tuple[int, ...]] = {
 
 
 def _keys_of_shape_makers(graph: Graph) -> set[str]:
-    """The nodes whose values the tool computes, since sizes come of them: these have true shapes.
+    """Return the nodes whose values the tool computes to get sizes: these have true shapes.
 
-    Graph.__find_shape_tensors__: back to where a shape is asked for. What comes of inputs is not
-    followed there, whose values it does not know.
+    As Graph.__find_shape_tensors__, it goes back from each required shape. Values that depend on
+    inputs are not followed, since the tool does not know them.
     """
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     computed: set[str] = set()
@@ -579,7 +597,9 @@ def _keys_of_shape_makers(graph: Graph) -> set[str]:
 
 
 def _even(graph: Graph) -> set[str]:
-    """The values whose elements are all the same to the tool: mostly zeros, since it has none."""
+    """Return the values whose elements are all equal to the tool: mostly zeros, since it has no
+    data.
+    """
     even = {spec.name for spec in graph.inputs}
     for node in graph.nodes:
         by_element = node.op.type in _BY_ELEMENT and all(
@@ -591,7 +611,9 @@ def _even(graph: Graph) -> set[str]:
 
 
 def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided: set[str]) -> Node:
-    """The node as the tool sees it. `wrong` are the shapes that it got wrong so far; it grows."""
+    """Return the node as the tool sees it. `wrong` holds the shapes that it got wrong so far, and
+    is extended.
+    """
     node = msgspec.structs.replace(
         node, inputs=tuple(_with_wrong_shape(spec, wrong) for spec in node.inputs)
     )
@@ -620,9 +642,10 @@ def _with_wrong_shape(
 def _first_result_shape(
     node: Node, wrong: Mapping[str, Shape | None], provided: set[str]
 ) -> Shape | None:
-    """The shape of the first result. ValueError where it is not known what the tool makes of it.
+    """Return the shape of the first result. Raise ValueError where the tool's shape is unknown.
 
-    `provided` are the names of what a caller gives, whose values the tool takes for zeros.
+    `provided` are the names of the inputs that a caller gives, whose values the tool reads as
+    zeros.
     """
     op, inputs, indices = node.op.type, node.inputs, shape_input_positions(node)
     if _any_of(node, indices, provided):
@@ -644,7 +667,7 @@ def _first_result_shape(
 
 
 def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
-    """Whether one of these inputs bears one of the names."""
+    """Return whether one of these inputs has one of the names."""
     specs = (node.inputs[index] for index in indices if index < len(node.inputs))
     return any(spec is not None and spec.name in names for spec in specs)
 
@@ -655,7 +678,9 @@ def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
 
 
 def _positions_of_lost_nodes(nodes: Sequence[Node]) -> frozenset[int]:
-    """The places of the nodes that are lost. ValueError where it is not known what one sees."""
+    """Return the indices of the nodes that the tool loses. Raise ValueError where a node's view is
+    unknown.
+    """
     inputs = [_names_or_empty(node.inputs) for node in nodes]
     outputs = [_names_or_empty(node.outputs) for node in nodes]
     made = {name for names in outputs for name in names}
@@ -687,7 +712,9 @@ def _check_nameless_shapes(
     inputs: Sequence[Sequence[str]],
     outputs: Sequence[Sequence[str]],
 ) -> None:
-    """A node that takes the tensor without a name takes the shape that was last made of it."""
+    """Raise ValueError where a node reads a tensor without a name: it has the shape of the last
+    one written.
+    """
     made = {name for names in outputs for name in names if name}
     there: set[str] = set()
     for index in order:

@@ -92,7 +92,7 @@ def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
 
 
 def _is_alone(call: Call) -> bool:
-    """Whether the model is given a single tensor, by position."""
+    """Return whether the model gets a single tensor, by position."""
     return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
 
 
@@ -161,7 +161,7 @@ def _ptflops_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _per_position(call: Site) -> int:
-    """K x in_channels x (out_channels // groups)."""
+    """Return the MACs K x in_channels x (out_channels // groups) per position."""
     filters = call.number("out_channels") // call.number("groups")
     return prod(call.extents("kernel_size")) * call.number("in_channels") * filters
 
@@ -225,7 +225,9 @@ def _ptflops_parameter_elements(call: Site, name: str) -> int:
 
 
 def _ptflops_layer_elements(call: Site, *prefixes: str) -> int:
-    """The elements of these parameters in all layers, of one direction: those the hook reads."""
+    """Return the elements of these parameters in all layers of one direction, which the hook
+    reads.
+    """
     numbers = range(call.number("num_layers"))
     return sum(
         _ptflops_parameter_elements(call, f"{prefix}_l{n}") for prefix in prefixes for n in numbers
@@ -233,13 +235,15 @@ def _ptflops_layer_elements(call: Site, *prefixes: str) -> int:
 
 
 def _ptflops_sample_steps(call: Site) -> int:
-    """x.shape[0] x x.shape[1], twice if bidirectional."""
+    """Return x.shape[0] x x.shape[1], twice if bidirectional."""
     shape = call.shape("0")
     return shape[0] * shape[1] * (2 if call.module.settings["bidirectional"] else 1)
 
 
 def _ptflops_cell_terms(call: Site) -> int:
-    """RNN H, GRU H + 3H + 3H, LSTM 4H + 3H + 3H. pytorch_ops.py: rnn_flops."""
+    """Return the terms of a cell: RNN H, GRU H + 3H + 3H, LSTM 4H + 3H + 3H. pytorch_ops.py:
+    rnn_flops.
+    """
     kind = call.target.rpartition(".")[2].removesuffix("Cell")
     return {"RNN": 1, "GRU": 7, "LSTM": 10}[kind] * call.number("hidden_size")
 
@@ -266,7 +270,7 @@ def ptflops_recurrent_bias(call: Site) -> int:
 
 
 def _ptflops_cell_rows(call: Site) -> int:
-    """x.shape[0]; without a second axis the tool fails."""
+    """Return x.shape[0]; without a second axis the tool fails."""
     rows, _, *_ = call.shape("0")
     return rows
 
@@ -304,7 +308,7 @@ _PRODUCTS, _ATTENDED = OPERATORS[exact_matmul_macs], OPERATORS[exact_attention_m
 
 
 def _ptflops_attention_sizes(call: Site) -> tuple[int, list[int], list[int], int]:
-    """B, the lengths L and the sizes E of query, key and value, and the heads.
+    """Return B, the lengths L and the sizes E of query, key and value, and the heads.
 
     Raises where the hook of nn.MultiheadAttention fails.
     """
@@ -352,7 +356,7 @@ def attention_bias(call: Site) -> int:
 
 
 def _timm_token_counts(call: Site) -> tuple[int, int]:
-    """B h N and N. A first input without three axes fails."""
+    """Return B h N and N. A first input without three axes fails."""
     examples, tokens, _ = call.shape("0")
     return examples * call.number("num_heads") * tokens, tokens
 
@@ -457,7 +461,7 @@ functional.adds(
 
 
 def _interpolation_mode_condition(nearest: bool) -> Condition:
-    """Whether the mode of the interpolation begins with "nearest"."""
+    """Return the condition: the mode of the interpolation begins with "nearest" (or does not)."""
 
     def holds(site: Site) -> bool:
         mode = site.settings.get("mode", site.settings.get("3", "nearest"))

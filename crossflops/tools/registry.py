@@ -1,4 +1,4 @@
-"""Which tools are known, and the convention of each: ours by name, others by their plugins."""
+"""The known tools, and the convention of each: ours by name, others by their plugins."""
 
 import functools
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ _OURS = {
 
 
 def ours() -> tuple[Convention, ...]:
-    """The conventions of this package, a tool's newest edition before its older ones."""
+    """Return the conventions of this package, a tool's newest edition before its older ones."""
     files = dict.fromkeys(_OURS.values())
     return tuple(convention for file in files for convention in _conventions_of_file(file))
 
@@ -77,7 +77,9 @@ def formulas() -> tuple[Convention, ...]:
 
 
 def all_conventions() -> tuple[Convention, ...]:
-    """Ours, and those that plugins bring along; a plugin that does not load brings none."""
+    """Return the conventions of this package and of plugins; a plugin that fails to load has
+    none.
+    """
     points = (point for tool, point in _from_outside().items() if tool not in _OURS)
     return (
         *ours(),
@@ -105,7 +107,7 @@ def _conventions_of_plugin(point: EntryPoint) -> tuple[Convention, ...]:
 
 
 def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
-    """Return the editions that an adapter brings along; none where it names a tool of ours."""
+    """Return the editions that an adapter provides; none where it names a tool of this package."""
     convention = getattr(adapter, "convention", None)
     if isinstance(convention, tuple):
         return convention
@@ -113,7 +115,7 @@ def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
 
 
 def _editions(tool: str) -> tuple[Convention, ...]:
-    """The editions of a tool, the newest first; none where it is not known."""
+    """Return the editions of a tool, the newest first; none where it is unknown."""
     if tool in _OURS:
         known = _conventions_of_file(_OURS[tool])
     else:
@@ -123,7 +125,7 @@ def _editions(tool: str) -> tuple[Convention, ...]:
 
 
 def find_convention(tool: str, edition: str | None = None) -> Convention:
-    """The convention of a tool: the edition asked for, or the newest.
+    """Return the convention of a tool: the given edition, or the newest.
 
     Raises UnknownNameError when there is none.
     """
@@ -141,13 +143,14 @@ def find_convention(tool: str, edition: str | None = None) -> Convention:
 
 
 def parse_convention(text: str) -> Convention:
-    """The convention of `TOOL` or `TOOL@EDITION`."""
+    """Return the convention of `TOOL` or `TOOL@EDITION`."""
     tool, at, edition = text.partition("@")
     return find_convention(tool, edition if at else None)
 
 
 def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
-    """The conventions of these texts, each once: `TOOL`, `TOOL@EDITION`, or a pattern with "*".
+    """Return the conventions of these texts, each once: `TOOL`, `TOOL@EDITION`, or a pattern with
+    "*".
 
     A pattern stands for the newest edition of every tool that it matches; formulas over an
     architecture have to be named. Raises UnknownNameError.
@@ -174,7 +177,9 @@ def _matching(pattern: str) -> list[Convention]:
 
 
 def convention_for_version(tool: str, version: str) -> Convention:
-    """Return the edition of a tool for an installed version. Raises UnknownNameError."""
+    """Return the edition of a tool for an installed version. Raise UnknownNameError where there is
+    none.
+    """
     find_convention(tool)
     return _fitting(_editions(tool), version)
 
@@ -191,9 +196,10 @@ def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
 
 
 def predicting(convention: str | Convention | tuple[Convention, ...], version: str) -> Convention:
-    """Return what predicts an adapter's tool: the edition that it brings along, or ours by name.
+    """Return the convention that predicts an adapter's tool: the edition that it provides, or ours
+    by name.
 
-    Raises UnknownNameError for a name that is not known.
+    Raises UnknownNameError for an unknown name.
     """
     if isinstance(convention, str):
         return convention_for_version(convention, version)

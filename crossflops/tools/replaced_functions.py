@@ -75,8 +75,8 @@ _SIGNATURES = {
 class Arguments:
     """A call's arguments under the names of the tool's own function.
 
-    That is the one for `function` or, if none is named, for what was called. Raises LookupError
-    for an argument that has none of its names.
+    The function is `function` or, if none is named, the called one. Raises LookupError for an
+    argument that has none of its names.
     """
 
     def __init__(self, call: Site, function: str = "") -> None:
@@ -96,25 +96,25 @@ class Arguments:
         raise LookupError(f"the tool's function has no argument {name}")
 
     def has(self, name: str) -> bool:
-        """Whether it was given, and is not None."""
+        """Return whether the argument was passed, and is not None."""
         return name in self._values
 
     def value(self, name: str, default: Scalar) -> Scalar:
-        """An argument that is no tensor."""
+        """Return an argument that is not a tensor."""
         value = self._values.get(name, default)
         return default if isinstance(value, TensorSpec) else value
 
     def number(self, name: str, default: int) -> int:
-        """An argument that is a whole number. Raises TypeError for another one."""
+        """Return an argument that is a whole number. Raise TypeError for another type."""
         value = self.value(name, default)
         if not isinstance(value, int):
             raise TypeError(f"{name} is {value!r}")
         return value
 
     def extents(self, name: str, default: int, axes: int) -> tuple[int, ...]:
-        """One number for each of so many axes, whether given one by one or once.
+        """Return one number for each of `axes` axes, whether one or all are passed.
 
-        The tools ask for a tuple, and fail on a list. Raises TypeError.
+        The tools need a tuple, and fail on a list. Raises TypeError.
         """
         value = self.value(name, default)
         if name in self._lists and name != "output_padding":
@@ -124,7 +124,9 @@ class Arguments:
         return (self.number(name, default),) * axes
 
     def shape(self, *names: str) -> tuple[int, ...]:
-        """The shape of the first of these tensors that is given. Raises LookupError without it."""
+        """Return the shape of the first of these tensors that was passed. Raise LookupError
+        without any.
+        """
         for name in names:
             spec = self._values.get(name)
             if isinstance(spec, TensorSpec) and spec.shape is not None:
@@ -132,23 +134,23 @@ class Arguments:
         raise LookupError(f"the call has no tensor {names[0]} of known shape")
 
     def shapes(self, *names: str) -> list[tuple[int, ...]]:
-        """The shapes of those of them that are given as tensors."""
+        """Return the shapes of those of these arguments that are tensors."""
         tensors = (name for name in names if isinstance(self._values.get(name), TensorSpec))
         return [self.shape(name) for name in tensors]
 
 
 def functional_names(*names: str) -> tuple[str, ...]:
-    """Functions of torch.nn.functional."""
+    """Return the qualified names of functions of torch.nn.functional."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
 def functional_names_by_rank(name: str) -> tuple[str, ...]:
-    """A function of torch.nn.functional for one, two and three axes."""
+    """Return the names of a function of torch.nn.functional for one, two and three axes."""
     return functional_names(*(f"{name}{rank}d" for rank in (1, 2, 3)))
 
 
 def function_rule_group() -> Rules:
-    """A group of rules about functions, which hold where these are called by their names."""
+    """Return a new group of rules about functions that are called by their names."""
     return Rules("function", by_name())
 
 
@@ -224,10 +226,10 @@ def convolution(call: Site) -> int:
 
 
 def filters(provided: Arguments) -> int:
-    """N x Ci x Co/g of a convolution.
+    """Return N x Ci x Co/g of a convolution.
 
-    Raises ValueError where the second axis of the input has not the channels, which the tools
-    assert: so an unbatched input ends them.
+    Raises ValueError where the second axis of the input is not the channels, which the tools
+    assert: so an unbatched input fails.
     """
     source, weight = provided.shape("input"), provided.shape("weight")
     groups = provided.number("groups", 1)
@@ -250,9 +252,9 @@ def functional_convolution_bias(call: Site) -> int:
 
 
 def functional_output_extents(provided: Arguments) -> tuple[int, ...]:
-    """The extents of a convolution's output, as they are computed from its arguments.
+    """Return the extents of a convolution's output, computed from its arguments.
 
-    "same" is taken for a padding of d (k - 1) // 2 on both sides, one short if that is odd.
+    "same" is read as a padding of d (k - 1) // 2 on both sides, one short if that is odd.
     """
     source, kernel = provided.shape("input")[2:], provided.shape("weight")[2:]
     strides, dilations = (
@@ -275,7 +277,7 @@ def functional_window_positions(
     paddings: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """(i + 2 p - (d (k - 1) + 1)) // s + 1 for each axis of the source."""
+    """Return (i + 2 p - (d (k - 1) + 1)) // s + 1 for each axis of the source."""
     return tuple(
         (extent + 2 * paddings[axis] - (dilations[axis] * (kernel[axis] - 1) + 1)) // strides[axis]
         + 1
@@ -307,7 +309,7 @@ def addmm_input(call: Site) -> int:
 
 
 def _addmm_arguments(call: Site) -> Arguments:
-    """The arguments of torch.addmm, or those that _tensor_addmm_flops_compute takes."""
+    """Return the arguments of torch.addmm, or those that _tensor_addmm_flops_compute takes."""
     by_method = call.target in ("torch.Tensor.addmm", "torch.baddbmm")
     return Arguments(call, "tensor_addmm" if by_method else "addmm")
 
@@ -460,7 +462,9 @@ _INTERPOLATED = Condition("in another mode", lambda call: not _copies(call))
 
 
 def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site], int]]:
-    """Two rules by a tool's own amount: where neighbours are copied, and where there is more."""
+    """Return a decorator that declares a tool's amount twice: for copied neighbours, and for other
+    modes.
+    """
 
     def declare(amount: Callable[[Site], int]) -> Callable[[Site], int]:
         for name, cause, condition in (
@@ -479,7 +483,7 @@ def _resampling_argument(call: Site, name: str, location: str, default: Any = No
 
 
 def resampling_input(call: Site) -> TensorSpec:
-    """The input. Raises LookupError where it goes by keyword, or has no known shape."""
+    """Return the input. Raise LookupError where it is passed by keyword, or has no known shape."""
     spec = call.input("0")
     if spec is None or spec.shape is None:
         raise LookupError("the tool's function takes the input by position")
@@ -487,7 +491,7 @@ def resampling_input(call: Site) -> TensorSpec:
 
 
 def resampling_size(call: Site) -> int | None:
-    """prod(size), or None where no size is given: batch and channels are not in it."""
+    """Return prod(size) without batch and channels, or None where no size is passed."""
     size = _resampling_argument(call, "size", "1")
     if isinstance(size, list):
         return prod(map(int, size))
@@ -495,7 +499,7 @@ def resampling_size(call: Site) -> int | None:
 
 
 def scales(call: Site) -> list[float] | float:
-    """The scale of each axis, or of all. Raises LookupError without one."""
+    """Return the scale of each axis, or of all. Raise LookupError without one."""
     scale = _resampling_argument(call, "scale_factor", "2")
     if not isinstance(scale, int | float | list):
         raise LookupError("neither size nor scale_factor")
@@ -514,7 +518,7 @@ def _is_cell(call: Site) -> bool:
 
 
 def _hook_sample_steps(call: Site) -> int:
-    """Samples x steps x directions; of a cell, samples."""
+    """Return samples x steps x directions; for a cell, samples."""
     source = call.input("0")
     if source is None or source.shape is None:
         raise LookupError("the hook needs a tensor as first positional input")
@@ -525,9 +529,9 @@ def _hook_sample_steps(call: Site) -> int:
 
 
 def _hook_layer_shapes(call: Site) -> list[list[tuple[int, ...]]]:
-    """The shapes of W_ih, W_hh and the biases, if any, of each layer's forward direction.
+    """Return the shapes of W_ih, W_hh and the biases, if any, of each layer's forward direction.
 
-    Raises KeyError where a parameter is not one any more (weight_norm keeps others): so does
+    Raises KeyError where a parameter was replaced by others (as weight_norm does): so does
     `__getattr__` in the hook.
     """
     shapes = {parameter.name: parameter.shape for parameter in call.module.params}
@@ -574,7 +578,7 @@ def first_adds(call: Site) -> int:
 def edition(
     tool: str, number: str, source: str, *, prints: str, per_mac: int, **more: Any
 ) -> Tool:
-    """A tool that switches to evaluation, and hooks every module; `source` is its file."""
+    """Return a tool that switches to evaluation and hooks every module; `source` is its file."""
     return Tool(
         tool,
         edition=number,
@@ -590,7 +594,7 @@ def edition(
 
 
 def rules_for_unseen_work(*replaced: Rules) -> Rules:
-    """Why contraction work is not seen, the most particular reason first.
+    """Return the rules for unseen contraction work, the most specific reason first.
 
     `replaced` are the rules about functions that contract.
     """
@@ -631,11 +635,12 @@ def two_numbers(
     parameters: Parameters,
     steps: tuple[CountsSteps, CountsSteps],
 ) -> tuple[Convention, Convention]:
-    """The two numbers of one run, of the rules above and these of the tool's own.
+    """Return the conventions of the two numbers of one run, from the rules above and these of the
+    tool's own.
 
-    FLOPs, as `tool`, are twice the MACs of the products, and all else. MACs, as `tool`-macs, are
-    those of the replaced functions alone: neither einsum nor recurrent layers have any. `steps`
-    says of both what they make of a training step.
+    FLOPs, as `tool`, are twice the MACs of the products, and all other work. MACs, as `tool`-macs,
+    are those of the replaced functions alone: neither einsum nor recurrent layers have any.
+    `steps` says for both how they count a training step.
     """
     about: dict[str, Any] = {"parameters": parameters, "verified": (version,)}
     flops = edition(tool, version, source, prints="FLOPs", per_mac=2, step=steps[0], **about)

@@ -38,11 +38,13 @@ Shape = tuple[int, ...]
 
 
 class _OpenShapeError(Exception):
-    """A shape is not definite."""
+    """A shape has an open size."""
 
 
 def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
-    """The registered function raises ValueError on an open shape, and the profiler takes 0."""
+    """Return the amount with 0 for an open shape: there the registered function raises
+    ValueError.
+    """
 
     @functools.wraps(amount)
     def formula(call: Site) -> int:
@@ -111,7 +113,9 @@ _CONTRACTIONS = (
 
 
 def _is_zero(call: Site) -> bool:
-    """Whether a shape is open that the formula reads: of a product not the second operand's."""
+    """Return whether a shape that the formula reads is open: for a product, not the second
+    operand's.
+    """
     read = call.inputs[: 1 if call.target in _PRODUCTS else 2]
     return any(spec.shape is None for spec in (*read, *call.outputs))
 
@@ -150,7 +154,7 @@ _TRANSPOSED = {"cause": "conv.transpose-output-size"} | {
 
 
 def _tensorflow_transposed_flops(call: Site) -> int:
-    """int(2 n(out) n(filter) / (out channels x strides)), a division of floats."""
+    """Return int(2 n(out) n(filter) / (out channels x strides)), a division of floats."""
     out, weights, strides = (
         _tensorflow_result_shape(call),
         _input(call, 1),
@@ -160,7 +164,9 @@ def _tensorflow_transposed_flops(call: Site) -> int:
 
 
 def _is_open_gradient(call: Site) -> bool:
-    """Whether the result is open, or what the formulas read beside it: image or filter."""
+    """Return whether the result, or the image or filter that the formulas read, has an open
+    shape.
+    """
     index = 1 if call.target == "Conv2DBackpropInput" else 0
     return call.inputs[index].shape is None or call.outputs[0].shape is None
 
@@ -205,7 +211,7 @@ _OF_FILTER = {"cause": "conv.backward-by-strides"} | {
 
 
 def _filter_gradient_flops(call: Site) -> int:
-    """int(2 n(in) n(filter) / (channels x strides)), a division of floats."""
+    """Return int(2 n(in) n(filter) / (channels x strides)), a division of floats."""
     image, weights, strides = (
         _input(call, 0),
         _tensorflow_result_shape(call),
@@ -237,14 +243,18 @@ def filter_gradient_odd(call: Site) -> int:
 
 
 def tensorflow_elementwise_flops(call: Site) -> int:
-    """n(out); 2 for SquaredDifference, 4 for RsqrtGrad. _binary_per_element_op_flops."""
+    """Return n(out); 2 n(out) for SquaredDifference, 4 n(out) for RsqrtGrad.
+    _binary_per_element_op_flops.
+    """
     return {"SquaredDifference": 2, "RsqrtGrad": 4}.get(call.target, 1) * prod(
         _tensorflow_result_shape(call)
     )
 
 
 def unary(call: Site) -> int:
-    """n(in); 2 for Rsqrt, 5 for Softmax; L2Loss 3n - 1. _unary_op_flops, _l2_loss_flops."""
+    """Return n(in); 2 n(in) for Rsqrt, 5 n(in) for Softmax; L2Loss 3n - 1. _unary_op_flops,
+    _l2_loss_flops.
+    """
     elements = prod(_input(call, 0))
     if call.target == "L2Loss":
         return 3 * elements - 1
@@ -252,13 +262,13 @@ def unary(call: Site) -> int:
 
 
 def tensorflow_reduction_flops(call: Site) -> int:
-    """n(in) - n(out), and n(in) for Mean. _reduction_op_flops."""
+    """Return n(in) - n(out), and n(in) for Mean. _reduction_op_flops."""
     elements, results = prod(_input(call, 0)), prod(_tensorflow_result_shape(call))
     return elements if call.target == "Mean" else elements - results
 
 
 def sum_of_many(call: Site) -> int:
-    """(k - 1) n(in), k inputs. _add_n_flops."""
+    """Return (k - 1) n(in) for k inputs. _add_n_flops."""
     return (len(call.inputs) - 1) * prod(_input(call, 0)) if call.inputs else 0
 
 

@@ -77,7 +77,9 @@ v0_0_31.include(unseen)
 
 
 def _thop_kernel_positions(call: Site) -> int:
-    """K, the product of the kernel's extents: of the weight, or stated where that is computed."""
+    """Return K, the product of the kernel's extents: of the weight, or of the setting where the
+    weight is computed.
+    """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     if weights:
         return prod(weights[0][2:])
@@ -156,9 +158,9 @@ def _thop_gate_count(call: Site) -> int:
 
 
 def _thop_sample_steps(call: Site) -> int:
-    """Sample-steps as thop reads them: the first two axes of a batched sequence.
+    """Return the sample-steps as thop reads them: the first two axes of a batched sequence.
 
-    Of a packed one the number of its steps times its largest batch, which is that of the state.
+    For a packed one: the number of its steps times its largest batch, which is that of the state.
     """
     if call.input("0.0") is None:
         return prod(call.shape("0")[:2])
@@ -167,7 +169,7 @@ def _thop_sample_steps(call: Site) -> int:
 
 
 def _input_sizes(call: Site) -> list[int]:
-    """The input size of every layer and direction."""
+    """Return the input size of every layer and direction."""
     sides = 2 if call.module.settings["bidirectional"] else 1
     deeper = [call.number("hidden_size") * sides] * (call.number("num_layers") - 1)
     return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
@@ -318,7 +320,7 @@ unseen.misses(
 
 
 def _thop_convention(tool: Tool) -> Convention:
-    """The edition, which counts the parameters of what it hooks."""
+    """Return the edition, which counts the parameters of the modules that it hooks."""
     rules = tool.convention.rules
     hooked = {name for rule in rules if rule.level == "module" for name in rule.targets}
     counted = Parameters(

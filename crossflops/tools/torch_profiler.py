@@ -112,7 +112,7 @@ def _profiler_window_macs(
 
 
 def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A and B, which stand behind the operand that they are added to."""
+    """Return A and B, which follow the operand that they are added to."""
     index = 1 if "add" in call.target else 0
     return call.shape(str(index)), call.shape(str(index + 1))
 

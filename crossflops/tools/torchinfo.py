@@ -60,7 +60,7 @@ def torchinfo_leaf_counts(modules: Modules) -> dict[int, int]:
 
 
 def _is_empty_container(row: Module) -> bool:
-    """Whether the module has a length, and it is 0."""
+    """Return whether the module has a length, and it is 0."""
     return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
 
 
@@ -118,7 +118,7 @@ def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
 
 
 def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
-    """The lines of the summary; a container that is put in twice is marked at both places.
+    """Return the lines of the summary; a container that is inserted twice is marked at both.
 
     Its lines are one object (`add_missing_container_layers`), unlike those of calls.
     """
@@ -131,10 +131,10 @@ def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
 
 
 def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
-    """Modules as they are called, with containers around them, which are put in afterwards.
+    """Yield modules in call order, and whether they are containers that were inserted afterwards.
 
-    TorchScript takes no hooks: those modules are there before anything is called.
-    torchinfo/torchinfo.py: `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
+    TorchScript takes no hooks: those modules exist before any call. torchinfo/torchinfo.py:
+    `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
     """
     chains = dict(_ancestors_by_module(trace.modules))
     scripted = [module for module in chains if _SCRIPTED in trace.modules[module].bases]
@@ -158,7 +158,9 @@ def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
 
 
 def _ancestors_by_module(modules: Modules) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The modules around each one, the root first; of several chains the last one counts."""
+    """Yield each module with its ancestors, the root first; of several chains the last one
+    counts.
+    """
     todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     while todo:
         module, enclosing = todo.pop()
@@ -198,7 +200,9 @@ unseen = tool.rules("operator", source=_MACS)
 
 
 def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
-    """Each parameter by the name that torchinfo reads, with what it counts for it."""
+    """Yield each parameter by the name that torchinfo reads, with the amount that it counts for
+    it.
+    """
     shape = _torchinfo_result_shape(call)
     # one parameter under two names stands under the first
     distinct = {parameter.storage: parameter for parameter in reversed(call.module.params)}
@@ -217,7 +221,8 @@ def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
 
 
 def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
-    """The shape that stands for the result: the first tensor of a sequence, the last of a mapping.
+    """Return the shape that torchinfo uses for the result: the first tensor of a sequence, the
+    last of a mapping.
 
     Of nested ones always the first. `calculate_size`, `nested_list_size`.
     """
@@ -286,7 +291,7 @@ hooked.refuses("nested", called(), padding_dropped(), cause="op.unregistered-zer
 
 
 def class_named(*patterns: str) -> Condition:
-    """The class of the module has such a name, whatever its package."""
+    """Return the condition: the class of the module has such a name, in any package."""
     return Condition(
         "of a class named", lambda site: fits(site.module.class_name, patterns), patterns
     )

@@ -57,7 +57,9 @@ for name, about, source in (
 def _handler(
     *about: About, cause: str = "graph.export-decomposition", **more: Any
 ) -> Callable[[Formula], Formula]:
-    """A contraction, whose handler has the name of the formula."""
+    """Return a decorator that declares a contraction, whose handler in the tool has the name of
+    the formula.
+    """
 
     def declare(formula: Formula) -> Formula:
         source = f"{_HANDLERS}: _{formula.__name__}"

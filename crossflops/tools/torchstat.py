@@ -57,7 +57,9 @@ _OF_IMAGES = {"Conv2d", "ConvTranspose2d", "BatchNorm2d", "MaxPool2d", "AvgPool2
 
 
 def last_call_condition(expected: bool = True) -> Condition:
-    """The module's call is its last one, or an earlier one, whose numbers are overwritten."""
+    """Return the condition: the module's call is its last one (or an earlier one, whose numbers
+    are overwritten).
+    """
 
     def holds(site: Site) -> bool:
         owner = next((call for call in site.around if call.level == "module"), site.call)
@@ -67,7 +69,9 @@ def last_call_condition(expected: bool = True) -> Condition:
 
 
 def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
-    """The classes of registered modules without children, in the order in which they come."""
+    """Return the classes of registered modules without children, each with its index by first
+    occurrence.
+    """
     indices: dict[str, int] = {}
     for module in modules:
         if module.names and not module.children:
@@ -225,7 +229,7 @@ def _torchstat_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _torchstat_window_positions(call: Site) -> int:
-    """The positions of the kernel, which is one number or two."""
+    """Return the number of kernel positions; the kernel size is one number or two."""
     sizes = call.extents("kernel_size")
     return prod(sizes) if isinstance(call.module.settings["kernel_size"], list) else sizes[0] ** 2
 
@@ -356,7 +360,7 @@ def torchstat_upsample_positions(call: Site) -> int:
 
 
 def _torchstat_tensor_bytes(call: Site, elements: int) -> int:
-    """model_hook.py: wrap_call multiplies by the size of an element of the input."""
+    """Return the bytes of the elements, by the input's element size: model_hook.py, wrap_call."""
     spec = call.input("0")
     if spec is None or not spec.numel:
         raise LookupError(f"{call.key} has no input 0")

@@ -56,7 +56,7 @@ hooked = thop.rules(
 
 
 def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
-    """The shape of an argument by its place, or under one of these names."""
+    """Return the shape of an argument by its index, or under one of these names."""
     spec = call.input(str(index))
     for name in names:
         spec = spec or call.input(name)
@@ -90,7 +90,9 @@ _LINEAR, _VMAPPED = kind_of(*layers.LINEAR), under(VMAP)
 
 
 def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
-    """The extents of the kernel: of the weight, or stated where that is computed."""
+    """Return the extents of the kernel: of the weight, or of the setting where the weight is
+    computed.
+    """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     return weights[0][2:] if weights else call.extents("kernel_size")
 
@@ -144,7 +146,8 @@ def _ultralytics_gate_count(call: Site) -> int:
 
 
 def _ultralytics_cell_evaluations(call: Site) -> int:
-    """Evaluations of a cell: rows of packed data, else steps, times samples if there are any.
+    """Return the evaluations of a cell: rows of packed data, otherwise steps, times samples if
+    there are any.
 
     rnn_hooks.py: _cell_evaluations.
     """
@@ -154,7 +157,9 @@ def _ultralytics_cell_evaluations(call: Site) -> int:
 
 
 def _layer_inputs(call: Site) -> list[int]:
-    """The input size of every layer and direction; a projection is what the next layer reads."""
+    """Return the input size of every layer and direction; a projection is the next layer's
+    input.
+    """
     sides = 2 if call.module.settings["bidirectional"] else 1
     width = call.number("proj_size") or call.number("hidden_size")
     deeper = [width * sides] * (call.number("num_layers") - 1)
@@ -167,7 +172,7 @@ def _samples(call: Site) -> int:
 
 
 def _evaluations(call: Site) -> int:
-    """How often a cell is evaluated."""
+    """Return how often a cell is evaluated."""
     if _CELL.holds(call):
         return _samples(call)
     return _ultralytics_cell_evaluations(call) * len(_layer_inputs(call))
@@ -229,7 +234,9 @@ def bilinear(call: Site) -> int:
 
 
 class _Attention(NamedTuple):
-    """B, L, E, heads, kdim + vdim, S', and how many positions of S' were appended to the keys."""
+    """The sizes B, L, E, heads, kdim + vdim, S', and the number of positions appended to the
+    keys.
+    """
 
     batch: int
     queries: int
@@ -240,7 +247,7 @@ class _Attention(NamedTuple):
     appended: int
 
     def products(self) -> int:
-        """Projections, scores, values."""
+        """Return the MACs of projections, scores and values."""
         projections = 2 * self.queries * self.width
         projections += (self.attended - self.appended) * self.sources
         return self.batch * self.width * (projections + 2 * self.queries * self.attended)
@@ -288,7 +295,9 @@ def _attention_sizes_of_module(call: Site) -> _Attention:
 
 
 def _attention_sizes_of_function(call: Site) -> _Attention:
-    """Its arguments by place or by name; it knows no `batch_first`."""
+    """Return the sizes from a function's arguments by index or by name; the function has no
+    `batch_first`.
+    """
     biased = any(spec.name in ("7", "bias_k") for spec in call.inputs)
     appended = biased + bool(_ultralytics_setting_value(call, 9, "add_zero_attn"))
     key, value = call.shape("1", "key"), call.shape("2", "value")
@@ -307,7 +316,7 @@ def _ultralytics_setting_value(call: Site, index: int, name: str) -> Scalar:
 
 
 def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
-    """B and L, from the result."""
+    """Return B and L, from the result."""
     result = call.result.shape or ()
     if len(result) == 2:
         return 1, result[0]
@@ -315,7 +324,7 @@ def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
 
 
 def _attention_key_length(call: Site, batch_first: bool, appended: int) -> int:
-    """S', read from the weights where they are returned, else from the keys."""
+    """Return S', read from the weights where they are returned, otherwise from the keys."""
     if len(call.outputs) > 1:
         return (call.outputs[1].shape or ())[-1]
     keys = argument(call, 1, "key")
@@ -347,12 +356,12 @@ hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(ultralytics_input
 
 
 def _softmax_work(rows: int, features: int) -> int:
-    """f exponentials, f - 1 additions and f divisions for each row."""
+    """Return the work of f exponentials, f - 1 additions and f divisions for each row."""
     return rows * (2 * features + max(features - 1, 0))
 
 
 def _softmax_rows_and_features(call: Site) -> tuple[int, int]:
-    """The rows of a softmax, and the features of its axis, which of Softmax2d are the channels."""
+    """Return the rows of a softmax, and the features of its axis (the channels of Softmax2d)."""
     shape = argument(call)
     axis = -3 if _SOFTMAX_2D.holds(call) else call.module.settings.get("dim")
     if axis is None:
@@ -409,7 +418,9 @@ def average(call: Site) -> int:
 
 
 def _pool_axis_count(call: Site) -> int:
-    """A kernel that is one number is that of AvgPool3d or of AvgPool2d."""
+    """Return the number of axes of a pool; a kernel that is one number is that of AvgPool3d or
+    AvgPool2d.
+    """
     kernel = call.module.settings["kernel_size"]
     if isinstance(kernel, list):
         return len(kernel)
@@ -424,7 +435,7 @@ def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
 def _positions_in_windows(
     size: int, count: int, kernel: int, stride: int, padding: int, padded: bool
 ) -> int:
-    """The positions of one axis in all its windows."""
+    """Return the number of positions of one axis in all its windows."""
     low, high = (-padding, size + padding) if padded else (0, size)
     starts = (index * stride - padding for index in range(count))
     return sum(max(min(start + kernel, high) - max(start, low), 0) for start in starts)
@@ -457,7 +468,9 @@ _TRANSPARENT = ("einops.einsum", "torch.autograd.Function.apply", HOOKS, VMAP)
 
 
 def condition_outside_classes(*classes: str) -> Condition:
-    """No registered module of these classes, or of a subclass, was called around."""
+    """Return the condition: no registered module of these classes, or of a subclass, encloses the
+    call.
+    """
     known = frozenset(classes)
 
     def holds(site: Site) -> bool:
@@ -477,7 +490,7 @@ def condition_outside_classes(*classes: str) -> Condition:
 
 
 def function_nesting_condition(expected: bool = True) -> Condition:
-    """A function of PyTorch is around, or none is."""
+    """Return the condition: a function of PyTorch encloses the call (or none does)."""
 
     def holds(site: Site) -> bool:
         functions = [call for call in site.around if call.level == "function"]
@@ -488,7 +501,7 @@ def function_nesting_condition(expected: bool = True) -> Condition:
 
 
 def _classes_with_rule(*kinds: str) -> tuple[str, ...]:
-    """The classes that have such a rule."""
+    """Return the classes that have such a rule."""
     rules = (rule for rule in hooked.rules if rule.kind in kinds)
     about = (condition for rule in rules for condition in rule.where if condition.whom)
     return tuple(dict.fromkeys(name for condition in about for name in condition.names))
@@ -562,7 +575,7 @@ def einsum(call: Site) -> int:
 
 
 def _ultralytics_equation(call: Site) -> str:
-    """The equation, also of lists of numbers: einsum(a, [0, 1], b, [1, 2])."""
+    """Return the equation, also for lists of numbers: einsum(a, [0, 1], b, [1, 2])."""
     written = call.settings.get("0")
     if isinstance(written, str):
         return written

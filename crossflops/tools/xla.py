@@ -65,7 +65,7 @@ def _xla_window_sides(call: Call) -> Sequence[Mapping[str, int]]:
 
 
 def dot(call: Call) -> int:
-    """n(out) x the contracted sizes. GetDotFlops, without its factor of two."""
+    """Return n(out) x the contracted sizes: GetDotFlops, without its factor of two."""
     first = _input(call, 0)
     return prod(first[axis] for axis in _xla_setting_sizes(call, "lhs_contracting")) * prod(
         _xla_result_shape(call)
@@ -73,7 +73,9 @@ def dot(call: Call) -> int:
 
 
 def xla_convolution_macs(call: Call) -> int:
-    """(Ci / groups) x Co x (N / batch groups) x valid positions. GetConvolutionFlops, halved."""
+    """Return (Ci / groups) x Co x (N / batch groups) x valid positions: GetConvolutionFlops,
+    halved.
+    """
     image, result = _input(call, 0), _xla_result_shape(call)
     channels = image[_xla_integer_setting(call, "input_feature")] // _xla_integer_setting(
         call, "feature_groups"
@@ -94,9 +96,9 @@ def _xla_integer_setting(call: Call, name: str) -> int:
 
 
 def _xla_valid_positions(call: Call) -> int:
-    """Pairs of a place in the filter and a place in the result that meet an element of the image.
+    """Return the pairs of a filter index and a result index that meet an element of the image.
 
-    Taps on padding are none, nor are taps on the holes that a dilation of the image leaves.
+    Taps on padding are not counted, nor are taps on the holes that a dilation of the image makes.
     """
     image, weights, result = _input(call, 0), _input(call, 1), _xla_result_shape(call)
     indices = zip(
@@ -110,7 +112,7 @@ def _xla_valid_positions(call: Call) -> int:
 
 
 def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> int:
-    """As `_xla_valid_positions`, along one dimension."""
+    """Return the valid positions along one dimension: see `_xla_valid_positions`."""
     first, step = -window["padding_low"], window["window_dilation"]
     return sum(
         _valid_positions_of_tap(
@@ -123,7 +125,9 @@ def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> 
 def _valid_positions_of_tap(
     stride: int, first: int, dilation: int, image: int, result: int
 ) -> int:
-    """How many `o` below `result` have `o * stride + first == dilation * i`, `i` below `image`."""
+    """Return how many `o` below `result` have `o * stride + first == dilation * i` with `i` below
+    `image`.
+    """
     divisor = gcd(stride, dilation)
     if first % divisor or not image:
         return 0
@@ -135,14 +139,15 @@ def _valid_positions_of_tap(
 
 
 def xla_elementwise_flops(call: Call) -> int:
-    """n(out). HandleElementwiseOp."""
+    """Return n(out): HandleElementwiseOp."""
     return prod(_xla_result_shape(call))
 
 
 def applications(call: Call) -> int:
-    """How often a reducer is applied: HandleReduce, HandleReduceWindow, HandleScatter, HandleMap.
+    """Return how often a reducer is applied: HandleReduce, HandleReduceWindow, HandleScatter,
+    HandleMap.
 
-    Of a select-and-scatter, how often its scatter is.
+    For a select-and-scatter it is how often its scatter is applied.
     """
     if call.target == "reduce":
         return prod(_input(call, 0)) - prod(_xla_result_shape(call))
@@ -156,7 +161,9 @@ def applications(call: Call) -> int:
 
 
 def _xla_window_flops(call: Call) -> int:
-    """(window - 1) x n(out), and less for a window that is as wide as the whole dimension."""
+    """Return (window - 1) x n(out), and less for a window that is as wide as the whole
+    dimension.
+    """
     elements = prod(_xla_result_shape(call))
     window = _xla_window_sides(call)
     wide = [index for index, side in enumerate(window) if side["size"] != 1]
@@ -170,17 +177,17 @@ def _xla_window_flops(call: Call) -> int:
 
 
 def selections(call: Call) -> int:
-    """n(source) x (window - 1): how often its select is applied. HandleSelectAndScatter."""
+    """Return n(source) x (window - 1), how often the select is applied: HandleSelectAndScatter."""
     return prod(_input(call, 1)) * (prod(side["size"] for side in _xla_window_sides(call)) - 1)
 
 
 def scalar_flops(opcodes: Scalar) -> int:
-    """The flops of a function of scalars: one for each elementwise instruction in it."""
+    """Return the flops of a function of scalars: one for each elementwise instruction in it."""
     return sum(opcode in ELEMENTWISE for opcode in cast(Sequence[str], opcodes))
 
 
 def xla_reduction_flops(call: Call) -> int:
-    """The flops of a reducer x how often it is applied. ProcessSubcomputation."""
+    """Return the flops of a reducer x how often it is applied: ProcessSubcomputation."""
     operations = applications(call) * scalar_flops(call.settings["applied"])
     if call.target == "select-and-scatter":
         operations += selections(call) * scalar_flops(call.settings["selecting"])
@@ -188,34 +195,34 @@ def xla_reduction_flops(call: Call) -> int:
 
 
 def sort(call: Call) -> int:
-    """n ceil(log2 n), n of the first operand as a whole. HandleSort."""
+    """Return n ceil(log2 n), n of the first operand as a whole: HandleSort."""
     elements = prod(_input(call, 0))
     return elements * (elements - 1).bit_length() if elements else 0
 
 
 def fft(call: Call) -> int:
-    """8 n(in) x floor(log2) of every length, multiplied. HandleFft."""
+    """Return 8 n(in) x floor(log2) of every length, multiplied: HandleFft."""
     logarithms = prod(length.bit_length() - 1 for length in _xla_setting_sizes(call, "fft_length"))
     return 4 * FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
 
 
 def cholesky(call: Call) -> int:
-    """n(a) x its last size / 3, cut off. HandleCholesky."""
+    """Return n(a) x its last size / 3, truncated: HandleCholesky."""
     return prod(_input(call, 0)) * _input(call, 0)[-1] // 3
 
 
 def triangular_solve(call: Call) -> int:
-    """2 n(b) x the last size of a. HandleTriangularSolve."""
+    """Return 2 n(b) x the last size of a: HandleTriangularSolve."""
     return FLOPS_PER_MAC * _input(call, 0)[-1] * prod(_input(call, 1))
 
 
 def all_reduce(call: Call) -> int:
-    """n(out): two replicas are assumed. HandleAllReduce."""
+    """Return n(out), as two replicas are assumed: HandleAllReduce."""
     return sum(prod(_xla_tensor_shape(spec)) for spec in call.outputs)
 
 
 def custom_call(call: Call) -> int:
-    """-1, which says "unknown" and is added to the sum. HandleCustomCall."""
+    """Return -1, which means "unknown" and is added to the sum: HandleCustomCall."""
     return -1
 
 
@@ -239,7 +246,7 @@ KINDS: dict[str, Callable[[Call], int]] = {
 
 
 def flops(call: Call) -> int:
-    """What the instruction counts, of whatever kind it is; 0 where nothing is counted for it."""
+    """Return the flops of an instruction of any kind; 0 for a kind that is not counted."""
     return KINDS[call.target](call) if call.target in KINDS else 0
 
 
@@ -258,12 +265,12 @@ _FACTS = (
 
 
 def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
-    """The compiled instructions in their order, then those that compilation `removed`.
+    """Yield the compiled instructions in their order, then those that compilation `removed`.
 
-    `change` says whether one was "kept" or "rewritten": put in or removed. One that was put in
-    beside its equal is there "again", one that was removed beside its equal stands "once". What
-    was `lowered` is told as it is there. What counts nothing, and a branch that is not counted,
-    is of no change.
+    `change` is "kept", "rewritten" (inserted or removed), "again" (inserted beside an equal one),
+    "once" (removed beside an equal one), or "" for an instruction that costs nothing or is in a
+    branch that is not counted. Instructions that were `lowered` have the facts of the lowered
+    program.
     """
     before, after = list(lowered), list(compiled)
     pairs = _instruction_pairs(
@@ -306,7 +313,9 @@ def _key_without_names(call: Call) -> Key:
 
 
 def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
-    """Instructions that do the same work: under the same names, or else under any."""
+    """Return pairs of instructions that do the same work: first those with equal names, then
+    any.
+    """
     left = list(before)
     pairs: Pairs = {}
     for key in (_key_with_names, _key_without_names):
@@ -347,9 +356,10 @@ def _with_change_facts(call: Call, change: str, lowered: bool, removed: bool) ->
 
 
 def with_branches(calls: Sequence[Call]) -> list[Call]:
-    """The instructions, each with `chosen`: whether it is in no branch but the dearest ones.
+    """Return the instructions, each with `chosen`: whether all branches around it are the most
+    expensive ones.
 
-    Of branches that cost the same the first one counts. `branched` are those in any branch.
+    Of branches with equal cost the first one counts. `branched` are those in any branch.
     """
     costs: dict[str, list[int]] = {}
     for call in calls:
@@ -398,9 +408,9 @@ _DIGITS = 24  # of a single-precision number, in binary
 
 
 def nearest_float32(value: float) -> float:
-    """The single-precision number nearest to a value, the one that ends in 0 where two are.
+    """Return the single-precision number nearest to a value; of two the one whose last bit is 0.
 
-    A whole number of any size is rounded once; by way of a double it might be twice.
+    A whole number of any size is rounded once; by way of a double it might be rounded twice.
     """
     extra = abs(value).bit_length() - _DIGITS if isinstance(value, int) else 0
     if extra <= 0:
@@ -413,10 +423,10 @@ def nearest_float32(value: float) -> float:
 
 
 def float32_instruction_flops(call: Call, amount: int) -> float:
-    """What XLA holds for an instruction that counts so much.
+    """Return the amount that XLA stores for an instruction that counts `amount`.
 
-    Of a reduction it is a product of two single-precision numbers: of what the reducer counts,
-    and of how often it is applied.
+    For a reduction it is a product of two single-precision numbers: the amount of the reducer, and
+    how often it is applied.
     """
     times = applications(call) if call.target in REDUCERS else 0
     if times and not amount % times:
@@ -453,7 +463,7 @@ def _amounts_by_instruction(shares: Sequence[Share]) -> Iterator[tuple[Call, int
 
 
 def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many functions around are the same, from the outermost inwards."""
+    """Return how many enclosing functions are the same, from the outermost inwards."""
     pairs = zip(first, second, strict=False)
     return next(
         (index for index, (left, other) in enumerate(pairs) if left != other),
@@ -462,7 +472,7 @@ def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _close(sums: list[float], times: int) -> None:
-    """Add what the innermost function has to what its caller has."""
+    """Add the sum of the innermost function to that of its caller, `times` times."""
     for _ in range(times):
         inner = sums.pop()
         sums[-1] = nearest_float32(sums[-1] + inner)
@@ -521,7 +531,7 @@ def xla_change_flops(call: Site) -> int:
 
 
 def _analysis(level: Level, *where: Condition) -> Rules:
-    """What is counted in a program on this level."""
+    """Return the rules for the instructions of a program on this level."""
     rules = Rules(level, *where)
     _contractions(rules)
     _declare_component_rules(rules)
@@ -564,7 +574,7 @@ _WORDS = {
 
 
 def _xla_settings_text(settings: Mapping[str, Any]) -> str:
-    """Return what the settings of an instruction mean; "" is that it is in none of a kind."""
+    """Return the settings of an instruction in words, "" where it has no special setting."""
     words = [
         _WORDS[name].format(value) for name, value in settings.items() if value and name in _WORDS
     ]
@@ -574,10 +584,11 @@ def _xla_settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def _declare_component_rules(rules: Rules) -> None:
-    """What is no contraction: of the first kind in this order that it is of.
+    """Declare the rules for work other than contractions; the first matching kind in this order
+    counts.
 
-    The layer around an instruction, the function of jax.nn that it is in, and what it adds a bias
-    to stand in the settings of the call.
+    The layer that encloses an instruction, the enclosing function of jax.nn, and the target of a
+    bias are settings of the call.
     """
 
     def adds(

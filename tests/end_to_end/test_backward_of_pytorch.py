@@ -218,7 +218,7 @@ def test_a_derivative_along_a_direction(bias):
         backward = step.backward_input_macs + step.backward_weight_macs
         assert (step.forward_macs, backward) == executed.step(Derived(), (torch.rand(3, 5),))
     else:
-        with pytest.raises(NormalizeError, match="it derives something while it runs"):
+        with pytest.raises(NormalizeError, match="it differentiates while it runs"):
             crossflops.count(Derived(), torch.rand(3, 5), train=True)
 
 

@@ -73,7 +73,7 @@ def test_an_array_of_numpy_has_the_values_of_a_run():
     report = crossflops.count(Sorted(), (ROWS, chosen))
     assert report.totals.macs == 7 * 8 * 4 + 3 * 8 * 12
     assert report.uncounted == ()
-    assert any("computes in NumPy" in note for note in report.observed.notes)
+    assert any("runs in NumPy" in note for note in report.observed.notes)
     products = [node for node in report.nodes if node.macs]
     assert [node.depends_on_inputs for node in products] == [True, True]
 

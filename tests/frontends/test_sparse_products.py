@@ -275,4 +275,4 @@ def test_a_program_that_does_not_run_is_refused():
         )
         with pytest.raises(NormalizeError, match="the exported program does not run") as refused:
             sparse.write_out_sparse(program)
-    assert "count it with dense tensors" in refused.value.hint
+    assert "use dense tensors" in refused.value.hint

@@ -16,7 +16,7 @@ from tests.models import Apply, nn, torch, zoo
 
 pytestmark = pytest.mark.torch
 ROOM = "crossflops.frontends.pytorch.convert.decomposition"
-WHOLE = "PyTorch takes the program apart as a whole"
+WHOLE = "PyTorch decomposes the program as a whole"
 SEEDS = range(1000, 1010)
 
 

@@ -166,7 +166,7 @@ def test_notes_that_hold_no_longer_are_not_used(change, written, tmp_path):
     assert held(changed) == held(bare)
     sentences = [sentence for sentence in changed.warnings if "parameters" in sentence]
     assert len(sentences) == 1
-    assert "counted as the weights that it stores" in sentences[0]
+    assert "stored weights are counted as parameters" in sentences[0]
     assert not [sentence for sentence in bare.warnings if "parameters" in sentence]
 
 

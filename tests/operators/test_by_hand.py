@@ -230,9 +230,9 @@ def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
         (to_node("Einsum", [X, X], [X], equation="ij,jk"), "2 for 'j', and .* has 3"),
         (
             to_node("Conv", [(1, 4, 9, 9), (8, 3, 3, 3)], [(1, 8, 7, 7)]),
-            "3 at axis 1, and 4 is needed",
+            "3 at axis 1, but 4 is needed",
         ),
-        (to_node("MatMul", [(4, 16), (17, 5)], [(4, 5)]), "17 at axis 0, and 16 is needed"),
+        (to_node("MatMul", [(4, 16), (17, 5)], [(4, 5)]), "17 at axis 0, but 16 is needed"),
     ],
 )
 def test_operands_that_contradict_each_other_are_refused(one, words):

@@ -200,7 +200,7 @@ def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (to_node("Det", [(2, 3)], [()]), "3 at axis 1, and 2 is needed"),
+        (to_node("Det", [(2, 3)], [()]), "3 at axis 1, but 2 is needed"),
     ],
 )
 def test_operands_that_contradict_each_other_are_refused(one, words):

@@ -31,8 +31,8 @@ def test_keywords_become_positions(args, kwargs, bound):
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        (("x",), {"key": 1}, "'key' goes by keyword only"),
-        (("x",), {"nosuch": 1}, "'nosuch' goes by keyword only"),
+        (("x",), {"key": 1}, "'key' can be passed only by keyword"),
+        (("x",), {"nosuch": 1}, "'nosuch' can be passed only by keyword"),
         (("x",), {"x": 1}, "'x' is given twice"),
         ((), {"mask": 1}, "'x' is missing"),
     ],

@@ -188,7 +188,7 @@ def test_pieces_that_are_plain_attributes_are_counted_as_whole(trained):
     """Two products of 8x16 by 16x4. What forward itself cuts is refused, with what to do."""
     macs, hint = json.loads((trained[1] / "attributes.json").read_text())
     assert macs == 2 * ROWS * 16 * 4
-    assert "before it is cut" in hint
+    assert "before it is sharded" in hint
 
 
 def _fails(rank, world, port, folder, guilty, how):

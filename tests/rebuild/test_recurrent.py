@@ -183,7 +183,7 @@ def test_what_no_layer_of_torch_has_is_named(tmp_path, kind, more, attributes, w
         values["l"] = values["l"].astype("int32")
     x = np.zeros((STEPS, BATCH, INPUTS), "float32")
     path = saved(tmp_path, model_of(kind, values, {"x": x}, 1, **attributes))
-    with pytest.raises(NormalizeError, match=f"{kind}.* has {what}.*no layer of torch has") as e:
+    with pytest.raises(NormalizeError, match=f"{kind}.* has {what}.*no torch layer supports") as e:
         rebuild(OnnxFile(path=path))
     assert "crossflops count" in e.value.hint
 

@@ -249,7 +249,7 @@ def test_sizes_are_those_that_are_asked_for(tmp_path):
     assert rebuild(OnnxFile(path=path, dims={"n": 3})).args[0].shape == (3, 4)
     specs = (TensorSpec("x", "float32", (5, 4), "input"),)
     assert rebuild(OnnxFile(path=path, specs=specs)).args[0].shape == (5, 4)
-    with pytest.raises(InputError, match="sizes of inputs are not known"):
+    with pytest.raises(InputError, match="sizes of inputs are unknown"):
         rebuild(OnnxFile(path=path))
 
 

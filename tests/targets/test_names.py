@@ -101,7 +101,7 @@ def test_a_library_that_is_not_there_is_named(monkeypatch, target):
         (
             ImportError("\nNet requires the timm library but it was not found.\nInstall timm"),
             "Net requires the timm library but it was not found.",
-            "install what it names",
+            "install the package that it names",
         ),
     ],
 )
@@ -139,7 +139,7 @@ def test_the_usual_input_is_at_the_sizes_that_are_asked_for(libraries):
     model, named = build_target("timm:tiny_net", {}, sizes={"image_size": 64})
     assert model.options == {"pretrained": False, "img_size": 64}
     assert [spec.shape for spec in named.specs] == [(1, 3, 64, 64)]
-    with pytest.raises(TargetError, match="--seq changes nothing"):
+    with pytest.raises(TargetError, match="--seq has no effect"):
         build_target("timm:tiny_net", {}, sizes={"seq": 16})
 
 

@@ -14,7 +14,7 @@ def test_what_is_no_model_is_refused():
     """The kind of object is named, and what to give instead."""
     with pytest.raises(NormalizeError) as caught:
         from_object(object(), ())
-    assert caught.value.message == "the model is of the type object, which cannot be read"
+    assert caught.value.message == "the model is of the type object, which crossflops cannot read"
     assert "a model of PyTorch, Keras, TensorFlow" in caught.value.hint
 
 

@@ -80,8 +80,8 @@ def test_an_object_that_is_called_is_a_loss():
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda pair: pair[0], "the loss is a Tensor of (2, 4), and no number"),
-        (lambda pair: 3.0, "the loss is a float, and no number"),
+        (lambda pair: pair[0], "the loss is a Tensor of (2, 4), but must be one number"),
+        (lambda pair: 3.0, "the loss is a float, but must be one number"),
         (lambda pair: pair[0].detach().sum(), "depends on no output"),
         (lambda pair: pair["first"], "the loss raised TypeError"),
     ],

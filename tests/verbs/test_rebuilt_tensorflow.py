@@ -44,7 +44,7 @@ def test_what_cannot_be_rebuilt_is_a_failure(tmp_path):
     [failure] = api.compare(path, tools=["tensorflow"]).profiles
     assert isinstance(failure, Failure)
     assert (failure.stage, failure.tool) == ("build", "tensorflow")
-    assert failure.message == "nothing converts Det of opset 22 into operations of TensorFlow"
+    assert failure.message == "Det of opset 22 cannot be converted into operations of TensorFlow"
 
 
 def test_what_a_rule_refuses_is_a_failure(tmp_path):
@@ -54,4 +54,4 @@ def test_what_a_rule_refuses_is_a_failure(tmp_path):
     [failure] = api.compare(path, tools=["tensorflow"], isolate=False).profiles
     assert isinstance(failure, Failure)
     assert failure.stage == "build"
-    assert failure.message == "nothing rebuilds MaxPool MaxPool_0 in TensorFlow with dilations"
+    assert failure.message == "MaxPool MaxPool_0 cannot be rebuilt in TensorFlow with dilations"

@@ -29,7 +29,9 @@ from crossflops.ir.training import OwnBackwards
 
 
 class Jax(ShapeTracedFrontend):
-    """Functions of JAX and modules of Flax, traced on shapes and converted by jax2onnx."""
+    """The frontend of JAX functions and Flax modules, traced on shapes and converted by
+    jax2onnx.
+    """
 
     name = "jax"
     title = "JAX"
@@ -46,43 +48,51 @@ class Jax(ShapeTracedFrontend):
     takes_parameters = True
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is a module of Flax NNX, or a model of Keras that runs on JAX."""
+        """Return whether the value is a module of Flax NNX, or a model of Keras that runs on
+        JAX.
+        """
         from crossflops.frontends.jax.kinds import is_jax_keras_model, is_module
 
         return is_module(value) or is_jax_keras_model(value)
 
     def may_be_model(self, value: object) -> bool:
-        """Whether this is callable, where JAX has been imported: it may be a function of JAX."""
+        """Return whether the value is callable, if JAX is imported: it may be a function of
+        JAX.
+        """
         return "jax" in sys.modules and callable(value)
 
     def is_function(self, value: object) -> bool:
-        """Whether JAX made the function, or the module that defines it imports JAX or Flax."""
+        """Return whether JAX made the function, or the module that defines it imports JAX or
+        Flax.
+        """
         from crossflops.frontends.jax.kinds import is_function, speaks_jax
 
         return is_function(value) or speaks_jax(value)
 
     def require(self, model: Any) -> None:
-        """Raises MissingExtraError without what traces and converts a model."""
+        """Raise MissingExtraError unless the packages that trace and convert a model are
+        installed.
+        """
         require_packages(("jax", "jax2onnx"), "read a JAX model", self.extra)
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """A jax.ShapeDtypeStruct."""
+        """Return a jax.ShapeDtypeStruct."""
         import jax
         import jax.numpy as jnp
 
         return jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype))
 
     def shape_of(self, array: Any) -> Any:
-        """A jax.ShapeDtypeStruct."""
+        """Return a jax.ShapeDtypeStruct."""
         import jax
 
         return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
     def shapes(self, values: Any) -> Arguments:
-        """Return what stands for arrays or jax.ShapeDtypeStruct, alone or in lists and dicts.
+        """Return shape objects for arrays or jax.ShapeDtypeStruct, alone or in lists and dicts.
 
-        Plain numbers, texts and None stay what they are: the model is traced for them. Raises
-        InputError for what is neither.
+        Plain numbers, texts and None are kept: the model is traced for them. Raises InputError for
+        other values.
         """
         import jax
 
@@ -107,7 +117,7 @@ class Jax(ShapeTracedFrontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Make a function of arrays of the model: see `graph.record`."""
+        """Turn the model into a function of arrays: see `graph.record`."""
         from crossflops.frontends.jax.program import record_jax_model
 
         seen = record_jax_model(source.model, source.args, source.kwargs, setting)
@@ -120,7 +130,7 @@ class Jax(ShapeTracedFrontend):
         return convert_jax_model(recording.source, recording.detail, recording.views, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """See `graph.file_with_weights`."""
+        """Return the ONNX file with weights, and its graph: see `graph.file_with_weights`."""
         from crossflops.frontends.jax.program import file_with_weights
 
         return file_with_weights(source, setting)
@@ -128,30 +138,32 @@ class Jax(ShapeTracedFrontend):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """By the derivatives of the loss, on shapes."""
+        """Return for each output whether the loss depends on it, by the loss's derivatives on
+        shapes.
+        """
         from crossflops.frontends.jax.observe.training_step import jax_loss_dependence
 
         return jax_loss_dependence(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """By the programs that JAX makes of these functions."""
+        """Return the cost of custom backward functions, by the programs that JAX makes of them."""
         from crossflops.frontends.jax.train.own_backward import jax_own_backwards
 
         return jax_own_backwards(source, setting)
 
     def limit_threads(self, threads: int) -> None:
-        """XLA takes as many threads as it sees CPUs."""
+        """Limit the CPUs that this process sees, since XLA takes as many threads."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """The jitted function: see `model.runnable`."""
+        """Return the jitted function ready to run: see `model.runnable`."""
         from crossflops.frontends.jax.observe.running_models import prepare_jax_run
 
         return prepare_jax_run(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """See `outputs.run_outputs`."""
+        """Run the model once: see `outputs.run_outputs`."""
         from crossflops.frontends.jax.observe.outputs import run_jax_outputs
 
         return run_jax_outputs(source, setting)

@@ -1,4 +1,4 @@
-"""Whether something is a Flax module or a JAX function, told without importing either."""
+"""Detection of Flax modules and JAX functions without importing either."""
 
 import sys
 from collections.abc import Mapping
@@ -6,20 +6,20 @@ from types import ModuleType
 
 
 def is_module(value: object) -> bool:
-    """Whether this is a module of Flax NNX."""
+    """Return whether the value is a module of Flax NNX."""
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and hasattr(nnx, "Module") and isinstance(value, nnx.Module)
 
 
 def is_linen(value: object) -> bool:
-    """Whether this is a module of flax.linen, which holds no variables."""
+    """Return whether the value is a module of flax.linen, which holds no variables."""
     linen = sys.modules.get("flax.linen")
     kind = getattr(linen, "Module", None)
     return kind is not None and isinstance(value, kind) and getattr(value, "scope", None) is None
 
 
 def is_jax_keras_model(value: object) -> bool:
-    """Whether this is a model of Keras that runs on JAX."""
+    """Return whether the value is a model of Keras that runs on JAX."""
     keras = sys.modules.get("keras")
     if keras is None or not hasattr(keras, "Layer") or not isinstance(value, keras.Layer):
         return False
@@ -27,17 +27,17 @@ def is_jax_keras_model(value: object) -> bool:
 
 
 def is_function(value: object) -> bool:
-    """Whether this is itself a function of JAX, not one that returns a model.
+    """Return whether the value is itself a function of JAX, not one that returns a model.
 
-    That is what `jax.jit` and its like return. A plain function is one if its module imports JAX
-    and it cannot be called without arguments: the caller tells that.
+    Such functions come from `jax.jit` and its like. A plain function is one if its module imports
+    JAX and it needs arguments, which the caller checks.
     """
     jax = sys.modules.get("jax")
     return jax is not None and hasattr(value, "lower") and hasattr(value, "__wrapped__")
 
 
 def speaks_jax(value: object) -> bool:
-    """Whether the module that defines a function has imported JAX or Flax."""
+    """Return whether the module that defines a function has imported JAX or Flax."""
     names = getattr(value, "__globals__", None)
     if not isinstance(names, Mapping):
         return False

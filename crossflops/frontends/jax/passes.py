@@ -59,14 +59,13 @@ from crossflops.load.protobuf import parse_model_proto
 
 
 class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
-    """A function on its way to a graph.
+    """The state of a function while it is converted to a graph.
 
-    What jax2onnx makes of it is the `model` (of onnx_ir), changed in place, and what that was made
-    of `recorder`. `data` are the bytes of the model of which all shapes are to follow, `declared`
-    those with jax2onnx's shapes, `file` the ones of the two that were read. By names in these are
-    the equations of nodes (`origins`), the weights of the function (`weights`), and the functions
-    with a derivative of their own (`own`), of which `homes` has the nodes. What is `to_run` has
-    all that a runtime needs.
+    jax2onnx's result is the `model` (of onnx_ir), changed in place, with its `recorder`. `data`
+    are the bytes of the model whose shapes are to be inferred, `declared` those with jax2onnx's
+    shapes, `file` the ones of the two that were read. By names in these there are the equations of
+    nodes (`origins`), the weights of the function (`weights`), and the custom derivative functions
+    (`own`), of which `homes` has the nodes. With `to_run` it has all that a runtime needs.
     """
 
     function: Pure
@@ -96,7 +95,9 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
 
 
 def jax_snapshot(state: JaxConversion) -> Snapshot:
-    """Return what a log compares: the nodes of the graph, or those that jax2onnx wrote."""
+    """Return the snapshot that a log compares: the nodes of the graph, or those that jax2onnx
+    wrote.
+    """
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     model = state.model
@@ -207,7 +208,7 @@ def _serialize_model(state: JaxConversion) -> JaxConversion:
 
 
 def _read_jax_graph(state: JaxConversion) -> JaxConversion:
-    """Read shapes that follow from the inputs, and declared ones where one does not."""
+    """Read shapes inferred from the inputs, and declared ones where inference leaves one open."""
     graph = _graph_from_bytes(state, state.data)
     if all(map(_is_definite, graph.nodes)):
         return _with_state_fields(state, graph=graph, file=state.data)

@@ -25,10 +25,10 @@ from crossflops.ir.trace import Module, Parameter, Setting, Trace
 
 
 def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
-    """One row for every module, each object once, the root first.
+    """Return one row for every module, each object once, the root first.
 
-    Those of flax.linen are told by what ran. The parameters of a function are the arrays of
-    floats that it closes over. What it makes itself is none, nor what it is given.
+    Modules of flax.linen are those that ran. The parameters of a function are the float arrays
+    that it closes over, not those that it makes or that it is given.
     """
     if not is_module(model):
         stored = pure.weights if isinstance(pure.weights, Mapping) else {}
@@ -80,7 +80,9 @@ def _root_module(name: str, pure: Pure) -> Module:
 
 
 def _own_parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
-    """The module's own variables of the type nnx.Param; statistics and random state are none."""
+    """Return the module's own variables of the type nnx.Param, without statistics and random
+    state.
+    """
     from flax import nnx
 
     parameters = []
@@ -112,12 +114,12 @@ def convert_jax_model(
 ) -> tuple[bytes, Graph, Trace]:
     """Return the ONNX model of a recorded model as bytes, its graph, and its equations.
 
-    `views` are the programs of XLA that are wanted beside the equations. The source's `control`
+    `views` are the programs of XLA that are needed beside the equations. The source's `control`
     names nodes of the ONNX model; its `arrays` are the values of the inputs, where there are any,
-    on which `run` runs what depends on them.
+    on which `run` runs parts that depend on them.
 
-    Raises InputError where the model does not take these inputs, NormalizeError where it cannot
-    be converted.
+    Raises InputError where the model does not take these inputs, NormalizeError where it cannot be
+    converted.
     """
     made = PIPELINE.run(
         JaxConversion(
@@ -140,7 +142,7 @@ def convert_jax_model(
 
 
 _NO_WEIGHTS = (
-    "a module of flax.linen holds no weights: those of the file are what its `init` makes of"
+    "a module of flax.linen stores no weights: the file has the ones that its `init` makes with"
     " seed 0"
 )
 
@@ -171,7 +173,7 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
 
 
 def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:
-    """The model with its weights, and the values of its inputs by their names."""
+    """Return the model with its weights, and the values of its inputs by their names."""
     import jax
 
     valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
@@ -192,7 +194,7 @@ def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:
 def record_jax_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> TraceableModel:
-    """Make a function of arrays of a model, for inputs of these shapes (jax.ShapeDtypeStruct).
+    """Turn a model into a function of arrays, for inputs of these shapes (jax.ShapeDtypeStruct).
 
     With its modules that is all that a tool needs. Raises InputError where the model does not take
     these inputs.

@@ -16,7 +16,9 @@ __all__ = ["OnnxFile"]
 
 
 class Onnx(Frontend):
-    """Files that no framework runs: they are read, and counted by shapes alone."""
+    """The frontend of ONNX files: no framework runs them, they are read and counted by shapes
+    alone.
+    """
 
     name = "onnx"
     title = "ONNX"
@@ -25,24 +27,27 @@ class Onnx(Frontend):
     has_control = True
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is an ONNX file."""
+        """Return whether the value is an ONNX file."""
         return isinstance(value, OnnxFile)
 
     def require(self, model: Any) -> None:
-        """A file needs nothing but what crossflops needs."""
+        """Require no extra: ONNX files need only what crossflops installs."""
         return
 
     def source(self, model: OnnxFile, provided: ProvidedInputs, owned: bool) -> Source:
-        """The file itself, which has its specs."""
+        """Return the file itself as the source, with its input specs."""
         return Source(model, (), {}, model.control)
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Raises where the file has other inputs, or cannot run on these."""
+        """Raise an error where the file has other inputs, or cannot run on these."""
         from crossflops.frontends.onnx.binding import agrees
         from crossflops.load import read_onnx_model
 
         if not agrees(read_onnx_model(source.model.path).graph, source.model.specs):
-            raise InputError("the file has other inputs", "give --input for those that it has")
+            raise InputError(
+                "the given inputs are not those of the file",
+                "give --input for the inputs of the file",
+            )
         self.convert(self.record(source, setting, (), None), None)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:

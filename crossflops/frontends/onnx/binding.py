@@ -19,11 +19,12 @@ from crossflops.load.validation import forget_negative
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, and what makes the sizes in it definite.
+    """An ONNX file, and the options that fix its open sizes.
 
-    `dims` binds named dimensions, `specs` replaces shapes of inputs, `control` says what loops and
-    branches do where the graph does not. What a run has `seen` fills what all this leaves open.
-    With `inlined` false every call of a function stays one node, as in the file.
+    `dims` binds named dimensions, `specs` replaces shapes of inputs, `control` says how often
+    loops run and which branches are taken where the graph does not. Sizes that a run has `seen`
+    fill the remaining open ones. With `inlined` false every call of a function stays one node, as
+    in the file.
     """
 
     path: str
@@ -38,14 +39,14 @@ _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --inpu
 
 
 class _TypedOptions(NamedTuple):
-    """What the caller gave, for a command line that gives the rest as well."""
+    """The options that a caller gave, from which a command line with the missing ones is built."""
 
     path: str
     dims: Mapping[str, int]
     specs: Sequence[TensorSpec]
 
     def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
-        """The command with these dimensions and whole shapes beside what was given."""
+        """Return the command line with the given options and these dimensions and shapes."""
         provided = (
             (spec.name, "x".join(map(str, spec.shape or ())) or "scalar") for spec in self.specs
         )
@@ -64,10 +65,10 @@ def bind(
 ) -> dict[str, int]:
     """Write sizes into the inputs of a graph (in place), and return the dimensions by name.
 
-    A shape from `specs`, by input name or place, also binds the names that it stands for. The
+    A shape from `specs`, by input name or index, also binds the dimension names of that input. The
     element type stays that of the file. A name like "past + seq" follows from its parts where it
-    is not bound itself. Raises InputError for a name that does not exist, a rank
-    or a size that contradicts, and lists what is not bound, with a command line that binds it.
+    is not bound itself. Raises InputError for an unknown name, for a contradicting rank or size,
+    and for unbound sizes, with a command line that binds them.
     """
     inputs = model_inputs(graph)
     for value in inputs:
@@ -81,7 +82,7 @@ def bind(
     inside = {part for name in names for part in formula_names(name)}
     for name, size in dims.items():
         if name not in names | inside:
-            known = ", ".join(sorted(names)) or "none has a name"
+            known = ", ".join(sorted(names)) or "no dimension has a name"
             hint = f"dimensions for --dim and --vary: {known}"
             raise InputError(f"no input has a dimension {name!r}", hint)
         if size < 0:
@@ -107,7 +108,7 @@ def _not_negative(name: str, size: int) -> int:
 
 
 def load_bound_model(file: OnnxFile) -> Any:
-    """The whole model of a file, its inputs of the sizes that the file binds.
+    """Return the whole model of a file, its inputs with the sizes that the file binds.
 
     Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
     """
@@ -123,10 +124,11 @@ def load_bound_model(file: OnnxFile) -> Any:
 
 
 def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Whether shapes have the numbers that the file states, but for the first axis of each.
+    """Return whether shapes have the sizes that the file states, except for the first axis of
+    each.
 
     `bind` takes any shape, so that a file can be counted at other sizes than it was made for.
-    Raises InputError for an input that there is not.
+    Raises InputError for an unknown input.
     """
     inputs = model_inputs(graph)
     provided = _input_specs_by_name(inputs, specs)
@@ -142,7 +144,9 @@ def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
 
 
 def model_inputs(graph: Any) -> list[Any]:
-    """The inputs that a caller gives: in old files initializers are listed as inputs, too."""
+    """Return the inputs that a caller passes: in old files initializers are listed as inputs,
+    too.
+    """
     stored = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in stored]
 
@@ -155,7 +159,8 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
         name = names[index] if 0 <= index < len(names) else spec.name
         if name not in names and index >= 0:
             what = (
-                f"the model has {len(names)} inputs, and there is a shape for number {index + 1}"
+                f"the model has {len(names)} inputs, but --input gives "
+                f"a shape for number {index + 1}"
             )
             raise InputError(what, f"inputs: {', '.join(names)}")
         if name not in names:
@@ -173,7 +178,9 @@ def _input_dims(value: Any) -> Any:
 
 def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
     if value.type.WhichOneof("value") != "tensor_type":
-        raise InputError(f"input {value.name!r} is no tensor, so it has no shape", _HINT)
+        raise InputError(
+            f"input {value.name!r} is not a tensor, so --input cannot give it a shape", _HINT
+        )
     if not value.type.tensor_type.HasField("shape"):
         return
     if len(_input_dims(value)) != len(shape):
@@ -193,7 +200,9 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
 
 
 def _file_input_sizes(value: Any) -> tuple[int | None, ...]:
-    """The sizes that the file fixes, None for others; as many as are given."""
+    """Return the sizes that the file fixes, None for others, up to the length of the given
+    shape.
+    """
     return tuple(
         dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
         for dim in _input_dims(value)
@@ -216,7 +225,7 @@ def _write_input_sizes(
 
 
 def _require_input_sizes(inputs: list[Any], stated: _TypedOptions) -> None:
-    """Every dimension of every input tensor is a number."""
+    """Raise InputError unless every dimension of every input tensor is a number."""
     named: list[str] = []
     missing: list[str] = []
     examples: list[str] = []
@@ -242,8 +251,8 @@ def _require_input_sizes(inputs: list[Any], stated: _TypedOptions) -> None:
             examples.append(f"{value.name}={'x'.join(sizes)}")
     if missing:
         raise InputError(
-            f"sizes of inputs are not known: {'; '.join(missing)}",
-            f"give them, with your numbers: {stated.command(named, examples)}",
+            f"sizes of inputs are unknown: {'; '.join(missing)}",
+            f"give them, with your own numbers: {stated.command(named, examples)}",
         )
 
 
@@ -251,35 +260,42 @@ def _require_input_sizes(inputs: list[Any], stated: _TypedOptions) -> None:
 
 
 def warn_about_file(path: str, sentence: str) -> None:
-    """A CrossflopsWarning about a file."""
+    """Emit a CrossflopsWarning about a file."""
     warnings.warn_explicit(sentence, CrossflopsWarning, path, 0)
 
 
 def _overridden(
     path: str, name: str, stated: tuple[int | None, ...], shape: tuple[int, ...]
 ) -> None:
-    """Warn of an input that is counted at another size than the file fixes. None: not fixed.
+    """Warn of an input that is counted at another size than the file fixes (None: not fixed).
 
-    Of an input whose rank the file leaves open nothing is fixed.
+    An input whose rank the file leaves open has no fixed sizes.
     """
     if not stated:
         return
     if any(fixed not in (None, size) for fixed, size in zip(stated, shape, strict=True)):
         fixed = "x".join("?" if size is None else str(size) for size in stated)
         warn_about_file(
-            path, f"the file fixes input {name!r} as {fixed}: it is counted as {shape_text(shape)}"
+            path,
+            (
+                f"the file fixes input {name!r} as {fixed}, but it "
+                f"is counted as {shape_text(shape)}"
+            ),
         )
 
 
 def _warn_of_input_type(path: str, value: Any, dtype: str) -> None:
-    """Warn where the caller names another element type than the file; float32 is the usual one."""
+    """Warn where the caller names another element type than the file, unless it is the default
+    float32.
+    """
     fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
     if fixed and dtype not in (fixed, "float32", ""):
         warn_about_file(
-            path, f"input {value.name!r} of the file is {fixed}, and is not counted as {dtype}"
+            path,
+            f"input {value.name!r} of the file is {fixed}, so it cannot be counted as {dtype}",
         )
 
 
 def shape_text(shape: tuple[int, ...] | None) -> str:
-    """A shape as messages show it."""
+    """Return a shape as messages show it."""
     return "x".join(map(str, shape or ())) or "a scalar"

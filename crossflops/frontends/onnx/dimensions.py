@@ -8,7 +8,9 @@ _DEEPEST = 100
 
 
 def formula_names(name: str) -> tuple[str, ...]:
-    """The names in a formula; () where the name is a plain one, or no formula that is read."""
+    """Return the names in a formula; () for a plain name, or for a formula that cannot be
+    parsed.
+    """
     tree = _parse_formula(name)
     if tree is None or isinstance(tree, ast.Name):
         return ()
@@ -17,7 +19,7 @@ def formula_names(name: str) -> tuple[str, ...]:
 
 
 def follow(name: str, bound: Mapping[str, int]) -> int | None:
-    """The size that a formula has for these sizes; None where it has none."""
+    """Return the size that a formula has for these sizes; None where it has none."""
     tree = _parse_formula(name)
     return None if tree is None else _formula_value(tree, bound)
 
@@ -55,7 +57,9 @@ def _formula_value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
 
 
 def _arithmetic_result(operator: ast.operator, left: int, right: int) -> int | None:
-    """A quotient that is not whole is rounded down by // alone."""
+    """Return the result of an operation, None for an inexact quotient unless the operator is
+    //.
+    """
     if isinstance(operator, ast.Add):
         return left + right
     if isinstance(operator, ast.Sub):

@@ -1,4 +1,5 @@
-"""Whether a node has inputs and attributes of its operator in the version that the file declares.
+"""Checks of a node's inputs and attributes against its operator in the version that the file
+declares.
 
 Where it has those of another version, that version is named.
 """
@@ -15,7 +16,7 @@ _WITH_ROI = 11  # the version of Resize from which its second input is a region,
 
 
 class Objection(NamedTuple):
-    """The objection to a node, and its remedy; "" where only its sizes may be wrong."""
+    """A problem with a node's form, and the remedy; "" where only its sizes may be wrong."""
 
     problem: str = ""
     remedy: str = ""
@@ -24,9 +25,9 @@ class Objection(NamedTuple):
 def form_objection(
     domain: str, name: str, version: int, read: Sequence[str], names: Collection[str]
 ) -> Objection:
-    """Return the objection to the inputs that a node reads and the names of its attributes.
+    """Return the problem with the inputs that a node reads and the names of its attributes.
 
-    Inputs that are left out at the end, and names that begin with __, are no matter.
+    Inputs that are left out at the end, and names that begin with __, are ignored.
     """
     return _node_form_objection(domain, name, version, tuple(map(bool, read)), tuple(names))
 
@@ -35,7 +36,7 @@ def form_objection(
 def _node_form_objection(
     domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
 ) -> Objection:
-    """Return the objection to a form: `read` says which inputs are not left out."""
+    """Return the problem with a node's form; `read` says which inputs are present."""
     known = operator_schema(domain, name, version)
     if known is None or not (wrong := _wrong(name, known, read, names)):
         return Objection()
@@ -44,7 +45,7 @@ def _node_form_objection(
 
 
 def unknown_operator(domain: str, name: str, version: int) -> Objection:
-    """Return the objection to an operator that other versions alone have."""
+    """Return the problem of an operator that only other versions have."""
     if operator_schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _versions(domain, name)]
@@ -53,7 +54,7 @@ def unknown_operator(domain: str, name: str, version: int) -> Objection:
 
 
 def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | None:
-    """The error of the first node, at any depth, whose form is not that of its version."""
+    """Return the error of the first node, at any depth, whose form does not fit its version."""
     for number, node in enumerate(graph.node):
         version = imports.get(node.domain, 1)
         names = [attribute.name for attribute in node.attribute]
@@ -75,7 +76,7 @@ def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str
         takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
         return f"it has {len(read)} inputs, and {name} takes {takes}"
     if name == "Resize" and known.since >= _WITH_ROI and not any(read[2:]):
-        return "it has neither scales nor sizes, which are the third and fourth of its inputs"
+        return "it has neither scales (third input) nor sizes (fourth input)"
     if known.attributes.issuperset(names):
         return ""
     for written in names:
@@ -85,17 +86,17 @@ def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str
 
 
 def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
-    """Every version that is known here of the operators of a domain, with the schema in force."""
+    """Yield every known version of the operators of a domain, with the schema in force."""
     for version in range(1, newest_operator_version(domain) + 1):
         if known := operator_schema(domain, name, version):
             yield version, known
 
 
 def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
-    """Return the remedy: the versions nearest to this one of those in which all is right."""
+    """Return the remedy: the nearest of those versions in which the form is right."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:
-        return f"{declares}, and no opset has {name} with these: export the model again"
+        return f"{declares}, and {name} has this form in no opset: export the model again"
     first = last = min((at for at in others if at > version), default=others[-1])
     while last + 1 in others:
         last += 1
@@ -104,6 +105,6 @@ def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -
     span = f"in opset {first}" if first == last else f"in opsets {first} to {last}"
     span = f"from opset {first} on" if last == newest_operator_version(domain) else span
     return (
-        f"{declares}, and {name} is like this {span}: declare such an opset in opset_import, or "
+        f"{declares}, and {name} has this form {span}: declare such an opset in opset_import, or "
         "export the model again"
     )

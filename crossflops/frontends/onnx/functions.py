@@ -20,7 +20,9 @@ _HINT = "inline the functions with onnx.inliner, or export the model without the
 
 
 class Scope(NamedTuple):
-    """Where a body is inlined: names of its values outside, a prefix, and its attributes."""
+    """The scope of an inlined body: the outer names of its values, a prefix, and its
+    attributes.
+    """
 
     names: dict[str, str]
     prefix: str
@@ -28,9 +30,9 @@ class Scope(NamedTuple):
 
 
 def local(model: Any) -> dict[Identity, Any]:
-    """Return the local functions of a model, less those of operators of PyTorch.
+    """Return the local functions of a model, without those of PyTorch's operators.
 
-    Such a node is counted as the operator that it is. Its function is what a runtime runs for it.
+    Such a node is counted as the operator that it is, while a runtime runs its function.
     """
     return {
         (function.domain, function.name, function.overload): function
@@ -40,10 +42,10 @@ def local(model: Any) -> dict[Identity, Any]:
 
 
 def size_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
-    """How many nodes the model has when every call is replaced, 0 if there is none.
+    """Return how many nodes the model has when every call is inlined, 0 if there is no call.
 
-    Known without expanding anything. Raises TargetError when a function calls itself, or when
-    functions call one another deeper than 32.
+    It is computed without expanding. Raises TargetError when a function calls itself, or when
+    calls are nested deeper than 32.
     """
     nodes = _count_expanded_nodes(model.graph, functions)
     return nodes if any(_function_call_flags(model.graph, functions)) else 0
@@ -69,7 +71,9 @@ def inline_function_calls(
 
 
 def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
-    """Those of the names that a subgraph takes from around it, and does not make itself."""
+    """Return those of the names that a subgraph takes from its parents and does not define
+    itself.
+    """
     inner = dict(names)
     for value in (*body.input, *body.initializer):
         inner.pop(value.name, None)
@@ -80,7 +84,7 @@ def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
-    """Copies of the nodes of a function, with the attributes and the names of inputs put in."""
+    """Return copies of a function's nodes, with the attributes and the input names of a call."""
     attributes = {
         attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)
     }
@@ -111,7 +115,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
         if key in open_:
             raise TargetError(f"function {key[1]!r} calls itself", _HINT)
         if len(open_) > DEPTH:
-            raise TargetError(f"functions call one another deeper than {DEPTH}", _HINT)
+            raise TargetError(f"function calls are nested deeper than {DEPTH}", _HINT)
         if key not in sizes:
             open_.append(key)
             sizes[key] = size(functions[key].node)
@@ -125,7 +129,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
 
 
 def function_identity(node: Any) -> Identity:
-    """The function that a node calls, if there is one of that name."""
+    """Return the identity of the function that a node would call."""
     return node.domain, node.op_type, node.overload
 
 
@@ -160,7 +164,7 @@ class _Inliner:
         graph.node.extend(copies)
 
     def place(self, node: Any, scope: Scope, edition: dict[str, int], nodes: list[Any]) -> None:
-        """Append a node, or what it calls, to those that were found."""
+        """Append a node, or the nodes of the function that it calls, to `nodes`."""
         key = _callee_identity(node, self._functions)
         if key is not None:
             return self._call(node, self._functions[key], scope, nodes)
@@ -173,7 +177,7 @@ class _Inliner:
         return None
 
     def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
-        """A subgraph keeps its own names, and takes those of the values around it."""
+        """Rename a subgraph's references to outer values; its own values keep their names."""
         for number, node in enumerate(body.node):
             node.name = scope.prefix + onnx_node_label(node, number)
             _resolve(node, scope)
@@ -217,7 +221,7 @@ class _Inliner:
         returned: Mapping[str, str],
         nodes: list[Any],
     ) -> None:
-        """An output that is an input, or another output once more, becomes an Identity."""
+        """Append an Identity for each output that is an input, or another output repeated."""
         for inner, name in zip(function.output, call.output, strict=False):
             if name and returned.get(inner) != name:
                 node = type(call)(op_type="Identity", name=f"{call.name}/{name}")
@@ -227,7 +231,7 @@ class _Inliner:
 
 
 def _resolve(node: Any, scope: Scope) -> None:
-    """Names of inputs, and attributes that refer to those of the function."""
+    """Replace the names of inputs, and the attributes that refer to those of the function."""
     for index, name in enumerate(node.input):
         node.input[index] = scope.names.get(name, name)
     kept = []
@@ -258,9 +262,9 @@ _KNOWN = ("int32", "int64")  # types in which sizes are computed
 
 
 class Operand(NamedTuple):
-    """What of an input decides about the shapes inside.
+    """The part of an input that determines the shapes inside a function.
 
-    `place` is that of the first input with the same value.
+    `place` is the index of the first input with the same value.
     """
 
     dtype: str
@@ -283,9 +287,9 @@ class Unit(NamedTuple):
 
 
 class Calls:
-    """The functions of a model, and their units so far.
+    """The functions of a model, and the units inferred so far.
 
-    `infer` infers a model, in which other functions may be called.
+    `infer` infers a model that may call other functions.
     """
 
     def __init__(
@@ -301,18 +305,18 @@ class Calls:
         self._numbers: dict[str, int] = {}
 
     def opset(self, node: Any) -> dict[str, int]:
-        """The operator sets of the function that a node calls."""
+        """Return the operator sets of the function that a node calls."""
         own = self._functions[function_identity(node)].opset_import
         return {**self._opset, **{imported.domain: imported.version for imported in own}}
 
     def is_function_call(self, node: Any) -> bool:
-        """Whether the node calls a function."""
+        """Return whether the node calls a function."""
         return function_identity(node) in self._functions
 
     def refine(
         self, graph: Any, outer: Level | None = None, enclosing: Mapping[str, Type] | None = None
     ) -> bool:
-        """Write the types of what calls give back, in place; whether there is any."""
+        """Write the types of function results, in place; return whether any was new."""
         here = graph_level(graph, outer)
         types = {**(enclosing or {}), **graph_value_types(graph)}
         changed = False
@@ -338,7 +342,9 @@ class Calls:
         return changed
 
     def unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
-        """The function that a node calls, inferred for these inputs. Raises TargetError."""
+        """Return the function that a node calls, inferred for these inputs. Raise TargetError
+        where that fails.
+        """
         attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
         key = (function_identity(node), operands, attributes)
         if key not in self._units:
@@ -381,7 +387,9 @@ class Calls:
 def operands_of(
     node: Any, types: Mapping[str, Type], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
-    """What decides about the shapes in the function that a node calls; None for no input."""
+    """Return the facts of each input that determine the shapes in the called function; None for an
+    absent input.
+    """
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
     named = {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()}
     return call_operands(node, named, values)
@@ -390,7 +398,7 @@ def operands_of(
 def call_operands(
     node: Any, types: Mapping[str, tuple[str, Shape]], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
-    """The same, with element types by name."""
+    """Return the facts of each input as `operands_of` does, from element types by name."""
     first: dict[str, int] = {}
     known_operands: list[Operand | None] = []
     for index, name in enumerate(node.input):

@@ -44,11 +44,11 @@ NUMBER = "crossflops.operation"  # of the operation that a node was written for,
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
+    """The facts of a whole file: operator sets (of single nodes, too), and the caller's options.
 
     `trips` and `branches` are by node name. In a `flat` model no node has a body. `bodies` are the
-    functions that were called so far, by unit. `noted` says that nodes may have numbers of
-    operations that they were written for.
+    functions called so far, by unit. `noted` means that nodes may have numbers of the operations
+    that they were written for.
     """
 
     opset: dict[str, int]
@@ -62,10 +62,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
-    """The module that each node of a graph is in, of which its notes say no more.
+    """Return the module of each node of a graph, and remove the notes that say it.
 
-    They go, in place: of what an exporter of PyTorch writes they are the larger part, which need
-    not be copied through ONNX's inference. What numbers nodes stays where there are such.
+    In files of PyTorch's exporter the notes are the larger part, which is not copied through
+    ONNX's inference. Numbers of operations stay where there are any.
     """
     placed = node_places(graph.node, _graph_value_specs(graph, initializer_types(graph)))
     for node in graph.node:
@@ -77,12 +77,14 @@ def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
 
 
 def _operation_number(node: Any) -> str:
-    """The number that an export noted at a NodeProto, "" where it noted none."""
+    """Return the number that an export noted at a NodeProto, "" where it noted none."""
     return next((entry.value for entry in node.metadata_props if entry.key == NUMBER), "")
 
 
 def _conversion_annotation(node: Any) -> ConversionAnnotation:
-    """Return what a NodeProto was written for, by its number; not yet what it stands for."""
+    """Return the annotation of the operation that a NodeProto was written for, by its number
+    only.
+    """
     number = _operation_number(node)
     return ConversionAnnotation(written_for=number) if number else NO_CONVERSION
 
@@ -95,9 +97,9 @@ def build_graph(
     reading: Reading,
     placed: list[NodePlace] | None = None,
 ) -> tuple[Graph, list[NodePlace]]:
-    """Return the graph of a model with these types, and the module that each node is in.
+    """Return the graph of a model with these types, and the module of each node.
 
-    The modules are read, unless they were before (`placed`).
+    The modules are read unless they are given as `placed`.
     """
     specs = _graph_value_specs(model.graph, types)
     placed = node_places(model.graph.node, specs) if placed is None else placed
@@ -118,7 +120,7 @@ def build_graph(
 
 
 def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
-    """Return the graph with the size of its weights, which nodes hold, and with its digest."""
+    """Return the graph with the size of its weights and with its digest."""
     params, param_bytes, _ = total_weight_size(weights)
     return msgspec.structs.replace(
         graph,
@@ -130,7 +132,7 @@ def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
-    """Raises OperandError where a node has operands of types that its operator cannot take."""
+    """Raise OperandError where a node has operands that its operator cannot take."""
     op = _operator_instance(node.domain, node.op_type, _node_opset_version(node, reading))
     known, specs = (
         find_operator_rule(op),
@@ -166,7 +168,7 @@ def _level_nodes(
     where: list[NodePlace],
     reading: Reading,
 ) -> tuple[Node, ...]:
-    """The nodes of one level."""
+    """Return the nodes of one level."""
     nodes = []
     full = _whole_number_values(enclosing.values)
     pinned = any(tensor.name.endswith(PIN) for tensor in enclosing.graph.initializer)
@@ -218,7 +220,7 @@ def _inference_objection(node: Any) -> str:
 
 
 def _shrunk(node: Any, op: Op, enclosing: Level) -> str:
-    """Return what is wrong with the scales of a Resize, or ""; onnxruntime refuses the same ones.
+    """Return the problem with the scales of a Resize, or ""; onnxruntime refuses the same ones.
 
     onnxruntime/core/providers/cpu/tensor/upsamplebase.h: ScalesValidation.
     """
@@ -231,14 +233,14 @@ def _shrunk(node: Any, op: Op, enclosing: Level) -> str:
     )
     least = min(stored.items if stored else written, default=1)
     if op.type == "Upsample" and least < 1:
-        return f"a scale is {least:g}, and Upsample takes 1 and more"
-    return f"a scale is {least:g}, and Resize takes more than 0" if least <= 0 else ""
+        return f"a scale is {least:g}, but Upsample needs at least 1"
+    return f"a scale is {least:g}, but Resize needs more than 0" if least <= 0 else ""
 
 
 def _objection_to(
     node: Any, version: int, names: Collection[str], results: Sequence[TensorSpec | None]
 ) -> Objection:
-    """Return the objection to the form of a node, with attributes of these names.
+    """Return the problem with the form of a node that has attributes of these names.
 
     An operator of other versions is counted where the file says which sizes its results have.
     """
@@ -250,7 +252,7 @@ def _objection_to(
 
 
 def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
-    """Those that are a whole number, or a vector of such."""
+    """Return the values that are a whole number, or a vector of whole numbers."""
     full = {
         name: tuple(item for item in value.items if isinstance(item, int))
         for name, value in values.items()
@@ -262,7 +264,9 @@ def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ..
 def _integral_float_operands(
     op: Op, read: Sequence[str], values: Mapping[str, Value]
 ) -> dict[int, tuple[int, ...]]:
-    """The floats that are whole numbers to an operator, such as its bits, by place."""
+    """Return the float operands that the operator reads as whole numbers, such as bits, by
+    index.
+    """
     known = find_operator_rule(op)
     if known is None or not known.numbers:
         return {}
@@ -276,14 +280,14 @@ def _integral_float_operands(
 
 
 def _unknown_value_spec(name: str) -> TensorSpec | None:
-    """Return what is known of a value of which nothing is known, None for one that is left out."""
+    """Return the spec of an unknown value, None for an omitted one."""
     return TensorSpec(name, "", None) if name else None
 
 
 def _subgraph_specs(
     values: Iterable[Any], specs: Mapping[str, TensorSpec]
 ) -> tuple[TensorSpec, ...]:
-    """The inputs or the outputs of a subgraph."""
+    """Return the inputs or the outputs of a subgraph."""
     names = [value.name for value in values if value.name]
     return tuple(specs.get(name) or TensorSpec(name, "", None) for name in names)
 
@@ -298,14 +302,14 @@ def _node_opset_version(node: Any, reading: Reading) -> int:
 
 @lru_cache(maxsize=1024)
 def _operator_instance(domain: str, name: str, version: int) -> Op:
-    """One object for all nodes of an operator."""
+    """Return one shared object for all nodes of an operator."""
     return Op(domain, name, since(domain, name, version))
 
 
 def _branches_and_choice(
     node: Any, enclosing: Level, branches: Mapping[str, str]
 ) -> tuple[tuple[str, ...], Choice]:
-    """The attributes whose subgraphs may run, and for an If how these were chosen."""
+    """Return the attributes whose subgraphs may run, and how an If's branch was chosen."""
     if not is_control(node, "If"):
         return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
     stated = branches.get(node.name)
@@ -325,7 +329,7 @@ def _build_body_graphs(
     location: NodePlace,
     reading: Reading,
 ) -> tuple[Graph, ...]:
-    """The subgraphs of a node in the attributes of these names."""
+    """Return the subgraphs of a node in the attributes of these names."""
     bodies = []
     for name in names:
         proto = body_of(node, name)
@@ -353,7 +357,7 @@ def _build_body_graphs(
 def _build_function_graph(
     node: Any, enclosing: Level, specs: Mapping[str, TensorSpec], reading: Reading
 ) -> Graph:
-    """The function that a node calls: one graph for all calls whose operands are alike."""
+    """Return the function that a node calls: one graph for all calls with equal operands."""
     assert reading.calls is not None
     provided = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
     types = {name: (spec.dtype, spec.shape) for name, spec in provided.items()}
@@ -377,5 +381,5 @@ def _build_function_graph(
 
 
 def _subgraph_node_place(inner: NodePlace, outer: NodePlace) -> NodePlace:
-    """A node in a subgraph is in the module of the node that holds it."""
+    """Return the module of a node in a subgraph, within the module of the node that holds it."""
     return outer if not inner.path or inner.path.startswith(outer.path) is False else inner

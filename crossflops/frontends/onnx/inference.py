@@ -24,14 +24,15 @@ from crossflops.operators import find_operator_rule
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _NO_MEMORY = "bad_alloc"  # what C++ calls it
 _UNKNOWN = r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)"
-_HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
+_HINT = "store shapes in the file with onnx.shape_inference, or export the model again"
 
 
 class _Attempt(NamedTuple):
-    """Whether a contradiction is an error, and whether small values are followed.
+    """An attempt at shape inference: whether a contradiction is an error, and whether small values
+    are followed.
 
-    Values are followed through any vector that is concatenated, whatever its length: where that
-    takes too much memory, shapes are inferred without it.
+    Values are followed through concatenated vectors of any length: where that takes too much
+    memory, shapes are inferred without it.
     """
 
     strict: bool
@@ -39,12 +40,12 @@ class _Attempt(NamedTuple):
 
 
 def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
-    """The model with every shape that follows from its inputs and its small constants.
+    """Return the model with every shape that follows from its inputs and its small constants.
 
     It runs in a forked child with limits on time and memory, where the system has fork. An error
-    that strict inference finds is a warning, and what could be inferred in spite of it is kept.
-    Raises TargetError where the file does not say which version of operators it is written in,
-    NormalizeError when inference crashes or takes too long.
+    that strict inference finds becomes a warning, and the shapes that could be inferred are kept.
+    Raises TargetError where the file does not say which operator version it uses, NormalizeError
+    when inference crashes or takes too long.
     """
     data = model.SerializeToString()
     message, contradiction = "", ""
@@ -79,14 +80,16 @@ _NO_CONTRADICTION = re.compile(r"\] (Invalid rank for|Data size mismatch\..* ele
 
 
 def _contradiction(message: str) -> str:
-    """Return the message with those of its errors alone that speak against the model."""
+    """Return the message with only those of its errors that contradict the model."""
     begin, *errors = re.split(r"(?=\(op_type:)", message)
     kept = [error for error in errors if not _NO_CONTRADICTION.search(error)]
     return begin + "".join(kept) if kept or not errors else ""
 
 
 def strict_inference_objection(model: Any) -> str:
-    """What strict inference says against a model, or ""; of one that ends it nothing is known."""
+    """Return the errors of strict inference, or ""; also "" where inference itself ends without an
+    answer.
+    """
     data = model.SerializeToString()
     attempt = _Attempt(strict=True, follow=True)
     try:
@@ -102,7 +105,9 @@ def _shorten_message(message: str) -> str:
 
 
 def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
-    """As `beside.inferred`, in a process with limits on time and memory, where there is fork."""
+    """Infer shapes in a forked process with limits on time and memory, where the system has
+    fork.
+    """
     if not hasattr(os, "fork"):
         return beside.infer_model_shapes(data, *attempt)
     early = beside.take_inference_process()
@@ -136,9 +141,9 @@ Told = Mapping[str, tuple[int, ...]]
 def strict_shapes_by_name(
     path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec]
 ) -> dict[str, tuple[int, ...]] | None:
-    """Shapes by name, an extent that is not known as 0; None where inference raises.
+    """Return shapes by name, with 0 for an unknown size; None where inference raises.
 
-    What the file says of what lies inside is left aside, as by tools that infer afresh. `dims`
+    The file's own declarations of inner values are ignored, as by tools that infer afresh. `dims`
     and `specs` bind the sizes of its inputs.
     """
     import onnx
@@ -158,7 +163,7 @@ def strict_shapes_by_name(
 
 
 def as_told(graph: Graph, shapes: Told) -> Graph:
-    """The graph with these shapes; a tensor of which nothing is told is left out of its node."""
+    """Return the graph with these shapes; a tensor without a shape is removed from its node."""
     nodes = tuple(
         msgspec.structs.replace(
             node,
@@ -202,9 +207,10 @@ _KINDS = {**dict.fromkeys(_FORMATS, ""), **FLOATS}  # of the values of a type th
 
 
 def pin(graph: Any) -> bool:
-    """Let nodes whose result has no shape read the sizes that are known as constants, in place.
+    """Let nodes whose result has no shape read known sizes as constants, in place; return whether
+    there are any.
 
-    Whether there is any. Such a constant is called as the value that it stands for, and `PIN`.
+    Such a constant has the name of the value, followed by `PIN`.
     """
     pinned = False
     for enclosing in levels(graph):

@@ -26,7 +26,7 @@ def loops_of(graph: Any) -> dict[str, LoopOfFile]:
 
 
 def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
-    """The graph with the runs of each unrolled loop in one Loop, which runs once."""
+    """Return the graph with the runs of each unrolled loop in one Loop, which runs once."""
     nodes = list(graph.nodes)
     present = {node.key for node in nodes}
     for name, loop in loops.items():
@@ -49,7 +49,7 @@ def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
 
 
 def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node:
-    """A Loop whose only run is all of the nodes."""
+    """Return a Loop whose only run consists of these nodes."""
     made = {spec.name: spec for node in inside for spec in node.outputs if spec}
     taken = {
         spec.name: spec
@@ -79,7 +79,7 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
 
 
 def _inputs_and_results(graph: Graph) -> Iterator[TensorSpec]:
-    """The inputs of a graph and the results of its nodes; others are stored in the file."""
+    """Yield the inputs of a graph and the results of its nodes, without stored tensors."""
     yield from graph.inputs
     for node in graph.nodes:
         yield from (spec for spec in node.outputs if spec)

@@ -1,4 +1,4 @@
-"""Which nodes of a file no output depends on: a run does their work, and nothing uses it.
+"""Dead nodes of a file: a run does their work, and no output depends on it.
 
 A node in a body is needed where it is needed in any of the runs: what a loop carries is, where
 its last value is used or something that is needed in the body reads it. The same holds of a loop
@@ -19,7 +19,7 @@ _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes n
 
 
 def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
-    """Return the graph, those nodes marked as dead on which none of these values depends."""
+    """Return the graph with those nodes marked as dead on which none of these values depends."""
     needed = set(outputs)
     if _are_all_read(graph.nodes, needed):  # as in most files
         return graph
@@ -28,7 +28,7 @@ def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
 
 
 def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
-    """Whether each node has a result that another reads, or that is needed, and none has bodies.
+    """Return whether each node has a result that is read or needed, and none has bodies.
 
     Then none is dead: of dead nodes the last one has no reader.
     """
@@ -47,7 +47,7 @@ def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
 
 
 def leave_out_dead(graph: Graph) -> Graph:
-    """Return the graph without its dead nodes, which the whole graph beside it still has."""
+    """Return the graph without its dead nodes; the original is in its `whole` field."""
     nodes = _Pruning().live(graph.nodes)
     if nodes is graph.nodes:
         return graph
@@ -55,11 +55,12 @@ def leave_out_dead(graph: Graph) -> Graph:
 
 
 class _HolderForm(NamedTuple):
-    """How a node holds its bodies: what it needs in any case, and what it carries through them.
+    """The form of a node with bodies: its own inputs, and the values it carries through the
+    bodies.
 
-    `always` are the places of inputs that it needs; `carried` values begin among its inputs at the
-    place `first`, among those of its body at `first_inside`, and among what that gives at `given`.
-    Of a loop the body gives a condition before these.
+    `always` are the indices of inputs that it always needs; `carried` values begin among its
+    inputs at index `first`, among those of its body at `first_inside`, and among the body's
+    outputs at `given`. A loop's body has a condition before these.
     """
 
     always: frozenset[int]
@@ -70,7 +71,7 @@ class _HolderForm(NamedTuple):
     has_all: bool = False
 
     def results(self, body: Graph, indices: frozenset[int]) -> frozenset[int]:
-        """Return the outputs of a body that are needed for results at these places."""
+        """Return the outputs of a body that are needed for results of these indices."""
         if self.has_all:
             return frozenset(range(len(body.outputs)))
         return frozenset((*range(self.given), *(self.given + index for index in indices)))
@@ -82,7 +83,7 @@ class _HolderForm(NamedTuple):
 
 
 def _holder_form(node: Node) -> _HolderForm:
-    """The inputs of a Scan say how often it runs, and a Loop has its number and condition."""
+    """Return the form of a Loop, a Scan or another node with bodies."""
     kind, inputs = node.op.type if not node.op.domain else "", len(node.inputs)
     if node.choice == "function":
         return _HolderForm(frozenset())
@@ -99,7 +100,7 @@ def _holder_form(node: Node) -> _HolderForm:
 
 
 class _LivenessWalk:
-    """Reads graphs from the last node to the first one."""
+    """A walk over graphs from the last node to the first one."""
 
     def __init__(self) -> None:
         self._marked: dict[tuple[int, frozenset[int]], tuple[Graph, set[str]]] = {}
@@ -107,7 +108,7 @@ class _LivenessWalk:
         self._read: list[Graph] = []  # what is known by its id must not go
 
     def mark(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
-        """Return the nodes, marked. What they need is added to `needed`."""
+        """Return the nodes, marked. The values that they need are added to `needed`."""
         while True:
             marked = []
             for node in reversed(nodes):
@@ -125,7 +126,7 @@ class _LivenessWalk:
             needed |= more
 
     def _dead_node(self, node: Node) -> Node:
-        """Return the node with all in it marked as dead."""
+        """Return the node, and all nodes in it, marked as dead."""
         bodies = []
         for body in node.bodies:
             if id(body) not in self._dead:
@@ -138,7 +139,7 @@ class _LivenessWalk:
         return msgspec.structs.replace(node, dead=True, bodies=tuple(bodies))
 
     def _holder(self, node: Node, indices: frozenset[int], needed: set[str]) -> Node:
-        """Return a node with bodies, these marked, where results at these places are needed."""
+        """Return a node with marked bodies, where results of these indices are needed."""
         form = _holder_form(node)
         states = frozenset(index for index in indices if index < form.carried)
         while True:
@@ -162,10 +163,10 @@ class _LivenessWalk:
         return _with_bodies(node, tuple(bodies))
 
     def _body(self, body: Graph, indices: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
-        """Return the body, marked, and what it reads: its inputs, and values from around it.
+        """Return the marked body, and the values it reads: its inputs, and values of its parents.
 
-        Bodies are looked at once for each set of results: a loop looks several times at its own.
-        A function that is called bears the names of these results where a part of it is dead.
+        Bodies are walked once for each set of results, since a loop walks its own several times. A
+        called function gets the names of these results in its own name where a part of it is dead.
         """
         key = id(body), indices
         if key not in self._marked:
@@ -183,13 +184,13 @@ class _LivenessWalk:
 
 
 class _Pruning:
-    """Leaves out what is marked; a body that several nodes share stays one."""
+    """A copy of a graph without marked nodes; a body that several nodes share stays shared."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, Graph] = {}
 
     def live(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return those that are not dead: the same tuple where all are."""
+        """Return the nodes that are not dead: the same tuple where all are alive."""
         kept = []
         for node in nodes:
             if node.dead:
@@ -208,7 +209,7 @@ class _Pruning:
 
 
 def _results_live_elsewhere(nodes: Sequence[Node]) -> set[str]:
-    """Return the results of dead nodes that are not dead in another run of an unrolled loop."""
+    """Return the results of dead nodes that are alive in another run of an unrolled loop."""
     copies = [node for node in nodes if "@" in node.key]
     live = {_RUN.sub("", node.key) for node in copies if not node.dead}
     dead = (node for node in copies if node.dead and _RUN.sub("", node.key) in live)
@@ -216,7 +217,7 @@ def _results_live_elsewhere(nodes: Sequence[Node]) -> set[str]:
 
 
 def _with_bodies(node: Node, bodies: tuple[Graph, ...]) -> Node:
-    """Return the node with these bodies: the same node where they are its own."""
+    """Return the node with these bodies: the same object where nothing changes."""
     if _are_same(bodies, node.bodies):
         return node
     return msgspec.structs.replace(node, bodies=bodies)
@@ -233,7 +234,7 @@ def _positions_of_names(specs: Sequence[TensorSpec | None], names: set[str]) -> 
 
 
 def _names_at_positions(specs: Sequence[TensorSpec | None], indices: Iterable[int]) -> list[str]:
-    """Return the names of those at these places, as far as there are such."""
+    """Return the names of the specs at these indices that exist."""
     chosen = (specs[index] for index in indices if index < len(specs))
     return [spec.name for spec in chosen if spec is not None]
 

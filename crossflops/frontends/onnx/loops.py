@@ -26,10 +26,11 @@ def loop_step_count(
     shapes: Mapping[str, tuple[int, ...] | None],
     enclosing: Mapping[str, Value],
 ) -> int | None:
-    """How often a body runs whose first run is certain; None where whole numbers do not tell.
+    """Return how often a body runs whose first run is certain; None where whole numbers do not
+    determine it.
 
     `carried` are the values that the loop starts with, as far as they are small whole numbers,
-    `most` the number of runs that it is given, `shapes` and `enclosing` what else is known inside.
+    `most` is the maximum number of runs, `shapes` and `enclosing` are further facts known inside.
     """
     for done in range(_MOST_STEPS):
         if most is not None and done >= most:
@@ -53,7 +54,7 @@ LOOPS = ("Loop", "Scan", "SequenceMap")
 
 
 class Level(NamedTuple):
-    """A graph, and what is known where it stands: shapes and small values, of outer ones too."""
+    """A graph with the shapes and small values known in it, including those of its parents."""
 
     graph: Any
     shapes: dict[str, Shape]
@@ -66,9 +67,9 @@ def graph_level(
     types: Mapping[str, Type] | None = None,
     bound: bool = False,
 ) -> Level:
-    """Return what is known in a graph, whose `types` may have been read already.
+    """Return the facts known in a graph, whose `types` may have been read already.
 
-    The inputs of a subgraph are known by no value, unless these are `bound` in `outer`.
+    The inputs of a subgraph have no known values, unless they are `bound` in `outer`.
     """
     kinds = graph_value_types(graph) if types is None else types
     shapes = {
@@ -83,7 +84,7 @@ def graph_level(
 
 
 def body_of(node: Any, name: str = "body") -> Any:
-    """The subgraph in the attribute of that name, or None."""
+    """Return the subgraph in the attribute of that name, or None."""
     return next(
         (
             attribute.g
@@ -95,12 +96,12 @@ def body_of(node: Any, name: str = "body") -> Any:
 
 
 def is_control(node: Any, *names: str) -> bool:
-    """Whether the node is one of these operators of ai.onnx."""
+    """Return whether the node is one of these operators of ai.onnx."""
     return node.op_type in names and not node.domain
 
 
 def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) -> int | None:
-    """How often the body of a Loop or a Scan runs, where the graph, or the caller, says so."""
+    """Return how often the body of a Loop or a Scan runs, if the graph or the caller says so."""
     if node.name in provided:
         return provided[node.name]
     if is_control(node, "Scan"):
@@ -122,7 +123,7 @@ def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) ->
 
 
 def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | None:
-    """How often a body runs whose condition follows from counters, at most `most` times."""
+    """Return how often a body runs whose condition follows from counters, at most `most` times."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return None
@@ -132,7 +133,7 @@ def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | 
 
 
 def _goes_on(node: Any, enclosing: Level) -> bool:
-    """Whether the body's condition can only be true: its own input, or a constant."""
+    """Return whether the body's condition is always true: its own input, or a constant."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return False
@@ -169,7 +170,7 @@ def _attribute_integers(node: Any, name: str, default: tuple[int, ...]) -> tuple
 
 
 def has_control_operator(graph: Any, *names: str) -> bool:
-    """Whether one of these operators of ai.onnx is in the graph, or in one inside of it."""
+    """Return whether one of these operators of ai.onnx is in the graph, or in a nested one."""
     for node in graph.node:
         if is_control(node, *names):
             return True
@@ -183,10 +184,11 @@ def has_control_operator(graph: Any, *names: str) -> bool:
 def refine(
     graph: Any, provided: Mapping[str, int], grows: set[str], outer: Level | None = None
 ) -> bool:
-    """Write into loops what follows from one inference, for the next; whether that is anything.
+    """Write into loops what follows from one inference, for the next; return whether anything
+    changed.
 
-    A value that a Loop carries has one shape if the body gives it back with the shape that it
-    came with; `grows` collects those that do not. What was inferred with such a shape is wrong.
+    A value that a Loop carries has one shape if the body returns it with its initial shape;
+    `grows` collects the other ones. Everything inferred with such a shape is wrong.
     """
     if not has_control_operator(graph, "Loop"):
         return False
@@ -201,12 +203,12 @@ def refine(
 
 
 def loop_value_key(node: Any, value: Any) -> str:
-    """Return what a value that a Loop carries is called among those whose shape changes."""
+    """Return the key of a value that a Loop carries, among those whose shape changes."""
     return f"{node.name}/{value.name}"
 
 
 def unproven(graph: Any) -> set[str]:
-    """Values that loops carry with a shape which, as far as is known, they may not give back."""
+    """Return the values that loops carry with a shape that the body may not return."""
     unproven_loops = set()
     for node in graph.node:
         body = body_of(node) if is_control(node, "Loop") else None
@@ -262,7 +264,7 @@ def _refine_loop(
 def declare_output_shape(
     enclosing: Level, outputs: Any, index: int, shape: tuple[int, ...], dtype: int
 ) -> bool:
-    """Say the shape of an output that inference left open; whether it had to be said."""
+    """Declare the shape of an output that inference left open; return whether it was open."""
     name = outputs[index] if index < len(outputs) else ""
     if not name or enclosing.shapes.get(name) is not None:
         return False
@@ -275,7 +277,7 @@ def declare_output_shape(
 
 
 def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
-    """The graph and all that nest in it."""
+    """Yield the graph and all graphs nested in it."""
     enclosing = graph_level(graph, outer)
     yield enclosing
     for node in graph.node:
@@ -292,10 +294,9 @@ Names = dict[str, str]
 
 
 def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Every node that holds a body, with its key in a report; it is given a name.
+    """Return every node that holds a body, with its key in a report; each gets a name.
 
-    `graphs` are that of the model and those of functions, each with what stands before the keys
-    of its nodes.
+    `graphs` are that of the model and those of functions, each with the prefix of its node keys.
     """
     return [stored for prefix, graph in graphs for stored in _holders(graph, prefix)]
 
@@ -303,10 +304,10 @@ def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def control_by_node_name(
     stored: Iterable[tuple[str, Any]], control: Control
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Trips and branches by the names of the nodes that hold bodies (see `holders`).
+    """Return trips and branches by the names of the nodes that hold bodies (see `holders`).
 
-    A node is called by its own name, or by its key in a report, where the names of the nodes
-    around it stand before its own. Raises InputError for a name that no such node has.
+    A node is addressed by its own name, or by its key in a report, with the names of its parent
+    nodes in front. Raises InputError for a name that no such node has.
     """
     loops: Names = {}
     choices: Names = {}
@@ -320,7 +321,7 @@ def control_by_node_name(
             raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")
     for name, choice in control.branches.items():
         if choice not in CHOICES:
-            message = f"{choice!r} is no branch of {name!r}"
+            message = f"{choice!r} is not a branch of {name!r}"
             raise InputError(message, "give --branch NODE=then, NODE=else or NODE=sum")
     return (
         _resolve_control_names(
@@ -356,7 +357,9 @@ BRANCHES = ("then_branch", "else_branch")
 
 
 def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> str:
-    """The attribute of the one branch that is asked for, ran or is certain; "" for both."""
+    """Return the attribute of the one branch that is requested, observed or certain; "" for
+    both.
+    """
     if node.name in branches:
         side = branches[node.name].removeprefix(RAN)
         return "" if side == "sum" else f"{side}_branch"
@@ -365,7 +368,8 @@ def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> s
 
 
 def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) -> bool:
-    """Give the results of every If whose branch is known their shape; whether there is any.
+    """Give the results of every If with a known branch that branch's shapes; return whether any
+    changed.
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
     """

@@ -1,4 +1,5 @@
-"""Which module a node belongs to: from an exporter's notes, else from the names of the nodes.
+"""The module that a node belongs to: from an exporter's notes, otherwise from the names of the
+nodes.
 
 And which module a stored weight belongs to: the one whose path its name begins with, else that of
 the first node that uses it.
@@ -34,7 +35,9 @@ _P = TypeVar("_P", bound="NodePlace | None")
 
 
 class NodePlace(NamedTuple):
-    """The modules around a node from the root inwards, as (path, class); the class may be ""."""
+    """The modules that enclose a node from the root inwards, as (path, class); the class may be
+    "".
+    """
 
     chain: tuple[tuple[str, str], ...]
 
@@ -47,13 +50,13 @@ class NodePlace(NamedTuple):
 def place_from_notes(
     node: Any, specs: Mapping[str, TensorSpec] = {}, sources: Mapping[str, str] = {}
 ) -> NodePlace | None:
-    """The place that torch.onnx wrote into the metadata, None where it wrote none.
+    """Return the module that torch.onnx wrote into the metadata, None where it wrote none.
 
-    `sources` are the stored tensors behind what is dequantized.
+    `sources` are the stored tensors from which values are dequantized.
 
     `name_scopes` lists the module paths from the root ("") inwards, and last the operator;
-    `class_hierarchy` their classes. A convolution into which a batch normalization was folded
-    bears the notes of the latter: it is in the module that owns the name of its weight.
+    `class_hierarchy` their classes. A convolution into which a batch normalization was folded has
+    the notes of the latter: its module is the owner of its weight.
     """
     scopes, text = None, ""
     for note in node.metadata_props[:]:
@@ -83,7 +86,7 @@ def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
 
 
 def _place_of_path(path: str, root: str, layer: str) -> NodePlace:
-    """The place of that path: the classes of the root and of the innermost module are known."""
+    """Return the place of a path with known classes of the root and of the innermost module."""
     parts = path.split(".") if path else []
     paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
     return NodePlace((("", root), *((index, layer if index == path else "") for index in paths)))
@@ -99,7 +102,9 @@ _WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
 
 
 def _weight_layer_class(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
-    """The class of PyTorch's layer whose weight is called so; "" where that is no layer's own."""
+    """Return the class of PyTorch's layer with a weight of that name; "" where it is not a layer's
+    own.
+    """
     form = float_form(node.op_type)
     shape = specs[weight].shape if weight in specs else None
     if form not in _LAYERS or shape is None or not _WEIGHT.search(weight):
@@ -117,10 +122,10 @@ def _place_from_weight(
     sources: Mapping[str, str],
     shared: Container[str],
 ) -> NodePlace | None:
-    """The place of the module that owns the name of a stored weight of the node.
+    """Return the place of the module that owns the name of a stored weight of the node.
 
-    Exporters store equal tensors once: a vector, which is often all zeros, that several nodes
-    read (`shared`) has the name of one of their modules. It tells nothing, nor do its copies.
+    Exporters store equal tensors once: a vector, often all zeros, that several nodes read
+    (`shared`) has the name of one of their modules. Neither it nor its copies identify a module.
     """
     for at in WEIGHTS.get(node.op_type, range(len(node.input))):
         name = node.input[at] if at < len(node.input) else ""
@@ -143,7 +148,7 @@ def _is_path_of_stored(spec: TensorSpec) -> bool:
 def _vectors_of_several_nodes(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> set[str]:
-    """The vectors that more than one node reads."""
+    """Return the vectors that more than one node reads."""
     readers = Counter(
         sources.get(name, name)
         for node in nodes
@@ -160,9 +165,9 @@ def _vectors_of_several_nodes(
 def _find_places(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> list[NodePlace]:
-    """The places that the names of the nodes tell, else the names of their weights.
+    """Return the places from the names of the nodes, otherwise from the names of their weights.
 
-    A name with a "/" tells that a node is in the root.
+    A name with a "/" says that a node is in the root.
     """
     named = [place_from_name(node.name) for node in nodes]
     if not any(_is_path_of_stored(spec) for spec in specs.values()):
@@ -189,9 +194,9 @@ def _complete_places(
     specs: Mapping[str, TensorSpec],
     sources: Mapping[str, str],
 ) -> list[NodePlace]:
-    """The places, with those of nodes that a quantizer wrote, which have no notes.
+    """Return the places, completed for nodes that a quantizer wrote, which have no notes.
 
-    They are in the module that owns their weight, or the bias that is added to them; what
+    They are in the module that owns their weight, or the bias that is added to them; a node that
     (de)quantizes a value is in the module that made it.
     """
     shared = _vectors_of_several_nodes(nodes, specs, sources)
@@ -216,7 +221,7 @@ def _place_by_bias(
     specs: Mapping[str, TensorSpec],
     sources: Mapping[str, str],
 ) -> None:
-    """Place products whose weight has no name of a module: where their bias is added."""
+    """Place products without a named weight in the module whose bias is added to them."""
     readers: dict[str, list[int]] = {}
     for at, node in enumerate(nodes):
         for name in node.input:
@@ -244,7 +249,7 @@ def _place_by_bias(
 def _has_stored_operands(
     node: Any, specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> bool:
-    """Whether a stored tensor of more than a number is among the operands."""
+    """Return whether a stored tensor of more than one number is among the operands."""
     names = (sources.get(name, name) for name in node.input)
     stored = (specs[name] for name in names if name in specs)
     return any(
@@ -254,7 +259,9 @@ def _has_stored_operands(
 
 
 def _sources_by_result(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
-    """By the name of what is dequantized or turned, the stored tensor that it is made of."""
+    """Return the stored tensor behind each dequantized or transposed value, by the value's
+    name.
+    """
     return {
         node.output[0]: node.input[0]
         for node in nodes
@@ -273,7 +280,7 @@ def _place_from_classes(paths: tuple[str, ...], classes: tuple[str, ...]) -> Nod
 
 
 def _module_scopes(scopes: str) -> tuple[str, ...]:
-    """The items of a printed list but the last, which is the operator's and no other node's."""
+    """Return the items of a printed list without the last, which is the operator's own."""
     enclosing, comma, _ = scopes.rpartition("', '")
     if comma and '"' not in scopes and "\\" not in scopes:
         return _list_items_tuple(f"{enclosing}']")
@@ -286,7 +293,7 @@ def _list_items_tuple(text: str) -> tuple[str, ...]:
 
 
 def _parse_list_items(text: str) -> list[str]:
-    """The strings in a printed Python list."""
+    """Return the strings in a printed Python list."""
     if text[:2] == "['" and text[-2:] == "']" and '"' not in text and "\\" not in text:
         items = text[2:-2].split("', '")  # nearly every list is like that
         if 2 * len(items) == text.count("'"):
@@ -295,7 +302,7 @@ def _parse_list_items(text: str) -> list[str]:
 
 
 def place_from_name(name: str) -> NodePlace:
-    """The place that a node name tells: "/layer1/layer1.0/conv1/Conv" is in layer1.0.conv1.
+    """Return the place that a node name gives: "/layer1/layer1.0/conv1/Conv" is in layer1.0.conv1.
 
     PyTorch's older exporter repeats the path of a container in the names of its items; tf2onnx
     keeps TensorFlow's names and appends counters.
@@ -317,7 +324,7 @@ def place_from_name(name: str) -> NodePlace:
 
 
 def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
-    """The place of every node of a graph, in which what is stored is what `specs` says."""
+    """Return the place of every node of a graph whose stored tensors are in `specs`."""
     sources = _sources_by_result(nodes, specs)
     noted = _deduplicate_values(place_from_notes(node, specs, sources) for node in nodes)
     if any(index is not None for index in noted):
@@ -326,13 +333,15 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
 
 
 def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
-    """The values, equal ones as one object: a million nodes may be in a few hundred places."""
+    """Return the values, equal ones as one object: a million nodes may be in a few hundred
+    places.
+    """
     kept: dict[_P, _P] = {}
     return [kept.setdefault(value, value) for value in values]
 
 
 def build_module_table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
-    """The module table: the root and every module that a node is in, parents first."""
+    """Return the module table: the root and every module that a node is in, parents first."""
     classes: dict[str, str] = {"": ""}
     for index in dict.fromkeys(module_places):  # most nodes share theirs with others
         for path, name in index.chain:
@@ -364,7 +373,7 @@ def build_module_table(module_places: Iterable[NodePlace], root: str) -> tuple[M
 def with_parameters(
     modules: tuple[Module, ...], graph: Graph, weights: Mapping[str, Mapping[str, Size]]
 ) -> tuple[Module, ...]:
-    """The modules with the weights that nodes of the graph hold and that are theirs."""
+    """Return the modules with the weights that they own and that nodes of the graph hold."""
     paths = {row.path for row in modules}
     names = {name for sizes in weights.values() for name in sizes}
     specs = {
@@ -391,7 +400,9 @@ def with_parameters(
 
 
 def _weight_owner_path(name: str, paths: Container[str], user: str) -> str:
-    """The innermost module whose path the name of a weight begins with, else that of its user."""
+    """Return the innermost module whose path is a prefix of a weight's name, otherwise that of its
+    user.
+    """
     path = name
     while "." in path:
         path = path.rpartition(".")[0]
@@ -401,7 +412,7 @@ def _weight_owner_path(name: str, paths: Container[str], user: str) -> str:
 
 
 def _parameter(name: str, numel: int, spec: TensorSpec | None, storage: int) -> Parameter:
-    """A packed weight has more elements than the tensor that holds it, and no shape or type."""
+    """Return a parameter; a packed one has more elements than its tensor, and no shape or type."""
     if spec is None or spec.shape is None or prod(spec.shape) != numel:
         return Parameter(name, (numel,), storage, dtype="")
     return Parameter(name, spec.shape, storage, spec.dtype)

@@ -52,7 +52,7 @@ class NotedTensor(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
 
 
 class NotedOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An operation: what its cost depends on."""
+    """An operation with all that its cost depends on."""
 
     op: tuple[str, str, int]
     inputs: tuple[NotedTensor | None, ...] = ()
@@ -93,7 +93,9 @@ def _attribute_from_note(value: Any) -> Attribute:
 
 
 def note_operations(data: bytes, graph: Graph) -> bytes:
-    """Return an ONNX model with notes of the operations that nodes of its graph stand for."""
+    """Return an ONNX model with notes of the operations that nodes of its graph were written
+    for.
+    """
     groups = list(_standing_groups(graph.nodes))
     if not groups:
         return data
@@ -119,7 +121,7 @@ def note_operations(data: bytes, graph: Graph) -> bytes:
 
 
 def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    """Return the nodes that were written for one operation, level by level."""
+    """Yield the nodes that were written for one operation, level by level."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
         if not node.stands_for_itself:
@@ -131,7 +133,7 @@ def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
 
 
 def _nodes_by_name(graph: Any) -> dict[str, Any]:
-    """Return the nodes of a GraphProto and of all bodies in it whose names are their own."""
+    """Return the nodes of a GraphProto and of all bodies in it whose names are unique."""
     by_name: dict[str, Any] = {}
     times: Counter[str] = Counter()
     levels = [graph]
@@ -166,7 +168,7 @@ def _note_tensor(spec: TensorSpec | None) -> NotedTensor | None:
 def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
     """Return the notes of a ModelProto; None where there are none.
 
-    Warns of notes that cannot be read.
+    Warns of unreadable notes.
     """
     text = next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
     if text is None:
@@ -178,8 +180,8 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
     if notes is None or notes.version != _VERSION or not _is_possible(notes):
         warn_about_file(
             path,
-            "what the file notes of its operations cannot be read: they are counted as the nodes"
-            " that a converter wrote for them",
+            "the file's notes on its operations cannot be read: the nodes that a converter wrote"
+            " are counted instead",
         )
         return None
     return notes
@@ -196,11 +198,11 @@ def _is_possible(notes: OperationNotes) -> bool:
 def stand_for_noted(
     graph: Graph, notes: OperationNotes, alone: Graph | None = None
 ) -> tuple[Graph, str]:
-    """Let nodes cost what the operation does that the file says they were written for.
+    """Give nodes the cost of the operation that they were written for, by the file's notes.
 
-    The first that an output depends on has the cost of all. `alone` is the graph without what a
-    run showed: sizes that one shows change no node. Behind the graph stands a sentence about
-    operations of which not all nodes are as they were written, "" where there are none.
+    The first node that an output depends on has the cost of all. `alone` is the graph without
+    observed sizes, which change no node. Returns the graph, and a sentence about operations whose
+    nodes have changed since, "" where there are none.
     """
     walk = _NotedWalk(notes)
     nodes = walk.place_operations((alone or graph).nodes)
@@ -232,7 +234,7 @@ def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> st
 
 
 class _NotedWalk:
-    """Places operations at the nodes of all levels; a body that several nodes share stays one."""
+    """A walk that assigns operations to the nodes of all levels; a shared body stays shared."""
 
     def __init__(self, notes: OperationNotes, trusted: Container[str] = ()) -> None:
         self._operations, self._trusted = notes.operations, trusted
@@ -241,7 +243,7 @@ class _NotedWalk:
         self.altered: list[str] = []
 
     def place_operations(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return the nodes of a level, each with what it stands for."""
+        """Return the nodes of a level, each with the operations that it was written for."""
         groups: dict[tuple[str, str], list[Node]] = {}
         for node in nodes:
             if node.conversion.written_for:
@@ -268,7 +270,7 @@ class _NotedWalk:
     def _match_operations(
         self, number: str, nodes: list[Node]
     ) -> tuple[NotedOperation, ...] | None:
-        """Return the operations of so many nodes, None where these are not as they were."""
+        """Return the operations of these nodes, None where the nodes have changed."""
         self.numbers.add(number)
         variants = self._operations.get(number, {})
         known = variants.get(nodes_digest(nodes))
@@ -295,5 +297,5 @@ class _NotedWalk:
 
 
 def _number_and_run(node: Node) -> tuple[str, str]:
-    """Return the number of a node, and of which run of a loop it is."""
+    """Return the operation number of a node, and the run of a loop that it is in."""
     return node.conversion.written_for, node.key.partition("@")[2]

@@ -86,7 +86,7 @@ def _module_note(module: Module) -> NotedModule:
 
 
 def sign(notes: ParameterNotes, model: Any) -> str:
-    """Return the text of the entry, which holds for what this ModelProto stores."""
+    """Return the text of the entry, signed with the weights of this ModelProto."""
     signed = msgspec.structs.replace(notes, tensors=tensors_digest(model))
     return msgspec.json.encode(signed).decode()
 
@@ -99,7 +99,9 @@ def tensors_digest(model: Any) -> str:
 
 
 def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The type and shape of each stored weight; one number alone is a scale or an epsilon."""
+    """Yield the type and shape of each stored weight, without single numbers (a scale, an
+    epsilon).
+    """
     levels = [model.graph, *model.functions]
     read = {value.name for value in model.graph.output}
     stored: list[Any] = []
@@ -131,20 +133,20 @@ def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
-    """Return the notes of a ModelProto that is as it was written; None where there are none.
+    """Return the notes of a ModelProto that is unchanged; None where there are none.
 
-    Warns of notes that hold no longer, or cannot be read.
+    Warns of outdated or unreadable notes.
     """
     text = next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
     if text is None:
         return None
-    then = "parameters are counted as the weights that it stores"
+    then = "stored weights are counted as parameters"
     try:
         notes = msgspec.json.decode(text, type=ParameterNotes)
     except (msgspec.MsgspecError, RecursionError):
         notes = None
     if notes is None or notes.version != _VERSION or not _is_possible(notes):
-        warn_about_file(path, f"what the file notes of its parameters cannot be read: {then}")
+        warn_about_file(path, f"the file's notes on its parameters cannot be read: {then}")
         return None
     if notes.tensors != tensors_digest(model):
         warn_about_file(path, f"the weights were changed after crossflops wrote the file: {then}")

@@ -1,4 +1,4 @@
-"""Which stored numbers are parameters of a model, packed ones too, and how many."""
+"""The stored numbers that are parameters of a model, packed ones too, and their count."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
@@ -61,7 +61,9 @@ def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
 
 
 def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
-    """Elements of a tensor of bytes that hold several of them; 0 for a tensor of one each."""
+    """Return a function for the elements of a byte tensor that packs several; 0 for one element
+    per byte.
+    """
 
     def count(node: Node, index: int) -> int:
         spec = node.inputs[index] if index < len(node.inputs) else None
@@ -115,7 +117,7 @@ _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType
 
 
 def input_weight_count(node: Node, index: int) -> int:
-    """Number of weights packed into that input, 0 where each element is one."""
+    """Return the number of weights packed into that input, 0 where each element is one."""
     count = _COUNTS.get((node.op.type, index))
     return count(node, index) if count is not None else 0
 
@@ -174,7 +176,7 @@ ARGUMENT = "argument"  # the role of a constant input of a function: it stands f
 
 
 def nodes_outside_functions(nodes: Iterable[Node]) -> Iterator[Node]:
-    """The nodes and all in their bodies, those of functions left out."""
+    """Yield the nodes and all nodes in their bodies, without those of functions."""
     for node in nodes:
         yield node
         for body in node.bodies if node.choice != "function" else ():
@@ -190,12 +192,12 @@ class Size(NamedTuple):
 
 
 def total_weight_size(weights: Mapping[str, Mapping[str, Size]]) -> Size:
-    """Elements and bytes of all `weight_sizes_by_node` weights."""
+    """Return elements and bytes of all `weight_sizes_by_node` weights."""
     return _sum_of_sizes(size for sizes in weights.values() for size in sizes.values())
 
 
 def weight_bytes_by_type(weights: Mapping[str, Mapping[str, Size]]) -> dict[str, int]:
-    """Bytes of all `weight_sizes_by_node` weights by their types."""
+    """Return bytes of all `weight_sizes_by_node` weights by their types."""
     by_type: dict[str, int] = {}
     for size in (size for sizes in weights.values() for size in sizes.values()):
         by_type[size.dtype] = by_type.get(size.dtype, 0) + size.nbytes
@@ -210,7 +212,9 @@ def _sum_of_sizes(sizes: Iterable[Size]) -> Size:
 def _body_weight_sizes(
     nodes: list[Node], functions: dict[int, dict[str, Size]]
 ) -> dict[str, Size]:
-    """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
+    """Return the stored tensors that are weights, with their sizes. `functions` are those read so
+    far.
+    """
     makers = _makers(nodes)
     weights: dict[str, Size] = {}
     roots_taken: set[str] = set()
@@ -220,7 +224,7 @@ def _body_weight_sizes(
 
 
 def weight_elements_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
-    """The elements of `weight_sizes_by_node` weights."""
+    """Return the elements of `weight_sizes_by_node` weights."""
     return {
         key: {name: size.numel for name, size in sizes.items()}
         for key, sizes in weight_sizes_by_node(nodes).items()
@@ -228,12 +232,13 @@ def weight_elements_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
 
 
 def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
-    """The stored tensors that feed weight inputs, each once: by the key of the node, by name.
+    """Return the stored tensors that feed weight inputs, each once: by the key of the node, by
+    name.
 
-    The node is the first that uses it, or has it in a body. A weight may be behind other constant
-    nodes (a transposition, a dequantization), or be made by ConstantOfShape. An operand of a
-    pointwise node is a parameter if it is stored and no scalar. What a function stores counts with
-    every call.
+    The node is the first that uses the weight, or has it in a body. A weight may be behind other
+    constant nodes (a transposition, a dequantization), or be made by ConstantOfShape. An operand
+    of a pointwise node is a parameter if it is stored and not a scalar. The weights of a function
+    count with every call.
     """
     tops = list(nodes)
     makers, roots_taken = _makers(list(nodes_outside_functions(tops))), set[str]()
@@ -247,7 +252,7 @@ def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
 
 
 def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
-    """The constant nodes by what they make."""
+    """Return the constant nodes by the names of their results."""
     return {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
 
 
@@ -257,7 +262,7 @@ def _node_weight_sizes(
     roots_taken: set[str],
     functions: dict[int, dict[str, Size]],
 ) -> dict[str, Size]:
-    """The weights that a node is the first to use."""
+    """Return the weights that this node is the first to use."""
     own_sizes: dict[str, Size] = {}
     if node.constant:
         return own_sizes
@@ -274,7 +279,9 @@ def _node_weight_sizes(
 
 
 def _attribute_weight_sizes(node: Node) -> dict[str, Size]:
-    """The weights of an operator of ai.onnx.ml; of a tree thresholds, but not those of leaves."""
+    """Return the weights of an operator of ai.onnx.ml; for trees the thresholds, without leaf
+    values.
+    """
     lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
     modes = node.attrs.get("nodes_modes", ())
     inner = [mode for mode in modes if mode != "LEAF"] if isinstance(modes, tuple) else []
@@ -310,16 +317,16 @@ def _call_weight_sizes(
 
 
 def _may_be(node: Node, spec: TensorSpec) -> bool:
-    """One number beside a tensor is a scale or an epsilon; a mask is no float."""
+    """Return whether an operand may be a weight: not one number beside a tensor, not a mask."""
     return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
 
 
 def _roots(
     spec: TensorSpec, makers: Mapping[str, Node], roots_taken: set[str], packed: int, full: bool
 ) -> dict[str, Size]:
-    """The stored tensors that a constant value is made of, with their sizes.
+    """Return the stored tensors that a constant value is made of, with their sizes.
 
-    Whole numbers of any width are weights where that is so (`full`), or behind a dequantization.
+    Whole numbers of any width are weights where `full` says so, or behind a dequantization.
     """
     roots: dict[str, Size] = {}
     todo = [(spec, full)]

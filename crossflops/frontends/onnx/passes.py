@@ -46,15 +46,15 @@ _STORED_APART = 4  # the first version of ONNX's IR in which an initializer need
 
 
 class FileReading(msgspec.Struct, frozen=True, kw_only=True):
-    """An ONNX file on its way to a graph.
+    """The state of an ONNX file while it is turned into a graph.
 
-    `read` reads the `model`, which is changed in place, and gone as soon as there is a graph:
-    nothing else may hold a part of it. `bound` are the sizes of its inputs, and `kept` says that
-    it declared none otherwise. `opset` has the operator sets, `editions` those of single nodes.
-    Functions are `local`, and `apart` where they are not inlined; `wanted` is said of loops and
-    branches. `placed` are the modules of nodes where they were read before inference, `loops`
-    those that are to be seen whole. `weights` are those that nodes hold, `alone` is the graph
-    without what a run showed.
+    `read` reads the `model`, which is changed in place and released when the graph exists: no
+    other object may hold a part of it. `bound` are the sizes of its inputs, and `kept` means that
+    it declared no others. `opset` has the operator sets, `editions` those of single nodes.
+    Functions are `local`, and `apart` where they are not inlined; `wanted` holds the options for
+    loops and branches. `placed` are the modules of nodes that were read before inference, `loops`
+    are those to keep as one node. `weights` are those of nodes, `alone` is the graph without
+    observed sizes.
     """
 
     read: Callable[[], Any]
@@ -82,13 +82,13 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, behind the pass that makes it."""
+        """The graph, after the pass that makes it."""
         assert self.graph is not None
         return self.graph
 
 
 def file_snapshot(state: FileReading) -> Snapshot:
-    """Return what a log compares: the nodes of the graph, or those of the file."""
+    """Return the snapshot that a log compares: the nodes of the graph, or those of the file."""
     if state.graph is not None or state.model is None:
         return look_at(state.graph, state.trace)
     from crossflops.frontends.logged_nodes import nodes_of_proto
@@ -161,7 +161,7 @@ def _bind(state: FileReading) -> FileReading:
 
 
 def _input_size_declarations(graph: Any) -> list[list[int | None]]:
-    """The sizes of each input that are numbers, None for the others."""
+    """Return the sizes of each input that are numbers, None for the others."""
     return [
         [
             dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
@@ -172,7 +172,9 @@ def _input_size_declarations(graph: Any) -> list[list[int | None]]:
 
 
 def _has_declared_sizes(declared: list[int | None], bound: list[int | None]) -> bool:
-    """Whether an input has every size that was declared; of one without a shape there is none."""
+    """Return whether an input has every declared size; one without a shape has no declared
+    size.
+    """
     return len(declared) <= len(bound) and all(map(_is_declared_size, declared, bound))
 
 
@@ -181,9 +183,10 @@ def _is_declared_size(declared: int | None, bound: int | None) -> bool:
 
 
 def _raise_version(state: FileReading) -> FileReading:
-    """ONNX's inference looks only from this version on at what is stored and is no input.
+    """Raise the IR version to the first one in which inference reads stored tensors that are not
+    inputs.
 
-    onnxruntime allows that in any.
+    onnxruntime allows them in any version.
     """
     state.model.ir_version = max(state.model.ir_version, _STORED_APART)
     return state
@@ -226,7 +229,7 @@ def _add_observed(state: FileReading) -> FileReading:
 
 
 def _call_functions(state: FileReading) -> FileReading:
-    """Take functions out that are apart, to be counted once for each kind of call."""
+    """Remove the functions that are kept apart, to be counted once for each kind of call."""
     if not state.apart:
         return state
     copies = {

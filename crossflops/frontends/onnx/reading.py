@@ -20,10 +20,10 @@ _REPORT = (
 
 
 def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
-    """The graph of a file, and a trace without calls: a file does not say who called what.
+    """Return the graph of a file, and a trace without calls: a file has no record of calls.
 
-    Modules are those that torch.onnx notes, else those that node names with slashes tell of,
-    else the root alone. Raises TargetError, InputError, NormalizeError.
+    Modules come from the notes of torch.onnx, otherwise from node names with slashes, otherwise
+    there is only the root. Raises TargetError, InputError, NormalizeError.
     """
     normalized = _normalize_model(lambda: read_onnx_model(file.path), file, setting, has_dead=True)
     beside.release_file_readers()
@@ -38,29 +38,32 @@ def normalize_onnx_bytes(
     seen: Observation | None = None,
     has_dead: bool = False,
 ) -> tuple[Graph, Trace]:
-    """As `normalize`, of a model that was converted to ONNX in memory, with definite shapes.
+    """Return graph and trace as `normalize` does, for a model converted to ONNX in memory with
+    definite shapes.
 
-    `has_dead` says that the converter writes work on which no result depends.
+    `has_dead` means that the converter writes work that no result depends on.
 
-    Raises NormalizeError for what would be wrong with a file: its user has none to mend.
+    Raises NormalizeError where a file would raise TargetError: its user has no file to repair.
     """
     file = OnnxFile(path=name, control=control, seen=seen)
     try:
         return _normalize_model(lambda: decode_onnx_model(data), file, setting, has_dead)
     except (TargetError, OperandError) as error:
-        message = f"the graph that was made of {name} cannot be read: {error.message}"
+        message = f"the converted graph of {name} cannot be read: {error.message}"
         raise NormalizeError(message, _REPORT) from error
 
 
 class OpenedFile:
-    """A file that was read once, to be normalized at many sizes. Raises TargetError."""
+    """A file that is read once and normalized at many sizes. Raises TargetError."""
 
     def __init__(self, file: OnnxFile) -> None:
         self._file = file
         self._bytes: bytes = read_onnx_model(file.path).SerializeToString()
 
     def graph_with_dims(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
-        """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
+        """Return the graph with these dimensions. Raise InputError, NormalizeError,
+        TargetError.
+        """
         file = msgspec.structs.replace(self._file, dims=dims)
         return _normalize_model(
             lambda: parse_model_proto(self._bytes), file, setting, has_dead=True
@@ -70,14 +73,15 @@ class OpenedFile:
 def _normalize_model(
     model: Callable[[], Any], file: OnnxFile, setting: Setting, has_dead: bool
 ) -> tuple[Graph, Trace]:
-    """`model` reads the model anew: nobody else may hold it, so that it is gone when it can be.
+    """Return the graph and the trace of the model that `model` reads.
 
-    What is dead is looked for where the graph is not that of a program, whose own calls say so.
+    The caller must not hold the model, so that it can be released. Dead nodes are searched only
+    where the graph is not that of a program, whose own calls show them.
     """
     trace = Trace(calls=(), modules=(), setting=setting)
     try:
         made = PIPELINE.run(FileReading(read=model, file=file, trace=trace, has_dead=has_dead))
     except (RecursionError, decode_error()) as error:
-        message = "functions, loops and branches lie too deep within one another"
+        message = "functions, loops and branches are nested too deeply"
         raise TargetError(message, "inline the functions with onnx.inliner") from error
     return made.current_graph, made.trace

@@ -18,12 +18,16 @@ def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
         if last and version > last:
             subject = f"version {version} of the operators of {domain or 'ai.onnx'}"
             warn_about_file(
-                path, f"{subject} is not known here: they are counted as of version {last}"
+                path,
+                (
+                    f"{subject} is newer than the installed onnx: operators "
+                    f"are counted as of version {last}"
+                ),
             )
 
 
 def warn_of_empty(path: str, graph: Graph) -> None:
-    """Warn of inputs without elements, and of results that are empty though no operand is."""
+    """Warn of inputs without elements, and of empty results of non-empty operands."""
     for spec in graph.inputs:
         if _has_no_elements(spec):
             warn_about_file(
@@ -41,7 +45,9 @@ def warn_of_empty(path: str, graph: Graph) -> None:
 
 
 def _empty_results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
-    """Of nodes that compute with numbers from an input; an empty list of sizes is none."""
+    """Yield float results that are empty although the operands are not; an empty list of sizes
+    does not count.
+    """
     for node in graph.nodes:
         for spec in node.outputs:
             if (
@@ -56,7 +62,9 @@ def _empty_results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
 
 
 def _can_run(node: Node) -> bool:
-    """Whether the node takes its operands: what it does not take is refused, not warned of."""
+    """Return whether the node takes its operands; otherwise an error, not a warning, reports
+    it.
+    """
     known = find_operator_rule(node.op)
     try:
         if known is not None:

@@ -48,10 +48,10 @@ _DEEPEST = 8  # loops within loops that are unrolled
 
 
 class InferenceRequest(NamedTuple):
-    """What a caller says, by node name: how often loops run, which branches count.
+    """The caller's options by node name: how often loops run, which branches count.
 
     And the functions of the model that are called, where they are not inlined. A `flat` model has
-    none, nor any node with a body: nobody need look for one.
+    none, nor any node with a body: these need not be searched.
     """
 
     trips: dict[str, int]
@@ -61,9 +61,9 @@ class InferenceRequest(NamedTuple):
 
 
 def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """The inferred model, and what its loops carry with changing shapes.
+    """Infer shapes, and replace loops whose runs differ by their runs.
 
-    Loops whose runs differ are replaced by their runs.
+    Returns the model and the loop-carried values whose shape varies between iterations.
     """
     if requested.flat or (
         requested.calls is None and not has_control_operator(model.graph, "Loop", "If")
@@ -89,9 +89,10 @@ def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[
 
 
 def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """The inferred model, and the values that loops carry with changing shapes.
+    """Infer shapes until nothing changes; return the model and the loop-carried values whose shape
+    varies.
 
-    As soon as one of these turns up, what was inferred with its first shape is thrown away.
+    As soon as one of these is found, everything inferred with its first shape is discarded.
     """
     grows: set[str] = set()
     inferred = _infer_whole_model(model, requested)
@@ -137,7 +138,7 @@ Declared = dict[str, Type]
 class ImpossibleShapeError(TargetError):
     """A node would make a shape that no tensor can have.
 
-    `key` is what it is called, `types` are those of its operands.
+    `key` is the node's key, `types` are those of its operands.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ _OBJECTION = r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)"
 
 
 class _Level(NamedTuple):
-    """A graph, whether every run of what is around has the same shapes, and the types in it."""
+    """A graph with its types, and whether every run of its parents has the same shapes."""
 
     graph: Any
     steady: bool
@@ -163,7 +164,7 @@ class _Level(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A value whose shape is not known, and the graph that it is in."""
+    """A value whose shape is unknown, and its graph."""
 
     graph: Any
     name: str
@@ -176,13 +177,14 @@ def infer_shapes(
     trusted: bool,
     ran: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
-    """The model with all shapes that can be known, and the types of the values of its graph.
+    """Return the model with all shapes that can be known, and the types of the values of its
+    graph.
 
-    What is `requested` of loops grows with their copies.
+    The options in `requested` grow with the copies of loops.
 
-    `trusted` says whether what the file declares holds for these inputs; `ran` are the types
-    that a run showed. Shapes that ONNX's own inference leaves open come from the run, from the
-    file, and else from onnx-shape-inference where that is installed. Contradictions are warnings.
+    `trusted` says whether the file's declarations hold for these inputs; `ran` are the types that
+    a run showed. Shapes that ONNX's own inference leaves open come from the run, from the file,
+    and otherwise from onnx-shape-inference where that is installed. Contradictions are warnings.
     Raises NormalizeError, or TargetError for shapes that no tensor can have.
     """
     if trusted:
@@ -214,7 +216,7 @@ def infer_shapes(
 
 
 def _object(model: Any, gaps: list[Gap]) -> None:
-    """Note at nodes what ONNX's inference says against them: as a runtime does, it refuses them.
+    """Note at nodes the errors of ONNX's inference, because a runtime refuses these nodes.
 
     Their operands have shapes, and their results none.
     """
@@ -239,7 +241,7 @@ def _object(model: Any, gaps: list[Gap]) -> None:
 
 
 def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
-    """Sizes follow from a tensor that lies in a file, and that file is not there."""
+    """Return the error for sizes that follow from a tensor in a missing file."""
     stored = (tensor for graph in graphs for tensor in graph.initializer)
     index = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
     return TargetError(
@@ -252,7 +254,7 @@ def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> Target
 def _single_node_model(
     model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]
 ) -> Any:
-    """A model of one node, of the types of its operands, and of the values that are stored."""
+    """Return a model of one node, with the types of its operands and the stored values."""
     alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
     open_ = dict.fromkeys(filter(None, node.input))
     for graph in graphs:
@@ -277,7 +279,9 @@ def _graphs(graph: Any) -> Iterator[Any]:
 
 
 def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[Any, bool]]:
-    """The graph and all in it, and whether every run of what is around has the same shapes."""
+    """Yield the graph and all nested graphs, and whether every run of the parents has the same
+    shapes.
+    """
     yield graph, steady
     for node in graph.node:
         for body in node_subgraphs(node) if node.attribute else ():
@@ -288,9 +292,9 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
 
 
 def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
-    """Note at a Loop or a Scan what speaks against what its body declares of its inputs.
+    """Note at a Loop or a Scan the contradictions of its body's input declarations.
 
-    A runtime holds the nodes of a body against the sizes that the body declares.
+    A runtime compares the nodes of a body with the sizes that the body declares.
     """
     loops = {node.name: node for node in model.graph.node if is_control(node, "Loop", "Scan")}
     if not loops:
@@ -304,16 +308,16 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
 
 
 def _note_complaint(node: Any, complaint: str) -> None:
-    """The last note of a node says what is wrong with it."""
+    """Add a note with the problem of a node as its last note."""
     node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 
 def _remove_declarations(
     graph: Any, bound: Mapping[str, int], inside: bool = True, flat: bool = False
 ) -> Declared:
-    """Remove what the file says about values that nodes make; what of it is complete, by name.
+    """Remove the file's declarations of values that nodes make; return the complete ones by name.
 
-    What bodies say of their inputs is removed if `inside`.
+    Declarations of body inputs are removed only if `inside`.
     """
     taken: Declared = {}
     double: set[str] = set()
@@ -347,8 +351,9 @@ def _remove_declarations(
 
 
 def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
-    """The graph and all in it. In a branch, which may never run, a shape that no tensor can have
-    says nothing and is taken away.
+    """Return the graph and all nested graphs as levels.
+
+    In a branch, which may never run, a shape that no tensor can have is removed.
     """
     if flat:
         return [_Level(graph, True, graph_value_types(graph))]
@@ -361,9 +366,9 @@ def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
 
 
 def _open(inferred: Iterable[_Level]) -> list[Gap]:
-    """Every tensor that a node makes and whose shape is not known, and could be.
+    """Return every tensor made by a node whose shape is unknown, and could be known.
 
-    What a loop computes in other shapes with every run has none that could be filled in.
+    A value that a loop computes in another shape with every run is left out.
 
     Raises TargetError for a shape that no tensor can have.
     """
@@ -390,7 +395,7 @@ def _open(inferred: Iterable[_Level]) -> list[Gap]:
 
 
 def _non_tensor_names(graph: Any) -> set[str]:
-    """The values of a graph that are no tensors."""
+    """Return the values of a graph that are not tensors."""
     values = (*graph.value_info, *graph.output)
     return {value.name for value in values if not is_tensor_type(value.type)}
 
@@ -403,9 +408,9 @@ def _forget_impossible(graph: Any) -> None:
 
 
 def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
-    """Write the types of open values into their graphs; whether there is any.
+    """Write the types of open values into their graphs; return whether there were any.
 
-    What is known of a value in the body of a Loop holds for it in every run.
+    The type of a value in the body of a Loop holds in every run.
     """
     filled = False
     for inner, name in gaps:
@@ -423,7 +428,9 @@ def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
 
 
 def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool:
-    """Fill open shapes by onnx-shape-inference, if that is installed; whether it knew any."""
+    """Fill open shapes by onnx-shape-inference, if that is installed; return whether it knew
+    any.
+    """
     try:
         import onnx_ir
         from onnx_shape_inference import infer_symbolic_shapes
@@ -452,7 +459,7 @@ def _full_shape_types(graph: Any) -> dict[str, Type]:
 
 
 def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) -> None:
-    """Warn of every node whose result has another shape there."""
+    """Warn of every node whose result has another shape in `types`."""
     compared = 0
     for stored, _, known in inferred if types else ():
         others = {
@@ -484,7 +491,9 @@ _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 def merge_observed_control(
     graph: Any, requested: InferenceRequest, observation: Observation
 ) -> InferenceRequest:
-    """What the caller says about loops and branches, and what the run showed of the others."""
+    """Return the caller's options for loops and branches, completed by those that the run
+    showed.
+    """
     trips, branches = {}, {}
     for enclosing in levels(graph):
         for node in enclosing.graph.node:
@@ -499,7 +508,7 @@ def merge_observed_control(
 
 
 def types(observation: Observation | None) -> Mapping[str, Type]:
-    """The types of the values that the run made."""
+    """Return the types of the values that the run made."""
     values = observation.values if observation else {}
     return {
         name: Type(_NUMBERS.get(value.dtype, 0), value.shape) for name, value in values.items()
@@ -507,15 +516,17 @@ def types(observation: Observation | None) -> Mapping[str, Type]:
 
 
 def mark_dependent_nodes(graph: Graph, alone: Graph) -> Graph:
-    """The graph with the nodes marked that are others in the one that was read without a run."""
+    """Return the graph with the nodes marked that differ from those of the graph read without a
+    run.
+    """
     before = {node.key: node for node in alone.nodes}
     nodes = tuple(_mark_dependent_node(node, before.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
 def _mark_dependent_node(node: Node, before: Node | None) -> Node:
-    """A node, and those in its bodies: all of these where a run decided which body runs, or how
-    often.
+    """Return a node, marked where a run changed it; all nodes of its bodies are where the run
+    chose the body or its count.
     """
     same = before is not None and _control(node) == _control(before)
     others = before.bodies if same and before is not None else ()

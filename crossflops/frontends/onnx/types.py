@@ -18,7 +18,7 @@ class Type(NamedTuple):
 
 
 def shape_from_proto(proto: Any) -> Shape:
-    """The shape in a TypeProto, if all of it is numbers."""
+    """Return the shape in a TypeProto, if all sizes are numbers."""
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return None
@@ -31,18 +31,20 @@ def shape_from_proto(proto: Any) -> Shape:
 
 
 def is_tensor_type(proto: Any) -> bool:
-    """Whether it is the type of a tensor, or not known at all."""
+    """Return whether the type is that of a tensor, or unknown."""
     return proto.WhichOneof("value") in (None, "tensor_type")
 
 
 def type_of(proto: Any) -> Type | None:
-    """The type in a TypeProto; None where it is not that of a tensor."""
+    """Return the type in a TypeProto; None where it is not that of a tensor."""
     return _decode_type(proto.SerializeToString())
 
 
 @lru_cache(maxsize=4096)
 def _decode_type(written: bytes) -> Type | None:
-    """Most values of a model have one of a few types: each is read once, and is one object."""
+    """Return the decoded type as a shared object: most values of a model have one of a few
+    types.
+    """
     proto = messages().TypeProto.FromString(written)
     return (
         Type(proto.tensor_type.elem_type, shape_from_proto(proto))
@@ -52,7 +54,7 @@ def _decode_type(written: bytes) -> Type | None:
 
 
 def graph_value_types(graph: Any) -> dict[str, Type]:
-    """The types of all values that a graph says anything about."""
+    """Return the types of all values that a graph declares."""
     types = {
         value.name: stated
         for values in (graph.value_info, graph.output, graph.input)
@@ -63,7 +65,7 @@ def graph_value_types(graph: Any) -> dict[str, Type]:
 
 
 def initializer_types(graph: Any) -> dict[str, Type]:
-    """The types of the values that a graph stores."""
+    """Return the types of the values that a graph stores."""
     return {
         tensor.name: Type(tensor.data_type, tuple(tensor.dims[:])) for tensor in graph.initializer
     }
@@ -81,7 +83,7 @@ def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
 
 
 def unset(proto: Any) -> None:
-    """Forget the shape; what it is the type of is a tensor from now on."""
+    """Forget the shape; the value is marked as a tensor."""
     proto.tensor_type.ClearField("shape")
 
 
@@ -99,7 +101,7 @@ _READ: dict[int, Callable[[Any], Attribute]] = {
 
 
 def attributes(written: Iterable[Any]) -> dict[str, Attribute]:
-    """Those of the attributes of a node that are numbers or texts, or lists of them."""
+    """Return the attributes of a node that are numbers or texts, or lists of them."""
     values: dict[str, Attribute] = {}
     for attribute in written:
         read = _READ.get(attribute.type)

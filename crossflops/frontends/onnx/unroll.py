@@ -27,7 +27,9 @@ Place: TypeAlias = tuple[int, ...]  # number of a node, of one of its bodies, of
 
 
 class Unrolling(NamedTuple):
-    """What the copies refer to: the version of the operator set, and what is said of nodes."""
+    """The facts that the copies of loops need: the operator set version, and the options by
+    node.
+    """
 
     opset: int
     asked: tuple[dict[str, Any], ...]
@@ -40,7 +42,7 @@ def uneven_loops(
     outer: Level | None = None,
     location: Place = (),
 ) -> dict[Place, int]:
-    """The outermost loops whose runs differ in shape, with the number of runs, where it is known.
+    """Return the outermost loops whose runs differ in shape, with the number of runs, if known.
 
     The graph has been inferred; `grows` are the values that a loop carries with changing shape.
     """
@@ -59,7 +61,9 @@ def uneven_loops(
 
 
 def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
-    """Whether the shapes in the body change from run to run, or follow from its number."""
+    """Return whether the shapes in the body change from run to run, or follow from the run's
+    number.
+    """
     body = body_of(node)
     if any(loop_value_key(node, value) in grows for value in body.input[2:]):
         return True
@@ -74,7 +78,7 @@ def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
 
 
 def _first_run(node: Any, enclosing: Level) -> tuple[Level, Level]:
-    """Return what is known in the body of a Loop in every run, and in its first one."""
+    """Return the facts known in the body of a Loop in every run, and in its first one."""
     body = body_of(node)
     before = graph_level(body, enclosing)
     bound = Level(body, before.shapes, dict(before.values))
@@ -92,7 +96,8 @@ def choosing_loops(
     outer: Level | None = None,
     location: Place = (),
 ) -> dict[Place, int]:
-    """Return the outermost loops whose runs take branches by their number, with how many runs.
+    """Return the outermost loops whose runs take branches by their number, with the number of
+    runs.
 
     A branch that the caller chose (`branches`) is taken in every run.
     """
@@ -115,7 +120,7 @@ def choosing_loops(
 
 
 def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
-    """Whether an If has a condition that is known of one run, and not of all."""
+    """Return whether an If has a condition that is known in the first run, but not in all."""
     for node in first.graph.node:
         if not is_control(node, "If"):
             continue
@@ -135,11 +140,11 @@ def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
 
 
 def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized: bool) -> bool:
-    """Replace these loops by as many copies of their bodies as they run, in place.
+    """Replace these loops by copies of their bodies, in place; return whether any was replaced.
 
-    Whether any was replaced: a loop that would become more nodes than the limit allows is left
-    as it is. Where its runs differ in their shapes (`sized`) a warning names it; a branch that is
-    left open is a bound, which the count says itself.
+    A loop that would become more nodes than the limit allows is kept. Where its runs differ in
+    their shapes (`sized`) a warning names it; a branch that stays open makes the count a bound,
+    which the count reports.
     """
     room = LIMIT
     taken: dict[Place, int] = {}
@@ -151,8 +156,9 @@ def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized:
             room -= size
         elif sized:
             warnings.warn(
-                f"the shapes in Loop {node.name!r} change from run to run, and {count} runs are "
-                f"{size} nodes, more than {LIMIT}: what depends on them is not counted",
+                f"the shapes in Loop {node.name!r} change from run to run, and {count} runs need "
+                f"{size} nodes (limit: {LIMIT}): nodes that depend "
+                "on these shapes are not counted",
                 category=CrossflopsWarning,
                 stacklevel=2,
             )
@@ -195,7 +201,7 @@ def _copy_loop_node(node: Any) -> Any:
 
 
 def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -> list[Any]:
-    """The nodes of all runs, and those that hand out what the Loop gives back."""
+    """Return the nodes of all runs, and those that return the Loop's results."""
     body = body_of(loop)
     shared = {tensor.name: f"{loop.name}/{tensor.name}" for tensor in body.initializer}
     for tensor in body.initializer:
@@ -226,7 +232,9 @@ def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -
 def _copy_loop_run(
     loop: Any, nodes: Iterable[Any], run: int, names: dict[str, str], unrolling: Unrolling
 ) -> list[Any]:
-    """The nodes of one run. `names`: what the values of the body are called; it grows."""
+    """Return the nodes of one run. `names` maps the body's values to their names, and is
+    extended.
+    """
     folder = loop.name.rpartition("/")[0]
     suffix = f"@{loop.name.replace('/', '.')}[{run}]"
     copies = []
@@ -259,7 +267,7 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
 def _loop_result_nodes(
     loop: Any, carried: list[str], stacks: list[list[str]], graph: Any, opset: int
 ) -> list[Any]:
-    """Nodes that give the results of the last run, and of all runs stacked, their names."""
+    """Return nodes that give the results of the last run, and the stacked results of all runs."""
     made = type(loop)
     results = [
         made(op_type="Identity", name=f"{loop.name}/{name}", input=[last], output=[name])

@@ -22,10 +22,10 @@ MATRIX = 2
 
 
 class Value(NamedTuple):
-    """A scalar (rank 0), a vector (rank 1) of numbers, or of a sequence (-1) its length.
+    """A scalar (rank 0) or a vector (rank 1) of numbers, or the length of a sequence (-1).
 
     A matrix (rank 2) has its items row by row, each of so many `columns`. Items are whole numbers,
-    or floats of the `kind` by which struct writes them ("f").
+    or floats of the struct format `kind` ("f").
     """
 
     rank: int
@@ -35,26 +35,28 @@ class Value(NamedTuple):
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The items. Raises ValueError where they are floats, which say no size."""
+        """The items as sizes. Raises ValueError where they are floats."""
         if self.kind:
             raise ValueError("these are floats")
         return tuple(map(int, self.items))
 
 
 def scalar(value: Value | None) -> int | None:
-    """The one whole number of a value, if it is known and has one."""
+    """Return the single whole number of a value, if it is known and has one."""
     if value is None or value.rank == SEQUENCE or value.kind or len(value.items) != 1:
         return None
     return int(value.items[0])
 
 
 def tensor_sequence_length(value: Value | None) -> int | None:
-    """How many tensors a sequence holds, if that is known."""
+    """Return how many tensors a sequence holds, if that is known."""
     return int(value.items[0]) if value is not None and value.rank == SEQUENCE else None
 
 
 def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
-    """Numbers as floats of that kind. Raises ValueError where one is beyond all, or none."""
+    """Return numbers as floats of that kind. Raise ValueError for an overflow or an inexact
+    integer.
+    """
     items = tuple(numbers)
     form = f"<{len(items)}{kind}"
     try:
@@ -62,14 +64,14 @@ def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ..
             raise ValueError("that may be rounded twice")
         stored: tuple[float, ...] = struct.unpack(form, struct.pack(form, *items))
     except (OverflowError, struct.error) as error:
-        raise ValueError("that is no such float") from error
+        raise ValueError("the number does not fit the float type") from error
     if not all(map(isfinite, stored)):
-        raise ValueError("that is no number")
+        raise ValueError("the result is not a finite number")
     return stored
 
 
 def value_from_tensor(tensor: Any) -> Value | None:
-    """The numbers of a small TensorProto whose payload is there."""
+    """Return the numbers of a small TensorProto whose payload is there."""
     dims = tuple(tensor.dims)
     count = prod(dims)
     kind = FLOATS.get(tensor.data_type, "")
@@ -92,7 +94,7 @@ def value_from_tensor(tensor: Any) -> Value | None:
 
 
 def cast_value(value: Value | None, to: int) -> Value | None:
-    """The numbers in another type; None of what does not fit into it."""
+    """Return the numbers in another type; None where one does not fit into it."""
     if value is None:
         return None
     try:
@@ -139,14 +141,16 @@ def _concat_values(values: list[Value]) -> Value:
 
 
 def _common_value_kind(values: list[Value]) -> str:
-    """Return what all of them are: whole numbers, or floats of one kind."""
+    """Return the common kind of all: whole numbers, or floats of one kind. Raise ValueError for a
+    mixture.
+    """
     if len({value.kind for value in values}) > 1:
-        raise ValueError("these are of several types")
+        raise ValueError("the values have several types")
     return values[0].kind
 
 
 def _make_value(rank: int, items: tuple[Number, ...], kind: str) -> Value:
-    """Return what comes out of a computation, rounded where it is of floats."""
+    """Return the result of a computation, rounded where it consists of floats."""
     return Value(rank, round_to_float_kind(items, kind) if kind else items, kind=kind)
 
 
@@ -156,7 +160,7 @@ def _pairwise(function: Callable[[Number, Number], Number], compares: bool = Fal
         kind = _common_value_kind(values)
         count = max(len(left.items), len(right.items))
         if any(count % len(value.items) or 1 < len(value.items) < count for value in values):
-            raise ValueError("these do not broadcast")
+            raise ValueError("the values do not broadcast")
         both = [value.items * (count // len(value.items)) for value in (left, right)]
         items = tuple(map(function, *both))
         return _make_value(max(left.rank, right.rank), items, "" if compares else kind)
@@ -175,7 +179,7 @@ def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
 def _range(values: list[Value]) -> Value:
     steps = range(*(value.whole[0] for value in values))
     if len(steps) > MOST:
-        raise ValueError("that is no shape")
+        raise ValueError("the value is not a shape")
     return Value(1, tuple(steps))
 
 
@@ -193,9 +197,9 @@ def _slice_value(values: list[Value]) -> Value:
 
 
 def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> Value:
-    """Some rows of a matrix, as numbers of rows are sliced."""
+    """Return some rows of a matrix, with the indices of a slice."""
     if not rest or rest[0].items != (0,):
-        raise ValueError("that is no slice of rows")
+        raise ValueError("the slice does not select rows")
     columns = data.columns
     indices = Value(1, tuple(range(len(data.items) // columns)))
     taken = _slice_value([indices, begin, end, *rest]).whole
@@ -226,15 +230,15 @@ def _reshape_value(values: list[Value]) -> Value:
     rows, columns = shape.whole  # of a matrix; a tensor of more axes raises ValueError
     columns = columns if columns > 0 else len(data.items) // rows
     if columns < 1 or len(data.items) % columns:
-        raise ValueError("that is no matrix")
+        raise ValueError("the value is not a matrix")
     return Value(MATRIX, data.items, columns, data.kind)
 
 
 def _expand_value(values: list[Value]) -> Value:
-    """Expand of one number to a vector."""
+    """Return one number expanded to a vector."""
     data, shape = values
     if len(shape.items) > 1 or len(data.items) != 1 or shape.items[0] > MOST:
-        raise ValueError("that is no vector of equal numbers")
+        raise ValueError("the value is not a vector of equal numbers")
     return Value(1, data.items * shape.whole[0], kind=data.kind)
 
 
@@ -247,14 +251,14 @@ def _select_value(values: list[Value]) -> Value:
 
 def _select_items(values: list[Value]) -> Value:
     if len({len(value.items) for value in values}) > 1:
-        raise ValueError("these do not broadcast")
+        raise ValueError("the values do not broadcast")
     rows = zip(*(value.items for value in values), strict=True)
     items = tuple(yes if condition else no for condition, yes, no in rows)
     return Value(1, items, kind=_common_value_kind(values[1:]))
 
 
 def _quotient(dividend: Number, divisor: Number) -> Number:
-    """As in C: of whole numbers towards zero."""
+    """Return the quotient as C does: for whole numbers truncated towards zero."""
     if isinstance(dividend, float):
         return dividend / divisor
     quotient = abs(dividend) // abs(divisor)
@@ -262,14 +266,16 @@ def _quotient(dividend: Number, divisor: Number) -> Number:
 
 
 def _remainder(dividend: Number, divisor: Number) -> Number:
-    """Of whole numbers that are not negative both kinds are the same."""
+    """Return the remainder of non-negative whole numbers, for which both definitions agree, or of
+    floats.
+    """
     if isinstance(dividend, float) or dividend < 0 or divisor < 0:
         raise ValueError("that depends on an attribute")
     return dividend % divisor
 
 
 def _exact_power(base: Number, exponent: Number) -> Number:
-    """Of whole numbers, where the result is exact; an exponent has a type of its own."""
+    """Return the power of whole numbers where it is exact; the exponent has a type of its own."""
     if base != int(base) or exponent != int(exponent) or not 0 <= exponent <= 64:
         raise ValueError("that is rounded")
     return prod([int(base)] * int(exponent))
@@ -340,7 +346,7 @@ _EVALUATED = frozenset(
 def small_values_by_name(
     nodes: Any, tensors: Any, shapes: Mapping[str, tuple[int, ...] | None], outer: dict[str, Value]
 ) -> dict[str, Value]:
-    """The values that follow from small constants and from shapes, by name."""
+    """Return the values that follow from small constants and from shapes, by name."""
     known_values = dict(outer)
     for tensor in tensors:
         if (value := value_from_tensor(tensor)) is not None:
@@ -408,7 +414,7 @@ def _sequence(
     known_values: Mapping[str, Value],
     attributes: Mapping[str, Any],
 ) -> Value | None:
-    """How many tensors a sequence holds: each operator that makes one says it by its inputs."""
+    """Return how many tensors a sequence holds, from the inputs of the operator that makes it."""
     if node.op_type in ("SequenceConstruct", "SequenceEmpty"):
         return Value(SEQUENCE, (len(node.input),))
     if not node.input:
@@ -431,7 +437,9 @@ def _sequence(
 
 
 def _constant_of_shape_value(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
-    """A vector of one number; without an attribute it is a float, of which no size is made."""
+    """Return a vector of one repeated number; without the attribute it is a float, which is not a
+    size.
+    """
     value = value_from_tensor(attributes["value"].t) if "value" in attributes else None
     if value is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
         return None

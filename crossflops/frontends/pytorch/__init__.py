@@ -37,7 +37,7 @@ _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and ev
 
 
 class PyTorch(Frontend):
-    """Models that are run and exported by PyTorch itself, on tensors."""
+    """The frontend of PyTorch models, which PyTorch itself runs and exports, on tensors."""
 
     name = "torch"
     title = "PyTorch"
@@ -56,18 +56,18 @@ class PyTorch(Frontend):
     has_gradient_mode = True
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is a torch.nn.Module."""
+        """Return whether the value is a torch.nn.Module."""
         torch = sys.modules.get("torch")
         return torch is not None and isinstance(value, torch.nn.Module)
 
     def libraries(self) -> tuple[Library, ...]:
-        """timm, torchvision and transformers."""
+        """Return the libraries timm, torchvision and transformers."""
         from crossflops.frontends.pytorch.load.libraries import LIBRARIES
 
         return LIBRARIES
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """The module in a torch.export.ExportedProgram, and what it was exported with."""
+        """Return the module in a torch.export.ExportedProgram, and its example inputs."""
         export = sys.modules.get("torch.export")
         if export is None or not isinstance(value, export.ExportedProgram):
             return None
@@ -77,7 +77,7 @@ class PyTorch(Frontend):
         return module, value.example_inputs
 
     def unpickle_model(self, path: Path) -> Any:
-        """Return what `torch.save` or `torch.export.save` wrote."""
+        """Return the object that `torch.save` or `torch.export.save` wrote."""
         import logging
 
         import torch
@@ -91,9 +91,10 @@ class PyTorch(Frontend):
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """PyTorch's generator begins where it does in a process that has just begun.
+        """Build with PyTorch's random generator in its initial state, and restore its state
+        afterwards.
 
-        PyTorch may not be imported yet: then it does so anyway.
+        Nothing is done if PyTorch is not imported yet: it then begins in that state anyway.
         """
         torch = sys.modules.get("torch")
         if torch is None:
@@ -109,7 +110,9 @@ class PyTorch(Frontend):
 
     @contextmanager
     def building_without_values(self, sure: bool) -> Iterator[None]:
-        """Tensors are fake, but for a callable that imports PyTorch by way of other packages."""
+        """Build with fake tensors, unless the callable imports PyTorch only through other
+        packages.
+        """
         there = find_spec("torch") is not None if sure else "torch" in sys.modules
         if not there:
             yield
@@ -120,7 +123,9 @@ class PyTorch(Frontend):
             yield
 
     def can_retry_after(self, error: Exception) -> bool:
-        """Whether torchvision failed beside a CPU build of torch, and can be imported now."""
+        """Return whether torchvision failed beside a CPU build of torch, and can be imported
+        now.
+        """
         from crossflops.frontends.pytorch.load.libraries import mends
 
         return mends(error)
@@ -132,11 +137,13 @@ class PyTorch(Frontend):
         return read_architecture(model)
 
     def require(self, model: Any) -> None:
-        """Raises MissingExtraError without what exports a model."""
+        """Raise MissingExtraError unless the packages that export a model are installed."""
         require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
+        """Return the model ready to be exported, with tensors as inputs. Raise InputError where
+        they do not fit.
+        """
         from crossflops.frontends.pytorch.load.fakes import weights_kind
         from crossflops.frontends.pytorch.load.inputs import (
             check_model_call,
@@ -181,7 +188,7 @@ class PyTorch(Frontend):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """By a run of a copy, and a backward pass from the loss to its outputs."""
+        """Return for each output whether the loss depends on it, by a backward pass of a copy."""
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
         from crossflops.frontends.pytorch.observe.training_step import torch_loss_dependence
 
@@ -189,7 +196,9 @@ class PyTorch(Frontend):
             return torch_loss_dependence(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """By a run of a copy without values, forward and back."""
+        """Return the costs of custom backward functions, by a run of a copy without values,
+        forward and backward.
+        """
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
         from crossflops.frontends.pytorch.train.own_backward import torch_own_backwards
 
@@ -197,7 +206,9 @@ class PyTorch(Frontend):
             return torch_own_backwards(source, setting)
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Runs the model as it is: to export it would take longer. Raises InputError."""
+        """Run the model as it is, which is faster than an export. Raise InputError where it
+        fails.
+        """
         import torch
 
         from crossflops.frontends.pytorch.load.model import model_run_error
@@ -216,14 +227,16 @@ class PyTorch(Frontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run the model under export: see `program.record`. What values decide is seen there."""
+        """Run the model under export: see `program.record`. Sizes that depend on values are
+        observed there.
+        """
         from crossflops.frontends.pytorch.program import record_torch_run
 
         exported = record_torch_run(source.model, source.args, source.kwargs, setting, views, runs)
         return Recording(source, setting, tuple(views), exported.trace, exported)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Make the graph of the exported program: see `program.convert`."""
+        """Convert the exported program to a graph: see `program.convert`."""
         from crossflops.frontends.pytorch.load.model import try_out
         from crossflops.frontends.pytorch.program import convert_torch_recording
         from crossflops.frontends.pytorch.record.operators import type_mismatch_call
@@ -237,7 +250,7 @@ class PyTorch(Frontend):
         return made
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """See `program.observe_runs`."""
+        """Return observations of real runs: see `program.observe_runs`."""
         from crossflops.frontends.pytorch.program import observe_runs
 
         return observe_runs(source.model, source.args, source.kwargs, views)
@@ -245,11 +258,11 @@ class PyTorch(Frontend):
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Copies that share nothing with the caller's that a tool could change.
+        """Return copies that share no state with the caller's which a tool could change.
 
-        Tensors that were computed from others (weight_norm and pruning keep such in their
-        modules) Python cannot copy, so the export's own way of copying is taken. What earlier
-        runs left in caches is forgotten.
+        Python cannot copy tensors that were computed from others (weight_norm and pruning keep
+        such in their modules), so the export's own way of copying is used. Caches of earlier runs
+        are cleared.
         """
         from crossflops.frontends.pytorch.load.model import clear_caches, duplicate, fresh
 
@@ -257,7 +270,9 @@ class PyTorch(Frontend):
         return (duplicate(model), *fresh(args, kwargs))
 
     def to_fake_source(self, source: Source) -> Source:
-        """A copy of a model on the meta device, with tensors that stand for some on the CPU."""
+        """Return a copy of a model on the meta device, with fake CPU tensors in place of meta
+        tensors.
+        """
         from crossflops.frontends.pytorch.load.fakes import with_fake_tensors
 
         if source.weights != META:
@@ -275,7 +290,7 @@ class PyTorch(Frontend):
 
     @contextmanager
     def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
-        """Calls of functions that fake tensors make themselves are hidden from the tool."""
+        """Hide the calls of functions that fake tensors make themselves from the tool."""
         from crossflops.frontends.pytorch.load.fakes import (
             hiding_tool_replacements,
             watching_values,
@@ -285,13 +300,13 @@ class PyTorch(Frontend):
             yield needed
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """The module called on its inputs: see `model.runnable`."""
+        """Return the module ready to be called on its inputs: see `model.runnable`."""
         from crossflops.frontends.pytorch.load.model import to_ready_model
 
         return to_ready_model(source, threads, setting)
 
     def add_function_bodies(self, model: Any) -> None:
-        """See `function_bodies.add_bodies`."""
+        """Add functions for operators without an ONNX form: see `function_bodies.add_bodies`."""
         from crossflops.frontends.pytorch.convert.function_bodies import add_bodies
 
         add_bodies(model)

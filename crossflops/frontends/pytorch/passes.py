@@ -65,11 +65,11 @@ if TYPE_CHECKING:
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """A recorded run on its way to a graph.
+    """The state of a recorded run while it is converted to a graph.
 
-    Of the `recording` its program is converted, as `functional` without operators that write; the
-    exporter's `forms` are those of operators that it does not know, `known` the numbers that a
-    run draws. What it makes is `exported`, changed in place, and the `graph` of that.
+    The program of the `recording` is converted, as `functional` without operators that write; the
+    exporter's `forms` are those of operators that it does not know, `known` the numbers that a run
+    draws. The result is `exported`, changed in place, and its `graph`.
 
     `inside` are the operator calls in custom functions, by their keys, `graded` all others that
     may cut gradients, by the names of their nodes in the program.
@@ -89,13 +89,15 @@ class Conversion(msgspec.Struct, frozen=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, behind the pass that makes it."""
+        """The graph, after the pass that makes it."""
         assert self.graph is not None
         return self.graph
 
 
 def torch_conversion_snapshot(state: Conversion) -> Snapshot:
-    """Return what a log compares: the nodes of the graph, or those that it is to be made of."""
+    """Return the snapshot that a log compares: the nodes of the graph, or of the program before
+    it.
+    """
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     nodes = (

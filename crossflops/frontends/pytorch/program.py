@@ -110,7 +110,7 @@ def convert_torch_recording(
     """Return the ONNX model (of onnx_ir) of a recorded run, its graph and the trace of its calls.
 
     The nodes of the graph are those of the ONNX model, in their order and with their names as
-    keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
+    keys. Only the weights of the model are read. Raises NormalizeError when the recorded program
     has no ONNX form.
     """
     with (
@@ -172,8 +172,8 @@ def record_torch_run(
 ) -> ExportedRun:
     """Run a model under export, and note its calls: all that a prediction of calls needs.
 
-    For every setting in `views` the model is also run as it is, to see which calls collapse into
-    fused kernels there; `runs` waits for those runs where they are made elsewhere. The caller's
+    For every setting in `views` the model is also run as it is, to see which calls become fused
+    kernels there; `runs` waits for these runs where another process makes them. The caller's
     model, its mode, the inputs and the random state are untouched.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
@@ -231,7 +231,7 @@ def record_torch_run(
 def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
     """Export the model, and note what the masks of FlexAttention leave out.
 
-    Raises ValuesNeededError where a model without numbers has such masks.
+    Raises ValuesNeededError where a model without values has such masks.
     """
     masked: list[MaskedAttention] = []
     with unfusing_flex_attention(masked):
@@ -258,7 +258,9 @@ def _align_observed_runs(
     calls: tuple[Call, ...],
     functions: set[str],
 ) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
-    """The calls with the kernels that swallowed them, the calls of other levels, the kernels."""
+    """Return the calls with the fused kernels that replaced them, the calls of other levels, and
+    the kernels.
+    """
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
     for setting in sorted(observed, key=_turn):
@@ -287,7 +289,7 @@ def observe_runs(
     kwargs: Mapping[str, Any],
     views: Sequence[Setting],
 ) -> Runs:
-    """Return what the model shows when it is run in these settings, each as a tool's first run.
+    """Return the observations of runs in these settings, each as a tool's first run.
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
@@ -308,9 +310,9 @@ def _runs_by_setting(
     observed: Sequence[Setting],
     compiles: bool,
 ) -> Runs:
-    """As `observe_runs`. Runs that are alike are one.
+    """Return the observations by setting; settings that run alike share one run.
 
-    There is none where a tool would fail as well.
+    A setting in which a tool would fail as well has none.
 
     `compiles` says that PyTorch's compiler may trace functions in a run.
     """
@@ -360,7 +362,9 @@ def _setting_level(setting: Setting) -> str:
 
 
 def _turn(setting: Setting) -> int:
-    """The place of a run: first those that show all, then those that show kernels alone."""
+    """Return the order of a run: first those that show all calls, then those that show kernels
+    alone.
+    """
     if isinstance(setting, View) and setting.level == "dispatch":
         return 0
     return 1 if _sees_kernels(setting) else 2
@@ -381,7 +385,7 @@ def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
 
 
 def _ran_afresh(*asked: Any) -> Shown:
-    """As `_run_and_observe`, and where that raises once more, without what was compiled before."""
+    """Call `_run_and_observe`; where it raises, retry once after resetting the compiler."""
     try:
         return _run_and_observe(*asked)
     except Exception:
@@ -396,10 +400,10 @@ def _run_and_observe(
     setting: Setting,
     ask: bool,
 ) -> Shown:
-    """Return what the run shows that the setting asks for, and the fused kernels in it.
+    """Return the observations that the setting needs, and the fused kernels of the run.
 
-    A run that shows no kernels is followed by one that does if those are asked for, else there
-    is None in their place. Each draws what the export drew.
+    A run that shows no kernels is followed by one that does if they are needed; otherwise None is
+    returned in their place. Each run draws the random numbers of the export.
     """
     seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:

@@ -27,7 +27,7 @@ from crossflops.ir.trace import Setting
 
 
 class Sklearn(ShapeTracedFrontend):
-    """Fitted estimators, converted by skl2onnx with their weights."""
+    """The frontend of fitted estimators, converted by skl2onnx with their weights."""
 
     name = "sklearn"
     title = "scikit-learn"
@@ -40,27 +40,29 @@ class Sklearn(ShapeTracedFrontend):
     pickles = {".joblib": "is a pickle"}
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is an estimator, a pipeline among them."""
+        """Return whether the value is an estimator, such as a pipeline."""
         base = sys.modules.get("sklearn.base")
         kind = getattr(base, "BaseEstimator", None)
         return kind is not None and isinstance(value, kind)
 
     def unpickle_model(self, path: Path) -> Any:
-        """Return what `joblib.dump` wrote."""
+        """Return the object that `joblib.dump` wrote."""
         return importlib.import_module("joblib").load(path)
 
     def require(self, model: Any) -> None:
-        """See `converter.require`."""
+        """Raise an error where the estimator cannot be converted: see `converter.require`."""
         from crossflops.frontends.sklearn.converter import require_fitted_estimator
 
         require_fitted_estimator(model)
 
     def placeholder(self, spec: TensorSpec) -> TensorSpec:
-        """The spec itself."""
+        """Return the spec itself."""
         return spec
 
     def shape_of(self, array: Any, name: str = "X") -> TensorSpec:
-        """The shape and the type of an array. Raises InputError for what is none."""
+        """Return the shape and the type of an array as a spec. Raise InputError for another
+        value.
+        """
         if isinstance(array, TensorSpec):
             return array
         try:
@@ -73,8 +75,8 @@ class Sklearn(ShapeTracedFrontend):
             ) from error
 
     def shapes(self, values: Any) -> Arguments:
-        """What stands for X as `predict` takes it, for a frame with an input for each column, or
-        for a dict of such columns. Raises InputError.
+        """Return specs for X as `predict` takes it, for a frame with an input for each column, or
+        for a dict of such columns. Raise InputError for other values.
         """
         if isinstance(values, Mapping):
             return (), {str(name): self.shape_of(v, str(name)) for name, v in values.items()}
@@ -101,14 +103,16 @@ class Sklearn(ShapeTracedFrontend):
         return estimator_program(source.model, source.args, source.kwargs, recording.setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """See `outputs.run_outputs`."""
+        """Run the estimator once: see `outputs.run_outputs`."""
         from crossflops.frontends.sklearn.outputs import run_estimator_outputs
 
         return run_estimator_outputs(source, setting)
 
 
 def _column_dtype_name(dtype: Any) -> str:
-    """How a type of NumPy or pandas is called: what is no number or truth value is text."""
+    """Return the name of a type of NumPy or pandas; types other than numbers and truth values are
+    texts.
+    """
     kind = getattr(dtype, "kind", "O")
     return str(dtype.name) if kind in "fiub" else "string"
 

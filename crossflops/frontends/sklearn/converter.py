@@ -25,7 +25,7 @@ _IDENTITY = ("passthrough", None)
 
 
 def estimator_behind_search(estimator: Any) -> Any:
-    """Return what a search predicts with, where skl2onnx does not know the search itself."""
+    """Return the best estimator of a search, if skl2onnx does not know the search itself."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
 
     while type(estimator) not in sklearn_operator_name_map and hasattr(
@@ -37,10 +37,10 @@ def estimator_behind_search(estimator: Any) -> Any:
 
 @contextmanager
 def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
-    """While this is open, skl2onnx takes these estimators; afterwards they are as they were.
+    """Adapt these estimators to skl2onnx in this context, and restore them afterwards.
 
-    Steps of a pipeline that pass their input through are left out, a search is its best
-    estimator, and how a vote would `transform` is not asked, since it predicts.
+    Steps of a pipeline that pass their input through are left out, a search is replaced by its
+    best estimator, and the `transform` of a vote is hidden, since the vote predicts.
     """
     with ExitStack() as stack:
         stack.enter_context(_whole_numbers())
@@ -72,10 +72,10 @@ def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _transforming(estimators: list[Any]) -> Iterator[None]:
-    """While this is open, a step whose `transform` is asked hands on what that gives alone.
+    """Let a step whose `transform` is used return only the transform's output, in this context.
 
-    skl2onnx/_parse.py hands on the labels of clusters as well, or them alone; their distances are
-    what `transform` gives. Of a classifier it has labels and probabilities, and no `transform`.
+    skl2onnx/_parse.py returns the labels of clusters as well, or only these; `transform` gives
+    their distances. For a classifier it has labels and probabilities, and no `transform`.
     """
     parse: Any = importlib.import_module("skl2onnx._parse")
     pipelines: Any = importlib.import_module("skl2onnx.operator_converters.pipelines")
@@ -104,7 +104,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
 
 
 def _transformers(estimators: list[Any]) -> list[Any]:
-    """Return the estimators that a pipeline or a union asks for `transform`, outer ones first."""
+    """Return the estimators whose `transform` a pipeline or a union uses, outer ones first."""
     asked: list[Any] = []
     for estimator in estimators:
         steps = [estimator_behind_search(step) for _, step in getattr(estimator, "steps", ())]
@@ -118,7 +118,7 @@ def _transformers(estimators: list[Any]) -> list[Any]:
 
 @contextmanager
 def _whole_numbers() -> Iterator[None]:
-    """Truth values in a list of whole numbers are such numbers, which ONNX wants.
+    """Turn truth values in lists of whole numbers into numbers, which ONNX needs, in this context.
 
     skl2onnx/common/tree_ensemble.py gives nodes_missing_value_tracks_true as truth values.
     """
@@ -137,10 +137,10 @@ def _whole_numbers() -> Iterator[None]:
 
 @contextmanager
 def _any_number_of_rows() -> Iterator[None]:
-    """One zero is added to the products of KMeans, whatever the number of rows.
+    """Add one zero to the products of KMeans, for any number of rows, in this context.
 
     skl2onnx/operator_converters/k_means.py writes a zero for every row where it adds one for every
-    cluster: ONNX takes that for as many rows as there are clusters, and for one.
+    cluster: ONNX accepts that only for as many rows as there are clusters, and for one.
     """
     module: Any = importlib.import_module("skl2onnx.operator_converters.k_means")
     gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
@@ -168,7 +168,7 @@ _VALUES = ("WhiteKernel", "ConstantKernel")
 
 @contextmanager
 def kernels_recorded(names: set[str]) -> Iterator[None]:
-    """Write down the nodes of kernels that multiply nothing, while this is open.
+    """Record the nodes of kernels that multiply nothing in this context.
 
     A WhiteKernel between two sets of rows is 0, a ConstantKernel one number: skl2onnx makes their
     shape as a product of two vectors of zeros (operator_converters/_gp_kernels.py).
@@ -210,7 +210,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
 
 
 def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any]:
-    """An operator of skl2onnx and those that it reads, without what the kernel was given."""
+    """Yield an operator of skl2onnx and those that it reads, without the kernel's inputs."""
     todo = [root]
     while todo:
         value = todo.pop()
@@ -222,11 +222,11 @@ def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any
 def as_computed(
     node: Node, makers: Mapping[str, Any], empty: Collection[str], points: Mapping[str, int]
 ) -> Node:
-    """The node, standing for what the estimator computes where that is something else.
+    """Return the node, annotated with the estimator's own computation where that differs.
 
     `makers` are the estimators by the names of the nodes that were made for them, `empty` the
-    nodes for which it computes nothing, such as those of kernels that multiply nothing. By the
-    nodes that give what is interpolated, `points` are the numbers of thresholds.
+    nodes for which it computes nothing, such as those of kernels that multiply nothing. `points`
+    are the numbers of thresholds by the nodes that return interpolated values.
     """
     if node.key in empty:
         return _standing_for(node)
@@ -248,7 +248,7 @@ def _standing_for(node: Node, *operations: Node) -> Node:
 
 
 def _one_column(node: Node, features: int) -> Node:
-    """The classifier with the one column of weights that the estimator has for two classes.
+    """Return the classifier with the one column of weights that the estimator has for two classes.
 
     skl2onnx/operator_converters/linear_classifier.py writes it a second time, negated.
     """
@@ -281,17 +281,17 @@ _TYPES = {
 def type_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> list[tuple[str, Any]]:
-    """Return the inputs as skl2onnx takes them. Raises InputError for a type that it does not."""
+    """Return the inputs in the types of skl2onnx. Raise InputError for an unsupported type."""
     return [(name, _type(spec)) for name, spec in _estimator_inputs(args, kwargs).items()]
 
 
 def convert_with_newest_opsets(
     convert: Callable[[dict[str, int] | None], _Converted], model: Any, parts: list[Any]
 ) -> _Converted:
-    """Return what `convert` makes with the newest operator sets that the converters know.
+    """Return the result of `convert` with the newest operator sets that the converters know.
 
-    It is told these sets, None for those that skl2onnx takes by itself. `parts` are all estimators
-    in the model. Raises NormalizeError where it fails.
+    `convert` gets these sets, None for skl2onnx's default. `parts` are all estimators in the
+    model. Raises NormalizeError where it fails.
     """
     try:
         with mending_estimators(parts):
@@ -303,12 +303,12 @@ def convert_with_newest_opsets(
                 return convert({"": _newest_opset(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
-            "skl2onnx.supported_converters() names what it converts; leave such a step out",
+            "skl2onnx.supported_converters() lists what it converts; remove the step",
         ) from error
 
 
 def _conversion_error_text(error: Exception) -> str:
-    """Return what skl2onnx says, in a line."""
+    """Return skl2onnx's error message, in one line."""
     text = f"{type(error).__name__}: {error}"
     if type(error).__name__ == "MissingShapeCalculator":
         match = re.search(r"for type '<class '([^']*)'>'", str(error))
@@ -320,7 +320,7 @@ class WrittenEstimator(NamedTuple):
     """An ONNX model, and the id of the estimator behind each node, by node name.
 
     `empty` are the nodes in which the estimator computes nothing, `points` the numbers of
-    thresholds by the nodes that give what is interpolated between them.
+    thresholds by the nodes that return interpolated values.
     """
 
     model: Any
@@ -360,7 +360,7 @@ def write_estimator_onnx(
 
 
 def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[str, int]) -> None:
-    """Let the probabilities of a discriminant of two classes be the logistic of its score.
+    """Replace the probabilities of a two-class discriminant by the logistic of its score.
 
     skl2onnx/operator_converters/linear_classifier.py takes the softmax of the score and its
     negative, which is the logistic of twice the score.
@@ -378,7 +378,7 @@ def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[st
 
 
 def drop_unread(graph: Any) -> None:
-    """Leave out what nobody reads, such as the labels of clusters where distances are wanted."""
+    """Remove nodes that are not read, such as the labels of clusters where distances are used."""
     read = {value.name for value in graph.output}
     kept = []
     for node in reversed(graph.node):
@@ -392,7 +392,7 @@ def drop_unread(graph: Any) -> None:
 
 
 def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
-    """Say what ONNX's inference does not know: how many features a text has, and unknowns.
+    """Declare shapes that ONNX's inference does not know: text features, and solutions.
 
     onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1], one for every entry.
     Solve of skl2onnx: L [n, n], B [n, rows] -> X [n, rows].
@@ -425,7 +425,7 @@ def _newest_opset() -> int:
 def _estimator_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> dict[str, TensorSpec]:
-    """The inputs by name; those by place are X, X1 ..."""
+    """Return the inputs by name; positional ones are X, X1 ..."""
     return {**{f"X{index or ''}": spec for index, spec in enumerate(args)}, **kwargs}
 
 
@@ -435,16 +435,17 @@ def _type(spec: TensorSpec) -> Any:
     name = _TYPES.get(spec.dtype)
     if name is None or not hasattr(data_types, name):
         raise InputError(
-            f"skl2onnx takes no input of the type {spec.dtype}", f"types: {', '.join(_TYPES)}"
+            f"skl2onnx does not support inputs of the type {spec.dtype}",
+            f"types: {', '.join(_TYPES)}",
         )
     return getattr(data_types, name)(list(spec.shape or ()))
 
 
 def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
-    """The last steps of pipelines whose scores are calibrated.
+    """Yield the last steps of pipelines whose scores are calibrated.
 
-    Of an estimator alone skl2onnx asks for these itself, and a pipeline hands no option on
-    (skl2onnx/operator_converters/calibrated_classifier_cv.py, pipelines.py).
+    For a single estimator skl2onnx sets this option itself, and a pipeline does not pass options
+    on (skl2onnx/operator_converters/calibrated_classifier_cv.py, pipelines.py).
     """
     for part in parts:
         for calibrated in getattr(part, "calibrated_classifiers_", ()):
@@ -455,9 +456,9 @@ def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
 
 
 def _takes(estimator: Any, option: str) -> bool:
-    """Whether skl2onnx has this option of an estimator ("zipmap": probabilities as maps).
+    """Return whether skl2onnx has this option for an estimator ("zipmap": probabilities as maps).
 
-    A pipeline would hand the option on to its last step, whatever that is.
+    A pipeline would pass the option on to its last step, whatever that is.
     """
     from skl2onnx._supported_operators import sklearn_operator_name_map
     from skl2onnx.common._registration import get_converter
@@ -473,10 +474,10 @@ def _takes(estimator: Any, option: str) -> bool:
 
 @contextmanager
 def _recording_makers(made: dict[str, int]) -> Iterator[None]:
-    """Write the id of the estimator behind every node into `made` while this is open.
+    """Record the id of the estimator behind every node into `made` in this context.
 
     skl2onnx/common/_topology.py: `Topology.call_converter` runs the converter of one operator,
-    which adds nodes to a container and may declare operators for what is inside (a helper has no
+    which adds nodes to a container and may declare operators for its parts (a helper has no
     estimator of its own: it works for the one that declared it).
     """
     from skl2onnx.common._topology import Scope, Topology
@@ -516,7 +517,9 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
 
 
 def require_fitted_estimator(model: Any) -> None:
-    """Raises MissingExtraError without skl2onnx, InputError for what was never fitted."""
+    """Raise MissingExtraError without skl2onnx, InputError for an estimator that was never
+    fitted.
+    """
     require_packages(("skl2onnx",), "convert a model of scikit-learn", "sklearn")
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -525,8 +528,8 @@ def require_fitted_estimator(model: Any) -> None:
         check_is_fitted(model)
     except NotFittedError as error:
         raise InputError(
-            f"{type(model).__name__} is not fitted, and has no weights to count with",
-            "let the callable return it after .fit(X, y)",
+            f"{type(model).__name__} is not fitted, so it has no weights to count",
+            "return the estimator from the callable after .fit(X, y)",
         ) from error
     except TypeError:  # what has no fit needs none
         pass

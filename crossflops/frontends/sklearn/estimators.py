@@ -14,7 +14,8 @@ _NAMED = ("steps", "transformer_list", "transformers_", "named_estimators_")
 class Part(msgspec.Struct, frozen=True):
     """An estimator and its path from the root, "" for the root itself.
 
-    `named` is whether the user gave it its name; else the path says where it lies: "estimators.0".
+    `named` is whether the user gave it its name; otherwise the path is its location:
+    "estimators.0".
     """
 
     path: str
@@ -23,7 +24,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def estimator_parts(root: Any) -> list[Part]:
-    """All fitted estimators in one, parents first, each once."""
+    """Return all fitted estimators in one, parents first, each once."""
     found_parts = [Part("", root, True)]
     known = {id(root)}
     for part in found_parts:
@@ -36,7 +37,9 @@ def estimator_parts(root: Any) -> list[Part]:
 
 
 def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Name, estimator and whether the user named it. What was given to be cloned is left out."""
+    """Yield name, estimator and whether the user named it. Templates that are cloned are left
+    out.
+    """
     attributes = vars(estimator)
     for attribute in _NAMED:
         value = attributes.get(attribute, ())
@@ -58,7 +61,7 @@ def _is_estimator(value: object) -> bool:
 
 
 def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Estimators in a fitted attribute: one, or a list or an array of them."""
+    """Yield estimators in a fitted attribute: one, or a list or an array of them."""
     if _is_estimator(value):
         yield name, value, False
         return
@@ -121,9 +124,9 @@ _SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
 
 
 def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """The parameters that an estimator holds itself, not those of estimators in it.
+    """Yield the parameters that an estimator holds itself, not those of estimators in it.
 
-    `number` gives the same number for the same array.
+    `number` returns the same number for the same array.
     """
     left_out = _FIGURES | _FIGURES_OF.get(type(estimator).__name__, set())
     for name, value in vars(estimator).items():
@@ -138,7 +141,7 @@ def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterat
 
 
 def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """The arrays of floats in an attribute: itself, or in a list or an array of objects."""
+    """Yield the float arrays in an attribute: itself, or in a list or an array of objects."""
     data = value.data if hasattr(value, "tocsr") else value  # of a sparse matrix what is stored
     kind = getattr(getattr(data, "dtype", None), "kind", "")
     if kind in ("f", "c") and (data.ndim or name in _SCALARS):
@@ -152,7 +155,7 @@ def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Par
 
 
 def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """A threshold for each inner node, the values of each leaf."""
+    """Yield a threshold for each inner node, and the values of each leaf."""
     inner = tree.children_left != tree.children_right
     leaves = int((~inner).sum())
     threshold, value = tree.threshold, tree.value
@@ -162,7 +165,7 @@ def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parame
 
 
 def _flatten_lists(value: Any) -> Iterator[Any]:
-    """Return the items of lists of lists, one after the other."""
+    """Yield the items of nested lists, one after the other."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from _flatten_lists(item)
@@ -173,7 +176,9 @@ def _flatten_lists(value: Any) -> Iterator[Any]:
 def _histogram_parameters(
     name: str, tree: Any, number: Callable[[Any], int]
 ) -> Iterator[Parameter]:
-    """As `_tree_parameters`, of a tree of HistGradientBoosting: sklearn's TreePredictor."""
+    """Yield parameters as `_tree_parameters` does, for a tree of HistGradientBoosting: sklearn's
+    TreePredictor.
+    """
     leaves = int(tree.nodes["is_leaf"].sum())
     stored = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
     for field, length in stored.items():
@@ -182,13 +187,15 @@ def _histogram_parameters(
 
 
 def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
-    """Say of each node in which module it is; `owners` are the paths by the names of nodes."""
+    """Return the graph with each node in its module; `owners` are the paths by the names of
+    nodes.
+    """
     nodes = tuple(_place_in_module(node, owners, "") for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
 def _place_in_module(node: Node, owners: Mapping[str, str], enclosing: str) -> Node:
-    """The node in its module; what is in a body is in that of the node around it."""
+    """Return the node in its module; nodes in a body default to that of the enclosing node."""
     path = owners.get(node.key, enclosing)
     bodies = tuple(
         msgspec.structs.replace(
@@ -200,7 +207,9 @@ def _place_in_module(node: Node, owners: Mapping[str, str], enclosing: str) -> N
 
 
 def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Module, ...]:
-    """The modules, the root first: what the user named, what has nodes, and all around these."""
+    """Return the modules, the root first: those that the user named, those with nodes, and their
+    parents.
+    """
     kept = {""}
     for path in (part.path for part in inside if part.named or part.path in with_nodes):
         kept.update(_upwards(path))
@@ -227,7 +236,7 @@ def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Modul
 
 
 def _order(inside: list[Part]) -> Callable[[str], list[int]]:
-    """Paths as they were found, what is inside behind what is around it."""
+    """Return a sort key that keeps paths in the order in which they were found, parents first."""
     order: dict[str, int] = {}
     for number, part in enumerate(inside):
         for path in _upwards(part.path):
@@ -236,13 +245,15 @@ def _order(inside: list[Part]) -> Callable[[str], list[int]]:
 
 
 def _upwards(path: str) -> list[str]:
-    """The paths on the way from the root to this one: "a", "a.b", "a.b.c"."""
+    """Return the paths on the way from the root to this one: "a", "a.b", "a.b.c"."""
     words = path.split(".")
     return [".".join(words[:end]) for end in range(1, len(words) + 1)]
 
 
 def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
-    """The parameters by module, each array once. `inside` names them: "estimators.0.coef_"."""
+    """Return the parameters by module, each array once. `inside` names them:
+    "estimators.0.coef_".
+    """
     numbers: dict[Any, int] = {}
     stored: list[Any] = []  # what has a number must not be freed, or its id would be another's
 

@@ -12,15 +12,18 @@ from crossflops.ir.trace import Setting, Trace
 def estimator_program(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
-    """The graph of all that the estimator predicts for inputs of these shapes: labels and scores.
+    """Return the ONNX bytes, the graph of all predictions for inputs of these shapes, and the
+    trace.
 
-    Before it the bytes of the ONNX model. Modules are the steps of pipelines and what ensembles
-    hold, as far as skl2onnx makes nodes of their own for them; the parameters of the others are
-    those of the module around them. No calls are recorded. Raises InputError for inputs of
-    another width than what was fitted, NormalizeError where skl2onnx fails.
+    Modules are the steps of pipelines and the members of ensembles, as far as skl2onnx makes nodes
+    of their own for them; the parameters of the others are those of the enclosing module. No calls
+    are recorded. Raises InputError for inputs of another width than in fitting, NormalizeError
+    where skl2onnx fails.
     """
     if setting.training:
-        raise InputError("--train-mode is for models that have one", "leave it out")
+        raise InputError(
+            "--train-mode can be used only with models that have a training mode", "leave it out"
+        )
     _check_estimator_inputs(model, args, kwargs)
     trace = Trace(calls=(), modules=(), setting=setting, framework="sklearn")
     made = PIPELINE.run(EstimatorConversion(model=model, args=args, kwargs=kwargs, trace=trace))
@@ -30,12 +33,14 @@ def estimator_program(
 def _check_estimator_inputs(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> None:
-    """Whether X is as wide as what was fitted. Columns that are given one by one are not asked."""
+    """Raise InputError unless X has the width of fitting. Columns that are given one by one are
+    not checked.
+    """
     wide = getattr(model, "n_features_in_", None)
     shape = (1, wide or 4)
     hint = f"give --input {shape[0]}x{shape[1]}, or more rows"
     if not args and not kwargs:
-        raise InputError("the model needs the shape of its input", hint)
+        raise InputError("the shape of the model's input is missing", hint)
     provided = [*args, *kwargs.values()]
     if len(provided) == 1 and wide is not None:
         dims = provided[0].shape or ()

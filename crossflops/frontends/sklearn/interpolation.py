@@ -1,4 +1,4 @@
-"""What an isotonic calibration computes: a line between the two thresholds around a score.
+"""Isotonic calibration: a line between the two thresholds around a score.
 
 skl2onnx/operator_converters/calibrated_classifier_cv.py takes the value at the nearest threshold.
 """
@@ -16,10 +16,10 @@ from crossflops.patches.patching import patching_attribute
 
 @contextmanager
 def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[None]:
-    """While this is open, skl2onnx interpolates isotonic calibrations.
+    """Let skl2onnx interpolate isotonic calibrations in this context.
 
-    Write down which nodes give the results, with the number of thresholds (`points`), and which
-    others make them (`empty`).
+    `points` gets the nodes that give the results, with the number of thresholds, and `empty` the
+    other nodes that make them.
     """
     module: Any = importlib.import_module("skl2onnx.operator_converters.calibrated_classifier_cv")
 
@@ -45,7 +45,7 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
 
 
 class _Writer:
-    """Adds nodes to what skl2onnx writes, with names of their own."""
+    """A writer that adds nodes to those of skl2onnx, with names of their own."""
 
     def __init__(self, scope: Any, container: Any, kinds: Any, dtype: Any) -> None:
         self._scope = scope
@@ -55,17 +55,17 @@ class _Writer:
         self._whole = kinds.INT64
 
     def clip_scores(self, scores: str, calibrator: Any) -> str:
-        """Return the scores, moved to where there are thresholds."""
+        """Return the scores, clipped to the range of the thresholds."""
         ends = (calibrator.X_min_, calibrator.X_max_)
         return self._add(
             "Clip", scores, *(self._store_numbers(self._dtype(end), []) for end in ends)
         )
 
     def interpolate_scores(self, scores: str, calibrator: Any) -> tuple[str, str]:
-        """Return what is on the lines at the scores, and the name of the node that adds last.
+        """Return the interpolated values at the scores, and the name of the node that adds last.
 
-        One threshold has one value, whatever the score is: no node interpolates. Thresholds that
-        the type of the scores does not tell apart have no line between them.
+        One threshold has one value for all scores: no node interpolates. Thresholds that are equal
+        in the type of the scores have no line between them.
         """
         at = np.asarray(calibrator.X_thresholds_, self._dtype)
         values = np.asarray(calibrator.y_thresholds_, self._dtype)
@@ -83,7 +83,9 @@ class _Writer:
         return result, self._container.nodes[-1].name if len(at) > 1 else ""
 
     def _lines(self, scores: str, inner: Any) -> str:
-        """Return the numbers of the lines: of as many thresholds as are not above the scores."""
+        """Return the numbers of the lines: the count of thresholds that are not above each
+        score.
+        """
         reached = self._add("GreaterOrEqual", scores, self._store_numbers(inner, [1, len(inner)]))
         ones = self._add("Cast", reached, to=self._whole)
         along = self._scope.get_unique_variable_name("along")

@@ -11,7 +11,7 @@ from crossflops.errors import NormalizeError
 
 
 class Loss(NamedTuple):
-    """A setting that a file loses, of estimators of this class where `holds`."""
+    """A setting that a file loses, for estimators of this class where `holds`."""
 
     estimator: str
     holds: Callable[[Any], bool]
@@ -25,17 +25,17 @@ def _has_indicator(model: Any) -> bool:
 
 
 def _votes(model: Any) -> bool:
-    """Whether the estimators in it have labels alone, and no probabilities."""
+    """Return whether the estimators in it have only labels, and no probabilities."""
     return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
 
 
 def _scores_are_lost(model: Any) -> bool:
-    """Return whether the model calibrates scores for which skl2onnx writes something else.
+    """Return whether the model calibrates scores that skl2onnx writes differently.
 
     skl2onnx/operator_converters/calibrated_classifier_cv.py reads the second output of the
-    estimator, which of these is never its `decision_function`: of a search and one against the
-    rest without probabilities neither. SVC(probability=False) has no probabilities; since
-    scikit-learn 1.9 its setting is a word where none is given.
+    estimator, which for these is never its `decision_function`, nor for a search or one-vs-rest
+    without probabilities. SVC(probability=False) has no probabilities; since scikit-learn 1.9 its
+    default setting is a word.
     """
     inner = last_step(model.calibrated_classifiers_[0].estimator)
     name = type(inner).__name__
@@ -49,16 +49,18 @@ def _scores_are_lost(model: Any) -> bool:
 
 
 def last_step(estimator: Any) -> Any:
-    """Return what predicts in a pipeline, or in one in it; any other estimator itself."""
+    """Return the predicting step of a (nested) pipeline; any other estimator itself."""
     while steps := getattr(estimator, "steps", None):
         estimator = steps[-1][1]
     return estimator
 
 
 _EQUAL = 0.5  # the threshold of two probabilities above which the second one is the larger
-_NEIGHBOURS = "their distances weigh otherwise"
+_NEIGHBOURS = "distances have other weights"
 LOST = (
-    Loss("Normalizer", lambda m: m.norm == "max", "norm='max'", "a magnitude is its value"),
+    Loss(
+        "Normalizer", lambda m: m.norm == "max", "norm='max'", "absolute values are plain values"
+    ),
     Loss(
         "HistGradientBoostingRegressor",
         lambda m: m.loss in ("poisson", "gamma"),
@@ -92,12 +94,12 @@ LOST = (
 
 
 def refuse_lost_settings(estimators: Iterable[Any]) -> None:
-    """Raises NormalizeError for the first estimator of which something would be lost."""
+    """Raise NormalizeError for the first estimator that would lose a setting."""
     for model in estimators:
         for loss in LOST:
             if type(model).__name__ == loss.estimator and loss.holds(model):
                 raise NormalizeError(
-                    f"skl2onnx writes another model for {loss.estimator} with {loss.setting}: "
+                    f"skl2onnx converts {loss.estimator} incorrectly with {loss.setting}: "
                     f"{loss.lost}",
-                    "set that otherwise, or count the estimators around it",
+                    "change that setting, or count the other estimators separately",
                 )

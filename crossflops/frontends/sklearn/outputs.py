@@ -24,10 +24,10 @@ _FLOATS = "fc"
 
 
 def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Return what the methods give that the outputs of the file stand for, in its types and forms.
+    """Return the results of the methods behind the outputs of the file, in its types and forms.
 
-    The methods run again with inputs, and arrays of the estimators, that are rounded otherwise by
-    up to a step of the type of the file. Raises InputError.
+    The methods run again with inputs, and arrays of the estimators, rounded differently by up to a
+    step of the type of the file. Raises InputError.
     """
     model = source.model
     data, graph, _ = estimator_program(model, source.args, source.kwargs, setting)
@@ -35,7 +35,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     specs = [tensors.get(output.name) for output in parse_model_proto(data).graph.output]
     named = {**{str(index): spec for index, spec in enumerate(source.args)}, **source.kwargs}
     if any(spec.dtype == "string" for spec in named.values()):
-        raise InputError("a file that takes text is not run", _SKIP)
+        raise InputError("a file with text inputs cannot be run", _SKIP)
     values = _estimator_input_values(source, list(named.values()))
 
     def run(estimator: Any, provided: list[Any]) -> list[Any]:
@@ -53,13 +53,14 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
         raise
     except Exception as error:  # whatever it is, it does not run on these
         raise InputError(
-            f"the model raised {type(error).__name__}: {error}", "give values that it takes"
+            f"the model raised {type(error).__name__}: {error}",
+            "give values that the model accepts",
         ) from error
     return model_run(values, outputs, [False] * len(outputs), run_rounded)
 
 
 def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any]:
-    """The values of the inputs, in order: those that were given, else such as are made up."""
+    """Return the values of the inputs, in order: the given ones, otherwise made-up ones."""
     if source.arrays is None:
         return [make_random_array(spec.shape or (), np.dtype(spec.dtype)) for spec in specs]
     args, kwargs = source.arrays
@@ -73,14 +74,14 @@ def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any
 
 
 def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
-    """Return what a method takes: the one array, or a frame of columns."""
+    """Return the argument of a method: the one array, or a frame of columns."""
     if not columns:
         return values[0]
     try:
         pandas: Any = importlib.import_module("pandas")
     except ImportError as error:
         raise InputError(
-            "a model that takes columns is run on a frame of pandas, which is not installed",
+            "a model with column inputs runs on a pandas frame, but pandas is not installed",
             "pip install pandas",
         ) from error
     return pandas.DataFrame(
@@ -89,7 +90,9 @@ def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> An
 
 
 def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
-    """Return what the method gives that an output of the file stands for. Raises InputError."""
+    """Return the result of the method behind an output of the file. Raise InputError where there
+    is none.
+    """
     if spec is None:
         raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
     method, index = _method(model, spec.name)
@@ -97,7 +100,8 @@ def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
     result = result[index] if isinstance(result, tuple) else result
     if result is None or isinstance(result, list):
         raise InputError(
-            f"no method of {type(model).__name__} gives what {spec.name!r} of its file is", _SKIP
+            f"no method of {type(model).__name__} returns the output {spec.name!r} of its file",
+            _SKIP,
         )
     array = np.asarray(result.toarray() if hasattr(result, "toarray") else result)
     if spec.dtype == "string":
@@ -111,9 +115,9 @@ def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
 
 
 def _scores_of_both_classes(model: Any, scores: Any) -> Any:
-    """The scores of two classes as skl2onnx writes them: one is the negative of the other.
+    """Return the scores of two classes as skl2onnx writes them: one is the negative of the other.
 
-    Of support vectors the first class has what the second one has elsewhere
+    For support vectors the first class has the score that the second one has elsewhere
     (skl2onnx/operator_converters/support_vector_machines.py).
     """
     is_first = type(last_step(estimator_behind_search(model))).__name__ in ("SVC", "NuSVC")
@@ -121,7 +125,8 @@ def _scores_of_both_classes(model: Any, scores: Any) -> Any:
 
 
 def _method(model: Any, name: str) -> tuple[str, int]:
-    """The method, and the place in what it gives, of an output by its name; "" where none is.
+    """Return the method, and the index in its result, of an output by its name; "" where there is
+    none.
 
     skl2onnx/_parse.py names outputs so.
     """
@@ -144,7 +149,7 @@ def _method(model: Any, name: str) -> tuple[str, int]:
 
 
 def _with_rounded_arrays(model: Any, generator: Any) -> Any:
-    """A copy whose arrays are rounded as a file stores them, to float32."""
+    """Return a copy whose arrays are rounded as a file stores them, to float32."""
     other = copy.deepcopy(model)
     for part in estimator_parts(other):
         stored = vars(part.estimator)

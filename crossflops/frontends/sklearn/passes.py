@@ -40,13 +40,13 @@ from crossflops.threads import filter_warnings
 
 
 class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimator on its way to a graph.
+    """The state of an estimator while it is converted to a graph.
 
-    `inside` are all estimators in it, `types` what skl2onnx is told of the inputs. What that makes
-    is `written` for operators of an `opset`, changed in place, and at last its bytes (`data`). By
-    the names of its nodes, `makers` are the ids of the estimators that they were made for, and
-    `points` the numbers of thresholds between which they interpolate; in those that are `empty`
-    the estimator computes nothing.
+    `inside` are all estimators in it, `types` the input types for skl2onnx. Its result is
+    `written` for operators of an `opset`, changed in place, and finally the bytes (`data`). By the
+    names of its nodes, `makers` are the ids of the estimators that they were made for, and
+    `points` the numbers of thresholds between which they interpolate; in `empty` nodes the
+    estimator computes nothing.
     """
 
     model: Any
@@ -65,12 +65,12 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the description of the estimator."""
+        """The description of the estimator."""
         return type(self.model).__name__
 
     @property
     def estimators(self) -> list[Any]:
-        """The estimator and all in it."""
+        """The estimator and all estimators in it."""
         return [part.estimator for part in self.inside]
 
     @property
@@ -81,13 +81,15 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, behind the pass that makes it."""
+        """The graph, after the pass that makes it."""
         assert self.graph is not None
         return self.graph
 
 
 def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
-    """Return what a log compares: the nodes of the graph, or those that skl2onnx wrote."""
+    """Return the snapshot that a log compares: the nodes of the graph, or those that skl2onnx
+    wrote.
+    """
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     written = parse_model_proto(state.data) if state.data else state.written

@@ -32,7 +32,9 @@ from crossflops.ir.training import OwnBackwards
 
 
 class TensorFlow(ShapeTracedFrontend):
-    """Models of Keras and TensorFlow, traced on shapes, frozen, and converted by tf2onnx."""
+    """The frontend of Keras and TensorFlow models, traced on shapes, frozen, and converted by
+    tf2onnx.
+    """
 
     name = "tensorflow"
     title = "TensorFlow"
@@ -50,25 +52,27 @@ class TensorFlow(ShapeTracedFrontend):
     takes_parameters = True
 
     def libraries(self) -> tuple[Library, ...]:
-        """keras.applications."""
+        """Return the library keras.applications."""
         from crossflops.frontends.tensorflow.load.applications import LIBRARIES
 
         return LIBRARIES
 
     def recognizes(self, value: object) -> bool:
-        """Whether TensorFlow or Keras made this."""
+        """Return whether TensorFlow or Keras made the value."""
         from crossflops.frontends.tensorflow.kinds import is_model
 
         return is_model(value)
 
     def is_function(self, value: object) -> bool:
-        """Whether this is a plain function of tensors, by what it names."""
+        """Return whether the value is a plain function of tensors, by the names in its code."""
         from crossflops.frontends.tensorflow.kinds import is_function
 
         return is_function(value)
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """A plain function as a tf.function, where it is one of tensors of TensorFlow."""
+        """Return a plain function of TensorFlow's tensors as a tf.function; None for other
+        values.
+        """
         from crossflops.frontends.tensorflow.kinds import is_of_tensors
 
         if not is_of_tensors(value, inputs):
@@ -76,7 +80,7 @@ class TensorFlow(ShapeTracedFrontend):
         return import_module("tensorflow").function(value), None
 
     def usual_input(self, model: Any) -> NamedModel | None:
-        """See `usual.usual_input`."""
+        """Return the usual input of a model: see `usual.usual_input`."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
         from crossflops.frontends.tensorflow.load.usual import usual_input
@@ -84,28 +88,32 @@ class TensorFlow(ShapeTracedFrontend):
         return usual_input(model)
 
     def reads(self, target: str) -> bool:
-        """Whether this is a file of Keras or TensorFlow, or the folder of a SavedModel."""
+        """Return whether the target is a file of Keras or TensorFlow, or the folder of a
+        SavedModel.
+        """
         from crossflops.frontends.tensorflow.kinds import is_path
 
         return is_path(target)
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """See `reading.read`."""
+        """Return the model in a file or folder: see `reading.read`."""
         if arguments:
-            raise TargetError(f"{target} is a model already", "leave --arg out")
+            raise TargetError(f"{target} is already a model", "leave --arg out")
         from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
 
         return read_tensorflow_model(target, allow_pickle)
 
     def building(self) -> AbstractContextManager[None]:
-        """TensorFlow's log lines are kept off stderr, also while it is imported."""
+        """Return a context that keeps TensorFlow's log lines off stderr, also while it is
+        imported.
+        """
         from crossflops.frontends.tensorflow.load.quiet import quiet
 
         return quiet()
 
     @contextmanager
     def building_without_values(self, sure: bool) -> Iterator[None]:
-        """Weights of Keras have no memory, where it is imported and runs on TensorFlow."""
+        """Build without memory for weights of Keras, if it is imported and runs on TensorFlow."""
         if sure and find_spec("keras") is not None:
             import_module("keras")
         if "keras.src.backend.tensorflow.core" not in sys.modules:
@@ -117,29 +125,29 @@ class TensorFlow(ShapeTracedFrontend):
             yield
 
     def require(self, model: Any) -> None:
-        """See `model.require`."""
+        """Raise an error where the model cannot be converted: see `model.require`."""
         with self.building():
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
             require_tensorflow()
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """A tf.TensorSpec."""
+        """Return a tf.TensorSpec."""
         import tensorflow as tf
 
         return tf.TensorSpec(spec.shape, spec.dtype, None if spec.name.isdigit() else spec.name)
 
     def shape_of(self, array: Any, name: str | None = None) -> Any:
-        """A tf.TensorSpec."""
+        """Return a tf.TensorSpec."""
         import tensorflow as tf
 
         return tf.TensorSpec(array.shape, array.dtype, name)
 
     def shapes(self, values: Any) -> Arguments:
-        """Return what stands for tensors, arrays or specs, also in lists and dicts.
+        """Return specs for tensors, arrays or specs, also in lists and dicts.
 
-        Raises InputError for a value without a shape, and for a size that is left open:
-        TensorFlow's profiler counts 0 where the batch is None, and says nothing.
+        Raises InputError for a value without a shape, and for an open size: TensorFlow's profiler
+        counts 0 where the batch is None, and gives no warning.
         """
         args, kwargs = to_call_arguments(values)
         named = {name: self._shape(value, name) for name, value in kwargs.items()}
@@ -159,13 +167,13 @@ class TensorFlow(ShapeTracedFrontend):
             ) from error
         if not spec.shape.is_fully_defined():
             raise InputError(
-                f"the input has the shape {spec.shape}, which is not definite",
-                "give a number for every size, the batch too",
+                f"the input has the shape {spec.shape}, which has an open size",
+                "give a number for every size, including the batch",
             )
         return spec
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Traces the model, and lets Keras number its layers from the start again."""
+        """Trace the model, and reset the layer numbers of Keras afterwards."""
         from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 
         try:
@@ -182,7 +190,7 @@ class TensorFlow(ShapeTracedFrontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Trace the model and freeze it: see `graph.record`. Nothing is to be seen in runs."""
+        """Trace the model and freeze it: see `graph.record`. No real runs are observed."""
         from crossflops.frontends.tensorflow.program import record_frozen_model
 
         seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
@@ -195,7 +203,7 @@ class TensorFlow(ShapeTracedFrontend):
         return convert_frozen_model(recording.source, recording.detail, recording.setting, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """See `graph.with_weights`."""
+        """Return the ONNX file with weights, and its graph: see `graph.with_weights`."""
         from crossflops.frontends.tensorflow.load.function import is_rebuilt
         from crossflops.frontends.tensorflow.program import with_weights
 
@@ -206,30 +214,32 @@ class TensorFlow(ShapeTracedFrontend):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """By the gradients of the loss in a graph."""
+        """Return for each output whether the loss depends on it, by the loss's gradients in a
+        graph.
+        """
         from crossflops.frontends.tensorflow.observe.training_step import loss_dependence_flags
 
         return loss_dependence_flags(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """By the programs of their gradients."""
+        """Return the cost of custom gradient functions, by the programs of their gradients."""
         from crossflops.frontends.tensorflow.train.own_backward import tensorflow_own_backwards
 
         return tensorflow_own_backwards(source, setting)
 
     def limit_threads(self, threads: int) -> None:
-        """TensorFlow reads how many threads it takes once, when it starts."""
+        """Set the number of threads, which TensorFlow reads once, when it starts."""
         os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
         os.environ["TF_NUM_INTEROP_THREADS"] = "1"
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """The concrete function: see `model.runnable`."""
+        """Return the concrete function ready to run: see `model.runnable`."""
         from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
 
         return tensorflow_runner(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """See `outputs.run_outputs`."""
+        """Run the model once: see `outputs.run_outputs`."""
         from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
 
         return run_tensorflow_outputs(source, setting)

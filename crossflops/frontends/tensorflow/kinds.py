@@ -1,4 +1,4 @@
-"""Whether something is a model of TensorFlow or Keras, told without importing either."""
+"""Detection of TensorFlow and Keras models without importing either."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ _FILES = {".keras", ".h5", ".hdf5", ".pb", ".tflite"}
 
 
 def is_model(value: object) -> bool:
-    """Whether TensorFlow or Keras made this; asks only what has been imported already."""
+    """Return whether TensorFlow or Keras made the value; only imported packages are consulted."""
     keras, tf = sys.modules.get("keras"), sys.modules.get("tensorflow")
     if keras is not None and hasattr(keras, "Layer") and isinstance(value, keras.Layer):
         return bool(keras.backend.backend() == "tensorflow")
@@ -29,9 +29,10 @@ def is_model(value: object) -> bool:
 
 
 def is_of_tensors(value: object, inputs: Any) -> bool:
-    """Whether this is a plain function that takes tensors of TensorFlow.
+    """Return whether the value is a plain function that takes tensors of TensorFlow.
 
-    Its inputs tell, or else what its code names: modules, and values of their types.
+    This is decided by its inputs, or otherwise by the names in its code: modules, and values of
+    their types.
     """
     function = value.func if isinstance(value, partial) else value
     if "tensorflow" not in sys.modules or not isinstance(function, FunctionType):
@@ -44,7 +45,9 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
 
 
 def is_function(value: object) -> bool:
-    """Whether this is a plain function of tensors by what it names; one of Keras builds layers."""
+    """Return whether the value is a plain function of tensors by the names in its code; one of
+    Keras builds layers.
+    """
     function = value.func if isinstance(value, partial) else value
     if not isinstance(function, FunctionType) or "keras" in _code_names(function.__code__):
         return False
@@ -52,7 +55,9 @@ def is_function(value: object) -> bool:
 
 
 def _function_references(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
-    """What a function and those of its file that it calls read from around them, and annotate."""
+    """Yield the globals, closures and annotations of a function and of those of its file that it
+    calls.
+    """
     known.add(function)
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
     names = set(_code_names(function.__code__)) & function.__globals__.keys()
@@ -80,7 +85,7 @@ def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def _package(value: Any) -> str:
-    """The package that a module, a class or a function is from, or the type of a value."""
+    """Return the package of a module, a class or a function, or of the type of a value."""
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0]
     owner = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
@@ -92,7 +97,9 @@ def _is_loaded(value: object) -> bool:
 
 
 def split_signature(target: str) -> tuple[Path, str]:
-    """The path of a target, and the signature behind a colon after the folder of a SavedModel."""
+    """Return the path of a target, and the signature after a colon behind the folder of a
+    SavedModel.
+    """
     folder, colon, signature = target.rpartition(":")
     if colon and not os.path.exists(target) and _is_folder(folder):
         return Path(folder), signature
@@ -100,7 +107,7 @@ def split_signature(target: str) -> tuple[Path, str]:
 
 
 def is_path(target: str) -> bool:
-    """Whether a target is a file of Keras or TensorFlow, or the folder of a SavedModel."""
+    """Return whether a target is a file of Keras or TensorFlow, or the folder of a SavedModel."""
     path = split_signature(target)[0]
     return path.suffix in _FILES or (bool(target) and _is_folder(str(path)))
 

@@ -61,16 +61,17 @@ from crossflops.load.protobuf import parse_model_proto
 
 
 class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
-    """A traced function on its way to a graph, with its weights if they are wanted (`weighted`).
+    """The state of a traced function while it is converted to a graph, with its weights if
+    `weighted`.
 
     Frozen, with loops and branches whole, it is `whole`, and as a GraphDef the `definition`, which
-    is changed in place, and `inlined`. What tf2onnx makes is first a graph of its own (`writing`),
-    then the `model`, changed in place, and at last its bytes (`data`). `stopped` are the nodes of
-    that through which no gradient flows, and `given` has what functions with a gradient of their
-    own hand on beside their results, by the names of the nodes that hand it on.
+    is changed in place, and `inlined`. tf2onnx's result is first a graph of its own (`writing`),
+    then the `model`, changed in place, and finally the bytes (`data`). `stopped` are its nodes
+    through which no gradient flows, and `given` has the further values that custom gradient
+    functions pass on, by the names of the nodes that pass them.
 
-    `lowered` is the graph as TensorFlow runs it, in which loops are taken apart; `owns` are the
-    functions with a gradient of their own in that. `sizes` are those of the graph.
+    `lowered` is the graph as TensorFlow runs it, with loops lowered; `owns` are its custom
+    gradient functions. `sizes` are those of the graph.
     """
 
     traced: TracedFunction
@@ -99,18 +100,20 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
 
     @property
     def results(self) -> Mapping[str, int]:
-        """How many results each of the functions has whose gradient is followed."""
+        """The number of results of each function whose gradient is followed."""
         return result_count_by_gradient(self.owns)
 
     @property
     def table(self) -> LayerTable:
-        """The modules, which only a conversion to a graph needs."""
+        """The table of modules, which only a conversion to a graph needs."""
         assert self.layers is not None
         return self.layers
 
 
 def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
-    """Return what a log compares: the nodes of the graph, or those that it is to be made of."""
+    """Return the snapshot that a log compares: the nodes of the graph, or of the forms before
+    it.
+    """
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     nodes: Iterator[tuple[str, LoggedNode]] = iter(())

@@ -55,11 +55,11 @@ def convert_frozen_model(
 
     Large weights are in the ONNX model by shape alone. The source's `control` names nodes of the
     ONNX model; its `arrays` are the values of the inputs, where there are any, on which `run` runs
-    what depends on them.
+    parts that depend on them.
 
     The graph is made from the frozen function with loops and branches whole, the operator calls
-    are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
-    NormalizeError where the model cannot be converted.
+    are those of the frozen graph as TensorFlow runs it, with loops lowered. Raises NormalizeError
+    where the model cannot be converted.
     """
     model, control = source.model, source.control
     if is_rebuilt(model):
@@ -90,7 +90,7 @@ def convert_frozen_model(
 
 
 def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
-    """The model with its weights, and the values of its inputs by their names."""
+    """Return the model with its weights, and the values of its inputs by their names."""
     import tensorflow as tf
 
     require_numbers(traced.function.graph.variables)
@@ -172,7 +172,9 @@ def _tensorflow_model_name(model: Any) -> str:
 
 
 def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
-    """The modules: the layers of a Keras model, else what the names of operations tell."""
+    """Return the modules: the layers of a Keras model, otherwise those in the names of
+    operations.
+    """
     if is_rebuilt(model):
         rows: LayerTable = model.layers()
         return rows
@@ -191,10 +193,10 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
 
 
 def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
-    """Number and bytes of the parameters, which are variables.
+    """Return number and bytes of the parameters, which are variables.
 
-    Nothing for a graph that was frozen already: its constants were variables. Those of a function
-    are none (a matrix of a transform, a window).
+    Empty for a graph that was frozen already: its constants were variables. The constants of a
+    function are not parameters (a matrix of a transform, a window).
     """
     rows = seen.trace.modules
     return (

@@ -45,9 +45,9 @@ PAIR = Cost(muls=4, adds=2)
 
 
 class Scores(NamedTuple):
-    """S scores in as many softmaxes as there are `rows`, queries of one head each.
+    """The number S of scores, and the number of softmaxes (`rows`: queries of one head each).
 
-    A score is a contraction of depth D, and meets Dv elements of a value.
+    A score is a contraction of depth D, and multiplies Dv elements of a value.
     """
 
     size: int
@@ -57,17 +57,18 @@ class Scores(NamedTuple):
 
 
 def dense_scores(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
-    """Every query meets every key: S = rows * keys."""
+    """Return the scores where every query meets every key: S = rows * keys."""
     return Scores(rows * keys, rows, depth, value_depth)
 
 
 def attention_score_cost(
     scores: Scores, added: int = 0, softcap: bool = False, sink: bool = False
 ) -> Cost:
-    """softmax(softcap(Q * K^T * scale) + added) * V: S * (D + Dv) MACs, S muls by the scale.
+    """Return the cost of softmax(softcap(Q * K^T * scale) + added) * V: S * (D + Dv) MACs, S muls
+    by the scale.
 
-    `added` tensors (a mask, a bias) S adds each; softcap S (div, tanh, mul); a sink is one score
-    more in each softmax that has no value: a compare, sub, exp and add per row.
+    `added` tensors (a mask, a bias) take S adds each; softcap S (div, tanh, mul). A sink is one
+    more score in each softmax, without a value: a compare, sub, exp and add per row.
     """
     count = scores.size
     cost = Cost(macs=scores.depth + scores.value_depth, muls=1, adds=added) * count
@@ -79,19 +80,21 @@ def attention_score_cost(
 
 
 def rotary_embedding_cost(node: Node, elements: int) -> Cost:
-    """Rotary embedding of `elements` of queries and keys: half as many pairs."""
+    """Return the cost of a rotary embedding of `elements` of queries and keys: half as many
+    pairs.
+    """
     return PAIR * (elements // 2) if integer(node, "do_rotary", 0) else ZERO
 
 
 def head_size(width: int, heads: int, node: Node) -> int:
-    """The depth of a head. Raises ValueError when `width` does not divide into the heads."""
+    """Return the depth of a head. Raise ValueError when `width` does not divide into the heads."""
     if heads <= 0 or width < 0 or width % heads:
         raise ValueError(f"{width} of {node.op} does not divide into {heads} heads")
     return width // heads
 
 
 class Places(NamedTuple):
-    """At which inputs an operator has what the formulas need. -1: it has no such input."""
+    """The indices of the inputs that the formulas need; -1 where an operator has no such input."""
 
     mask: int
     bias: int
@@ -111,20 +114,24 @@ def _has_optional_input(node: Node, index: int) -> bool:
 
 
 def _score_addend_count(node: Node, locations: Places) -> int:
-    """A mask of any form is added once, an attention bias once more."""
+    """Return the number of addends per score: one for a mask of any form, and one for an attention
+    bias.
+    """
     masked = _has_optional_input(node, locations.mask) or integer(node, "unidirectional", 0) != 0
     return masked + _has_optional_input(node, locations.attention_bias)
 
 
 def _is_buffer_shared(node: Node, locations: Places) -> bool:
-    """Whether past and present are one buffer, whose length is the most that there can be."""
+    """Return whether past and present share one buffer, whose length is the maximum number of
+    keys.
+    """
     return integer(node, "past_present_share_buffer", 0) != 0 or _has_optional_input(
         node, locations.past_length
     )
 
 
 def _total_key_count(node: Node, locations: Places, new: int) -> int:
-    """Number of keys: the new ones and those of the past, or the length of a shared buffer."""
+    """Return the number of keys: the new and the past ones, or the length of a shared buffer."""
     if not _has_optional_input(node, locations.past):
         return new
     past = spec_shape(input_spec(node, locations.past), at_least=4)[-2]
@@ -132,7 +139,7 @@ def _total_key_count(node: Node, locations: Places, new: int) -> int:
 
 
 def projection_sizes(node: Node) -> tuple[int, int, int]:
-    """Hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
+    """Return the hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
     sizes = node.attrs.get("qkv_hidden_sizes", ())
     if isinstance(sizes, tuple) and sizes:
         widths = [width for width in sizes if isinstance(width, int) and width >= 0]
@@ -146,7 +153,9 @@ def projection_sizes(node: Node) -> tuple[int, int, int]:
 
 
 def _self(node: Node, locations: Places) -> tuple[Scores, int]:
-    """The scores of a self-attention on input [B, S, in], and the elements of Q, K and V."""
+    """Return the scores of a self-attention on input [B, S, in], and the elements of Q, K and
+    V.
+    """
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     widths, heads = projection_sizes(node), positive(node, "num_heads")
     depths = [head_size(width, heads, node) for width in widths]
@@ -156,7 +165,7 @@ def _self(node: Node, locations: Places) -> tuple[Scores, int]:
 
 
 def _optional_key_count(node: Node, locations: Places) -> int | None:
-    """T, the number of keys, those of the past among them; None where it is not known."""
+    """Return T, the number of past and new keys; None where it is unknown."""
     key = node.inputs[1] if len(node.inputs) > 1 else None
     dims = dims_of(node, 0) if key is None or locations is _SELF else key.shape
     past = dims_of(node, locations.past)
@@ -169,9 +178,10 @@ def _optional_key_count(node: Node, locations: Places) -> int | None:
 
 
 def _masks(locations: Places) -> Constraint:
-    """A mask of places, [B], [3B+2]; or of keys, [B, L], [B, T], [B, S, T]; of weights, a square.
+    """Return a constraint on the mask: lengths [B] or [3B+2]; of keys [B, L], [B, T], [B, S, T];
+    of scores, a square.
 
-    Attention alone also takes [2B], the ends and the beginnings, and [B, 1], which says nothing.
+    Only Attention also takes [2B], the ends and the beginnings, and [B, 1], which masks nothing.
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
@@ -194,7 +204,7 @@ def _masks(locations: Places) -> Constraint:
 
 
 def _score_bias_constraint(locations: Places) -> Constraint:
-    """attention_bias [1|B, 1|N, S, T]."""
+    """Return a constraint on attention_bias: [1|B, 1|N, S, T]."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
         query, total, heads = (
@@ -211,7 +221,7 @@ def _score_bias_constraint(locations: Places) -> Constraint:
 
 
 def _heads_divide(node: Node) -> str:
-    """Each of the hidden sizes of Q, K and V divides into the heads."""
+    """Check that each of the hidden sizes of Q, K and V divides into the heads."""
     heads, weights = positive(node, "num_heads"), operand_shape(node, 1)
     if len(weights) != 2:
         return ""
@@ -240,7 +250,7 @@ def _has_hidden_sizes(node: Node) -> bool:
 
 
 def _attention_past_constraint(node: Node) -> str:
-    """past [2, B, N, P, D] of Attention has the heads of its keys."""
+    """Check that past [2, B, N, P, D] of Attention has the heads of its keys."""
     past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
     if past is None or dims_of(node, 1) is None or len(past) != 5:
         return ""
@@ -269,7 +279,9 @@ _PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds
 
 
 def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
-    """A bound where past and present are one buffer: how much of it is filled is data."""
+    """Return a function that says "bound" where past and present share a buffer: how much of it is
+    filled depends on values.
+    """
 
     def judge(node: Node) -> Exactness:
         return (
@@ -337,10 +349,10 @@ def qattention(node: Node) -> Cost:
 
 
 def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
-    """The scores of an attention on projected operands, and how many elements these have.
+    """Return the scores of an attention on projected operands, and how many elements these have.
 
-    query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or
-    a finished one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
+    query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or a
+    cached one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
     """
     query, heads = spec_shape(input_spec(node, 0), at_least=3), positive(node, "num_heads")
     if len(query) == 5:
@@ -363,7 +375,9 @@ def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
 
 
 def _joint_qkv_scores(node: Node, locations: Places, heads: int) -> tuple[Scores, int]:
-    """Q, K and V side by side in query [B, S, 3 * H]."""
+    """Return the scores, and the element count, of Q, K and V side by side in query [B, S, 3 *
+    H].
+    """
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     depth = head_size(width, 3 * heads, node)
     total = _total_key_count(node, locations, length)
@@ -378,7 +392,7 @@ _KEYS = {
 
 
 def _key_value_constraint(node: Node) -> str:
-    """Keys and values of a multi-head attention go with its queries."""
+    """Check that keys and values of a multi-head attention agree with its queries."""
     if not has_input(node, 1):
         return ""
     key = dims_of(node, 1)
@@ -388,12 +402,12 @@ def _key_value_constraint(node: Node) -> str:
 def _no_keys(node: Node) -> str:
     return (
         f"{operand_label(node, 1, 'key')} has rank "
-        f"{len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
+        f"{len(dims_of(node, 1) or ())}, but needs 3, 4 or 5"
     )
 
 
 def _whole_heads(node: Node) -> str:
-    """The hidden sizes of query, key and value divide into the heads."""
+    """Check that the hidden sizes of query, key and value divide into the heads."""
     heads = positive(node, "num_heads")
     if dims_of(node, 0) is None:
         return ""
@@ -407,7 +421,7 @@ def _whole_heads(node: Node) -> str:
 
 
 def _qkv_bias_constraint(node: Node) -> str:
-    """The biases of query, key and value stand in one vector."""
+    """Check that one vector holds the biases of query, key and value."""
     query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
     if bias is None or query is None or value is None or len(query) != 3:
         return ""
@@ -421,7 +435,9 @@ def _qkv_bias_constraint(node: Node) -> str:
 
 
 def _cache_heads_constraint(locations: Places) -> Constraint:
-    """past_key and past_value [B, N, P, D]: the heads of the query."""
+    """Return a constraint on past_key and past_value [B, N, P, D]: they have the heads of the
+    query.
+    """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
         query, past = dims_of(node, 0), dims_of(node, locations.past)
@@ -478,12 +494,12 @@ def multi_head(node: Node, locations: Places = _MULTI_HEAD) -> Cost:
 
 
 def _one_width(node: Node) -> str:
-    """The values of a decoder are as wide as its queries, where both come as [B, 1, H]."""
+    """Check that the values of a decoder are as wide as its queries, where both are [B, 1, H]."""
     query, value = dims_of(node, 0), dims_of(node, 2)
     if not query or not value or len(value) != 3 or value[-1] == query[-1]:
         return ""
     return (
-        f"{operand_label(node, 2, 'value')} has {value[-1]} at axis 2, and {query[-1]} is needed"
+        f"{operand_label(node, 2, 'value')} has {value[-1]} at axis 2, but {query[-1]} is needed"
     )
 
 

@@ -87,7 +87,7 @@ operator(
 
 
 def _window_unfold_constraint(node: Node) -> str:
-    """Windows of `size` along an axis that is at least as long."""
+    """Check that an axis is at least as long as its windows of `size`."""
     dims, index, extent = operand_shape(node, 0), integer(node, "dim", -1), integer(node, "size")
     if wrong := axis_range_problem(node, index):
         return wrong
@@ -126,7 +126,7 @@ def row_distances_cost(node: Node) -> Cost:
     pairs = rows * spec_shape(input_spec(node, 1), rank=2)[0]
     metric = string_attribute(node, "metric", "sqeuclidean")
     if metric not in ("euclidean", "sqeuclidean"):
-        raise ValueError(f"the metric {metric!r} of CDist is not known")
+        raise ValueError(f"the metric {metric!r} of CDist is not supported")
     root = 1 if metric == "euclidean" else 0
     return Cost(adds=depth + max(depth - 1, 0), muls=depth, specials=root) * pairs
 
@@ -138,7 +138,7 @@ def all_finite(node: Node) -> Cost:
 
 
 def _pool_mask_constraint(node: Node) -> str:
-    """The mask of MaxpoolWithMask has the extents of the data."""
+    """Check that the mask of MaxpoolWithMask has the extents of the data."""
     dims, mask = operand_shape(node, 0), operand_shape(node, 1)
     if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
@@ -166,7 +166,7 @@ def time_warping(node: Node) -> Cost:
 
 
 def _two_for_each(node: Node) -> Iterable[Shape] | None:
-    """Two pads for each axis behind N and C."""
+    """Return the shape of the pads: two for each axis behind N and C."""
     dims = dims_of(node, 0)
     return None if dims is None else [(2 * (len(dims) - 2),)]
 
@@ -200,11 +200,13 @@ NAMED: Mapping[str, Cost] = {
 
 
 def activation_cost(node: Node, attribute: str = "activation", default: str = "") -> Cost:
-    """Work per element of the activation that the attribute names. ValueError if unknown."""
+    """Return the cost per element of the activation that the attribute names. Raise ValueError if
+    unknown.
+    """
     value = node.attrs.get(attribute, default)
     name = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     if name.lower() not in NAMED:
-        raise ValueError(f"the activation {name!r} of {node.op} is not known")
+        raise ValueError(f"the activation {name!r} of {node.op} is not supported")
     return NAMED[name.lower()]
 
 
@@ -280,7 +282,9 @@ def bias_dropout(node: Node) -> Cost:
     Raises ValueError when training_mode is an input, since its value is not known.
     """
     if has_input(node, 4):
-        raise ValueError(f"whether {node.op} drops depends on the value of training_mode")
+        raise ValueError(
+            f"the value of training_mode decides whether {node.op} drops, and is unknown"
+        )
     return ADD * (output_element_count(node) * (2 if has_input(node, 2) else 1))
 
 

@@ -27,7 +27,9 @@ _NAMES = {"BIPOLAR": "int1", "BINARY": "int1", "TERNARY": "int2"}
 
 
 def _input_bits_precision(index: int) -> Callable[[Node], str]:
-    """As many bits as that input says, where it is a constant whole number."""
+    """Return a function that reads the precision from that input: a constant whole number of
+    bits.
+    """
 
     def stores(node: Node) -> str:
         bits = node.values.get(index, ())
@@ -37,7 +39,7 @@ def _input_bits_precision(index: int) -> Callable[[Node], str]:
 
 
 def _target_dtype_precision(node: Node) -> str:
-    """The type that `out_dtype` names: UINT4, INT2, BIPOLAR; "" for a float."""
+    """Return the precision that `out_dtype` names: UINT4, INT2, BIPOLAR; "" for a float."""
     name = string_attribute(node, "out_dtype", "FLOAT32").upper()
     full = re.fullmatch(r"U?INT(\d+)", name)
     return f"int{full[1]}" if full else _NAMES.get(name, "")

@@ -85,16 +85,16 @@ _ACTIVATION = "; activation: n(Y)"
 
 
 def _conv_addend_constraint(node: Node) -> str:
-    """Z, which is added, has the shape of Y."""
+    """Check that the addend Z has the shape of Y."""
     return shape_constraint(
         3, lambda _: None if (result := result_shape(node)) is None else [result], "Z"
     )(node)
 
 
 def _nhwc_conv_constraint(node: Node) -> str:
-    """W of NhwcConv is [M, C/group, k...] by its schema, [M, k..., C/group] as it is written.
+    """Check W of NhwcConv: [M, C/group, k...] in its schema, but [M, k..., C/group] in real files.
 
-    The kernels that run it, and onnxruntime's own fusion (fusion_nhwc_conv.py), have the second.
+    The kernels that run it, and onnxruntime's own fusion (fusion_nhwc_conv.py), use the second.
     """
     data, weight, spec = dims_of(node, 0), dims_of(node, 1), node.inputs[1]
     if data is None or weight is None or spec is None or len(weight) < 3:
@@ -140,7 +140,7 @@ def contrib_fused_conv_cost(node: Node) -> Cost:
 
 
 def matmul_inner_size(node: Node) -> int:
-    """K of a product of A [..., M, K], which transA and transBatchA may hold otherwise.
+    """Return K of a product of A [..., M, K], which transA and transBatchA may transpose.
 
     transA: A is [..., K, M]; transBatchA: the batch dimensions follow M, or K with transA.
     """
@@ -151,7 +151,7 @@ def matmul_inner_size(node: Node) -> int:
 
 
 def matmul_operands_constraint(node: Node) -> str:
-    """K of A' and of B' is the same and their batches broadcast, after what trans* say."""
+    """Check that A' and B', as trans* transpose them, have one K, and batches that broadcast."""
     if wrong := _matmul_batch_constraint(node):
         return wrong
     operands = list(node.inputs)
@@ -162,7 +162,7 @@ def matmul_operands_constraint(node: Node) -> str:
 
 
 def _matmul_batch_constraint(node: Node) -> str:
-    """With transBatch* both operands have as many axes, one of them a batch at least."""
+    """Check that with transBatch* both operands have the same rank, at least 3."""
     if not (integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0)):
         return ""
     ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
@@ -176,7 +176,9 @@ def _matmul_batch_constraint(node: Node) -> str:
 
 
 def _matrices(node: Node, index: int, name: str) -> Shape | None:
-    """An operand with its batch dimensions first and its matrix last, as trans* say."""
+    """Return an operand's shape with its batch dimensions first and its matrix last, as trans*
+    say.
+    """
     dims = dims_of(node, index)
     if dims is None or len(dims) < 2:
         return dims
@@ -186,7 +188,9 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
 
 
 def _alpha_matmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once."""
+    """Return the gradient work: dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha
+    != 1: n(Y) muls, once.
+    """
     work = each_operand(0, 1)(node, requested, forward).operands
     return Gradient(work, inner=Cost(muls=forward.muls))
 
@@ -285,7 +289,9 @@ def gemm_float8(node: Node) -> Cost:
 
 
 def with_activation(formula: Formula) -> Formula:
-    """The formula, and the activation of the attribute `activation` per element of Y."""
+    """Return the formula, extended by the activation of the attribute `activation` per element of
+    Y.
+    """
 
     def both(node: Node) -> Cost:
         return formula(node) + activation_cost(node) * output_element_count(node)

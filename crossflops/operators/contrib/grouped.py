@@ -58,17 +58,17 @@ class GroupedTokens(NamedTuple):
 
     @property
     def queries(self) -> int:
-        """Elements of Q."""
+        """The number of elements of Q."""
         return self.tokens * self.heads * self.depth
 
     @property
     def new_keys(self) -> int:
-        """Elements of the keys that come with the queries, and of the values."""
+        """The number of elements of the new keys, and of the new values."""
         return self.tokens * self.kv_heads * self.depth
 
 
 def query_head_groups(node: Node) -> GroupedTokens:
-    """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
+    """Return the heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     packed = heads if has_input(node, 1) else heads + 2 * kv_heads
@@ -79,8 +79,8 @@ def query_head_groups(node: Node) -> GroupedTokens:
 def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, norms: int) -> Cost:
     """What happens to Q and K before they meet: their RMS norms, and the rotation.
 
-    `caches` is the input with the cosines, [M, R / 2] for R rotated elements of each head;
-    `norms` the one with the weights of the query norm.
+    `caches` is the index of the input with the cosines, [M, R / 2] for R rotated elements of each
+    head; `norms` that of the input with the weights of the query norm.
     """
     cost = ZERO
     if has_input(node, norms):
@@ -95,12 +95,14 @@ def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, no
 
 
 def has_softcap(node: Node) -> bool:
-    """Whether a softcap is asked for."""
+    """Return whether the node has a softcap."""
     return float_attribute(node, "softcap", 0.0) != 0
 
 
 def _cache(node: Node) -> int:
-    """T of GroupQueryAttention: of the keys that it hands on, else the past and the new ones."""
+    """Return T of GroupQueryAttention: the keys of its present output, otherwise the past and the
+    new ones.
+    """
     if has_output(node, 1) and output_spec(node, 1).shape is not None:
         return spec_shape(output_spec(node, 1), rank=4)[2]
     new = spec_shape(input_spec(node, 1), rank=3)[1] if has_input(node, 1) else _query_length(node)
@@ -112,14 +114,18 @@ def _query_length(node: Node) -> int:
 
 
 def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch: int) -> Cost:
-    """A cache in small integers: new elements (div, round, 2 compares), those read a mul."""
+    """Return the cost of a cache in small integers: (div, round, 2 compares) per new element, a
+    mul per element read.
+    """
     read = batch * heads.kv_heads * total * heads.depth
     cache = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
     return cache * (has_input(node, 12) + has_input(node, 13))
 
 
 def _head_groups_constraint(node: Node) -> str:
-    """Query heads divide into groups, one for each key head; all heads have one depth."""
+    """Check that query heads divide into groups, one for each key head, and that all heads have
+    one depth.
+    """
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     if heads % kv_heads:
         return f"num_heads = {heads} is no multiple of kv_num_heads = {kv_heads}"
@@ -141,7 +147,9 @@ def _head_groups_constraint(node: Node) -> str:
 
 
 def _past_heads_constraint(node: Node) -> str:
-    """The heads of the past are as deep as those of the query; all keys are past or new ones."""
+    """Check that past heads are as deep as those of the query, and that past and new keys add up
+    to all keys.
+    """
     query, past = operand_shape(node, 0), operand_shape(node, 3)
     if len(query) < 3:
         return ""
@@ -149,7 +157,7 @@ def _past_heads_constraint(node: Node) -> str:
     depth = query[-1] // (heads if has_input(node, 1) else heads + 2 * kv_heads)
     if input_spec(node, 3).dtype.startswith(("float", "bfloat")) and past[3] != depth:
         return (
-            f"{operand_label(node, 3, 'past_key')} has {past[3]} at axis 3, and {depth} is needed"
+            f"{operand_label(node, 3, 'past_key')} has {past[3]} at axis 3, but {depth} is needed"
         )
     (total,) = node.values.get(6, (past[2] + query[1],))
     if query[1] <= total and (total == past[2] + query[1] or total <= past[2]):
@@ -257,13 +265,15 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
 
 
 def _token_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """A position of each token, or of the first."""
+    """Return the shapes that position_ids may have: a position of each token, or of the first
+    one.
+    """
     tokens = _rotary_token_shape(node)
     return None if tokens is None else [tokens, (1,), ()]
 
 
 def _rotary_cosine_constraint(node: Node) -> str:
-    """Half of what rotates has a cosine."""
+    """Check that the cosines have half as many columns as elements are rotated."""
     dims, cosines = operand_shape(node, 0), operand_shape(node, 2)
     heads, rotated = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
     if len(dims) == 3 and not heads:
@@ -283,7 +293,7 @@ def _rotary_cosine_constraint(node: Node) -> str:
     if cosines[1] in (needed, depth // 2):
         return ""
     return (
-        f"{operand_label(node, 2)} has {cosines[1]} at axis 1, and {needed} are needed for {depth}"
+        f"{operand_label(node, 2)} has {cosines[1]} at axis 1, but {needed} are needed for {depth}"
     )
 
 
@@ -296,14 +306,16 @@ _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 
 def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """Three positions of each token: in time, and in both directions of a picture."""
+    """Return the shape of three positions of each token: in time, and in both directions of an
+    image.
+    """
     tokens = _rotary_token_shape(node)
     packed = integer(node, "is_packed_batching", 0) != 0
     return None if tokens is None or packed else [(3, *tokens)]
 
 
 def _sections(node: Node) -> str:
-    """mrope_section shares the cosines of a token among its three positions."""
+    """Check that mrope_section divides the cosines of a token among its three positions."""
     sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
     if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
         return ""
@@ -401,6 +413,6 @@ def relative_position_bias_cost(node: Node) -> Cost:
 
 
 def _rotary_token_shape(node: Node) -> Shape | None:
-    """B and S of x [B, S, N*D] or [B, N, S, D]."""
+    """Return B and S of x [B, S, N*D] or [B, N, S, D]."""
     dims = dims_of(node, 0)
     return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])

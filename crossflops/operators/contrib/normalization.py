@@ -36,13 +36,13 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
-    """Number of elements, and of groups along the last dimension."""
+    """Return the number of elements, and of groups along the last dimension."""
     dims = spec_shape(input_spec(node, index), at_least=1)
     return prod(dims), prod(dims[:-1])
 
 
 def _skip_fits(node: Node) -> str:
-    """skip has the last two sizes of the input; its batch may be missing."""
+    """Check that skip has the last two sizes of the input; its batch may be missing."""
     dims, skip = operand_shape(node, 0), operand_shape(node, 1)
     if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
@@ -84,7 +84,9 @@ def skip_simplified(node: Node) -> Cost:
 
 
 def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
-    """The sum of two or three embeddings [B, S, H] of input_ids [B, S], and its normalization."""
+    """Return the cost of summing two or three embeddings [B, S, H] of input_ids [B, S], and
+    normalizing the sum.
+    """
     tokens = input_element_count(node, 0)
     width = spec_shape(input_spec(node, 2), rank=2)[1]
     count = tokens * width
@@ -162,7 +164,7 @@ def skip_group_norm(node: Node) -> Cost:
 
 
 def _whole_scales(node: Node) -> str:
-    """The last axis of X holds the scale a whole number of times."""
+    """Check that the last axis of X is a multiple of the scale."""
     dims, scale = dims_of(node, 0), dims_of(node, 1)
     count = None if scale is None else prod(scale)
     if not dims or not count or dims[-1] % count == 0:
@@ -190,7 +192,7 @@ def contrib_gated_rms_cost(node: Node) -> Cost:
 
 
 def _per_branch(node: Node) -> str:
-    """X [..., C*H] of C branches; the scale [H], [C*H] or [C, H]."""
+    """Check X [..., C*H] of C branches, and the scale [H], [C*H] or [C, H]."""
     dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
     if not dims or count <= 0:
         return ""
@@ -239,7 +241,7 @@ def engram_gate(node: Node) -> Cost:
 
 
 def _gate_shape_constraint(node: Node) -> str:
-    """The gate [..., 1] has one number where X has H."""
+    """Check that the gate [..., 1] has one number for each H numbers of X."""
     dims, gate = dims_of(node, 0), operand_shape(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
@@ -286,7 +288,7 @@ def post_mix(node: Node) -> Cost:
 
 
 def _stream_branch_count(node: Node) -> int:
-    """C of streams [..., C, H], or of flattened ones where num_branches says it."""
+    """Return C of streams [..., C, H], or num_branches for flattened ones."""
     count = integer(node, "num_branches", 0) or spec_shape(input_spec(node, 0), at_least=2)[-2]
     if count <= 0:
         raise ValueError(f"{node.op} has no branches")

@@ -49,7 +49,7 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _product_column_constraint(*digits: int) -> Constraint:
-    """A scale or a zero point of B, transposed or not: one number, or N."""
+    """Return a constraint on a scale or a zero point of B, transposed or not: one number, or N."""
 
     def constraint(node: Node) -> str:
         dims = gemm_output_shape(node, second=3)
@@ -95,7 +95,7 @@ def qgemm(node: Node) -> Cost:
 
 
 def _bias(index: int) -> Constraint:
-    """A number for every column of B, in whatever shape."""
+    """Return a constraint on a bias: one number for every column of B, in any shape."""
 
     def constraint(node: Node) -> str:
         weight, bias = dims_of(node, 1), operand_shape(node, index)
@@ -152,7 +152,7 @@ def dynamic_quantize_matmul(node: Node) -> Cost:
 
 
 def _product_row_count(node: Node, depth: int) -> int:
-    """Rows of A [..., K]. Raises ValueError when its last dimension is not K."""
+    """Return the rows of A [..., K]. Raise ValueError when its last dimension is not K."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if dims[-1] != depth or depth <= 0:
         raise ValueError(f"A of {node.op} ends in {dims[-1]} and K is {depth}")
@@ -163,7 +163,7 @@ _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 
 def _weight_blocks_constraint(node: Node) -> str:
-    """B [N, ceil(K / block_size), bytes of a block], a scale for each block."""
+    """Check B [N, ceil(K / block_size), bytes of a block], with a scale for each block."""
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
     if bits not in _PACKED_BITS:
@@ -184,7 +184,9 @@ _BITS = "dequantize: K*N*(sub, mul)"
 
 
 def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
-    """The precision of a packed weight, of whose bits an attribute says how many; else 4."""
+    """Return a function that gives a packed weight's precision, from an attribute with its bits, 4
+    by default.
+    """
 
     def bits_precision(node: Node) -> str:
         bits = node.attrs.get(attribute, 4)
@@ -216,7 +218,9 @@ def matmul_nbits(node: Node) -> Cost:
 
 
 def _bnb4(node: Node) -> str:
-    """A ends in K, and in N where B is not transposed; B and absmax hold enough."""
+    """Check that A ends in K (in N where B is not transposed), and that B and absmax are large
+    enough.
+    """
     if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
         return wrong
     weights, block = positive(node, "K") * positive(node, "N"), positive(node, "block_size")
@@ -254,7 +258,9 @@ def matmul_fpq4(node: Node) -> Cost:
 
 
 def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
-    """skip n(A) adds, then SimplifiedLayerNormalization over K where there is a scale."""
+    """Return the cost of adding skip, n(A) adds, then SimplifiedLayerNormalization over K where
+    there is a scale.
+    """
     count, rows = input_element_count(node, 0), _product_row_count(node, depth)
     cost = Cost(adds=count if has_input(node, skip) else 0)
     return cost + (rms(count, rows, scaled=True) if has_input(node, scale) else ZERO)
@@ -347,7 +353,7 @@ operator("MatMulInteger16", "n(Y)*K MACs", requires=MATMUL)(onnx_matmul_cost)
 
 
 class ProductPlaces(NamedTuple):
-    """At which inputs the weights, biases and scales of the three layers are."""
+    """The indices of the inputs with the weights, biases and scales of the three layers."""
 
     weights: tuple[int, int, int]
     biases: tuple[int, int, int]
@@ -358,7 +364,9 @@ _PACKED = ProductPlaces((2, 5, 8), (4, 7, 10))
 
 
 class Experts(NamedTuple):
-    """E experts of H inputs; fc1 has F outputs, I of them after a fused gate; k of them chosen."""
+    """The sizes of E experts with H inputs: fc1 has F outputs, I of them after a fused gate; k are
+    chosen.
+    """
 
     tokens: int
     chosen: int
@@ -370,12 +378,14 @@ class Experts(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """Weights of one expert: fc1 [F, H], fc2 [H, I] and, where there is one, fc3 [I, H]."""
+        """The number of weights of one expert: fc1 [F, H], fc2 [H, I] and, where there is one, fc3
+        [I, H].
+        """
         return self.hidden * (self.first + self.inner + (self.inner if self.third else 0))
 
 
 def expert_sizes(node: Node) -> Experts:
-    """The sizes of a MoE (or QMoE, whose weights are packed along their last dimension)."""
+    """Return the sizes of a MoE (or QMoE, whose weights are packed along their last dimension)."""
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     dims = spec_shape(input_spec(node, 0), at_least=2)
     count, rows, _ = spec_shape(input_spec(node, indices.weights[0]), rank=3)
@@ -401,10 +411,11 @@ def _is_fused(node: Node) -> bool:
 
 
 def is_first_layout(node: Node) -> bool:
-    """Whether the weights lie as in onnxruntime's first releases: fc1 [E, H, F], fc2 [E, I, H].
+    """Return whether the weights have the layout of onnxruntime's first releases: fc1 [E, H, F],
+    fc2 [E, I, H].
 
-    Today they are fc1 [E, F, H] and fc2 [E, H, I]. onnxruntime tells them apart by fc2, and where
-    H = I by a fused fc1, which is not square (`moe_helper.h`).
+    Today they are fc1 [E, F, H] and fc2 [E, H, I]. onnxruntime distinguishes them by fc2, and
+    where H = I by a fused fc1, which is not square (`moe_helper.h`).
     """
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     hidden = spec_shape(input_spec(node, 0), at_least=2)[-1]
@@ -418,12 +429,12 @@ def is_first_layout(node: Node) -> bool:
 
 
 def _weights_per_element(node: Node) -> int:
-    """Weights that one element of a tensor of weights holds."""
+    """Return the number of weights that one element of a weight tensor holds."""
     return 8 // positive(node, "expert_weight_bits", 4) if node.op.type == "QMoE" else 1
 
 
 def expert_parameters(node: Node) -> tuple[int, int]:
-    """Weights and biases of all experts, and of the k that a token chooses."""
+    """Return the weights and biases of all experts, and of the k that a token uses."""
     sizes = expert_sizes(node)
     expert = sizes.weights + _expert_bias_count(node, sizes)
     return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
@@ -434,19 +445,19 @@ def _active(sizes: Experts) -> int:
 
 
 def _expert_bias_count(node: Node, sizes: Experts) -> int:
-    """Biases of one expert."""
+    """Return the number of biases of one expert."""
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     widths = (sizes.first, sizes.hidden, sizes.inner)
     return sum(w for w, i in zip(widths, indices.biases, strict=True) if has_input(node, i))
 
 
 def _expert_layers_constraint(node: Node) -> str:
-    """Tokens meet the router, and the layers of an expert each other, in one of two layouts."""
+    """Check that the token, router and expert sizes agree in one of two layouts."""
     if wrong := _router_rows_constraint(node):
         return wrong
     data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 4)
     if len(second) != 3:
-        return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, and needs 3"
+        return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
     hidden, count, is_first = data[-1], first[0], is_first_layout(node)
     inner = second[1] if is_first else second[2]
     wide = 2 * inner if _is_fused(node) else inner
@@ -468,7 +479,7 @@ def _expert_layers_constraint(node: Node) -> str:
 
 
 def _router_rows_constraint(node: Node) -> str:
-    """The router says something of every token."""
+    """Check that the router has one row for every token."""
     data, probs = dims_of(node, 0), dims_of(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
@@ -512,7 +523,7 @@ def mixture(node: Node) -> Cost:
 
 
 def _activation(node: Node, sizes: Experts) -> Cost:
-    """Work per inner unit of an expert."""
+    """Return the cost of the activation per inner unit of an expert."""
     name = string_attribute(node, "activation_type", "relu").lower()
     if name == "swiglu":
         alpha = MUL if node.attrs.get("activation_alpha", 1.0) != 1 else ZERO
@@ -520,12 +531,14 @@ def _activation(node: Node, sizes: Experts) -> Cost:
         limit = Cost(compares=3) if "swiglu_limit" in node.attrs else ZERO
         return Cost(specials=1, muls=2) + alpha + beta + limit
     if name not in NAMED:
-        raise ValueError(f"the activation {name!r} of {node.op} is not known")
+        raise ValueError(f"the activation {name!r} of {node.op} is not supported")
     return NAMED[name] + (MUL if sizes.third else ZERO)
 
 
 def _routing(node: Node, sizes: Experts) -> Cost:
-    """Softmax over the experts, then the largest, k times, among those that are left."""
+    """Return the cost of a softmax over the experts, then of finding the largest of the remaining
+    ones, k times.
+    """
     logits = input_element_count(node, 1)
     passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
     cost = softmax_cost(logits, sizes.tokens) + Cost(compares=passes * sizes.tokens)
@@ -536,17 +549,18 @@ def _routing(node: Node, sizes: Experts) -> Cost:
 
 
 def expert_sharing_exactness(node: Node) -> Exactness:
-    """A bound where several tokens may choose the same experts: these are unpacked once."""
+    """Return "bound" where several tokens may choose the same expert, whose weights are unpacked
+    once; else "exact".
+    """
     sizes = expert_sizes(node)
     return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
 
 
 def _expert_packing_constraint(node: Node) -> str:
-    """Weights of few bits lie several in a byte along their last axis.
+    """Check weights of few bits, several of which are packed in a byte along the last axis.
 
-    fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and
-    [E, I, H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are
-    fused.
+    fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and [E, I,
+    H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are fused.
     """
     data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 5)
     pack = _weights_per_element(node)

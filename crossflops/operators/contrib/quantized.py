@@ -78,12 +78,14 @@ operator("DequantizeWithOrder", "n(x) muls", operand=1)(dequantize_linear)
 
 
 def dequantization_cost(node: Node, index: int, zero_point: int) -> Cost:
-    """(x - zero_point) * scale of an input: n muls; a zero point n adds."""
+    """Return the cost of (x - zero_point) * scale of an input: n muls; n adds for a zero point."""
     return Cost(muls=1, adds=int(has_input(node, zero_point))) * input_element_count(node, index)
 
 
 def quantization_cost(node: Node, zero_point: int) -> Cost:
-    """saturate(round(y / scale) + zero_point) of one element: div, round, 2 compares, add."""
+    """Return the cost of saturate(round(y / scale) + zero_point) of one element: div, round, 2
+    compares, add.
+    """
     return Cost(divs=1, specials=1, compares=2, adds=int(has_input(node, zero_point)))
 
 
@@ -129,7 +131,9 @@ def mul_integer(node: Node) -> Cost:
 
 
 def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
-    """The formula of f(X), dequantized before and quantized after, `work` per element."""
+    """Return the formula of f(X), dequantized before and quantized after, with `work` per
+    element.
+    """
 
     def formula(node: Node) -> Cost:
         return dequantization_cost(node, 0, 2) + (
@@ -177,7 +181,9 @@ def qlinear_where(node: Node) -> Cost:
 
 
 def _qlinear_concat_constraint(node: Node) -> str:
-    """The operands are inputs 2, 5, 8 ..., each with its scale and zero point behind it."""
+    """Check the concatenated operands, inputs 2, 5, 8 ..., each followed by its scale and zero
+    point.
+    """
     scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
     return concat_inputs_problem(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
 
@@ -199,7 +205,7 @@ _POOL_LAST = joint(_SCALARS, window_constraint(least=0, channels="last"), pads_w
 
 
 def _qlinear_pool_constraint(node: Node) -> str:
-    """QLinearAveragePool may have its channels last."""
+    """Check QLinearAveragePool, whose channels may be last."""
     return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
 
 
@@ -257,16 +263,17 @@ def reduce_sum_integer(node: Node) -> Cost:
 
 
 def _block_gather_constraint(node: Node) -> str:
-    """data holds 8 / bits elements in a byte along its last axis; a scale for each block.
+    """Check that data holds 8 / bits elements in a byte along its last axis, with a scale for each
+    block.
 
-    scales have the sizes of the data, but for the blocks along quantize_axis; zero_points those
-    of the scales, packed as the data are.
+    scales have the sizes of the data, except for the number of blocks along quantize_axis;
+    zero_points have those of the scales, packed as the data are.
     """
     spec, scales = node.inputs[0], dims_of(node, 2)
     if spec is None or spec.shape is None or scales is None:
         return ""
     if len(spec.shape) < 2:
-        return f"{operand_label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
+        return f"{operand_label(node, 0, 'data')} has rank {len(spec.shape)}, but needs at least 2"
     packed = 8 // positive(node, "bits", 4) if spec.dtype == "uint8" else 1
     unpacked = [*spec.shape[:-1], spec.shape[-1] * packed]
     index = integer(node, "quantize_axis", 1)
@@ -308,7 +315,7 @@ _LAST = joint(
 
 
 def _conv_last(node: Node) -> str:
-    """QLinearConv of com.microsoft may have its channels last."""
+    """Check QLinearConv of com.microsoft, whose channels may be last."""
     if integer(node, "channels_last", 0):
         return _LAST(node)
     return joint(*QLINEAR_CONV)(node)

@@ -39,7 +39,7 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _transpose_gate_weight(spec: TensorSpec) -> TensorSpec:
-    """A weight [D, I, G] as [D, G, I]."""
+    """Return the spec of a weight [D, I, G] as [D, G, I]."""
     directions, rows, columns = spec_shape(spec, rank=3)
     return msgspec.structs.replace(spec, shape=(directions, columns, rows))
 
@@ -77,7 +77,7 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
 
 
 def _fewer_keys(node: Node) -> str:
-    """Keys may have fewer heads than the states, which then share them."""
+    """Check that the states' heads are a multiple of the keys' heads, which they share."""
     query, key = operand_shape(node, 0), operand_shape(node, 1)
     heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
     depth = query[2] // heads
@@ -90,7 +90,9 @@ def _fewer_keys(node: Node) -> str:
 
 
 def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
-    """past_state [B, Hkv, dk, dv], behind a state_window where there is one."""
+    """Return the shapes that past_state may have: [B, Hkv, dk, dv], behind a state_window where
+    there is one.
+    """
     query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
     if query is None or value is None:
         return None
@@ -100,7 +102,7 @@ def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
 
 
 def _decays(node: Node) -> Iterable[Shape] | None:
-    """One decay for each state, or for each row of it."""
+    """Return the shapes of the decay: one number for each state, or for each row of it."""
     query, kv_heads = dims_of(node, 0), positive(node, "kv_num_heads")
     if query is None:
         return None
@@ -109,7 +111,7 @@ def _decays(node: Node) -> Iterable[Shape] | None:
 
 
 def _betas(node: Node) -> Iterable[Shape] | None:
-    """One beta for each state, or for all of them."""
+    """Return the shapes of beta: one number for each state, or one for all."""
     query = dims_of(node, 0)
     if query is None:
         return None
@@ -192,7 +194,9 @@ def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
 
 
 def _per_channel(node: Node) -> str:
-    """dt_bias and decay_scale have a number for each of the last axis of a."""
+    """Check that dt_bias and decay_scale have one number for each element of the last axis of
+    a.
+    """
     dims = dims_of(node, 0)
     for index in (1, 2):
         factors = dims_of(node, index)
@@ -217,7 +221,8 @@ def linear_attention_gate(node: Node) -> Cost:
 
 
 def _causal(node: Node) -> str:
-    """input [B, C, d...] or channels last, weight [C, 1, k...]; what the last window reaches back.
+    """Check input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the
+    window reaches back to.
 
     past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
     """
@@ -225,7 +230,7 @@ def _causal(node: Node) -> str:
     indices = integer(node, "ndim", 1)
     for index, shape_ in ((0, dims), (1, weight)):
         if shape_ is not None and len(shape_) != indices + 2:
-            return f"{operand_label(node, index)} has rank {len(shape_)}, and needs {indices + 2}"
+            return f"{operand_label(node, index)} has rank {len(shape_)}, but needs {indices + 2}"
     if dims is None or weight is None:
         return ""
     channels = dims[-1] if integer(node, "channels_last", 0) else dims[1]

@@ -16,7 +16,8 @@ from crossflops.load.payload import fill_model_weights
 
 @quiet()
 def rebuild(program: Any, graph: Graph) -> Source:
-    """The module of an ONNX model that was counted as `graph`; its inputs are tf.TensorSpecs.
+    """Return the TensorFlow module of an ONNX model that was counted as `graph`, with
+    tf.TensorSpecs as inputs.
 
     `program` is a model of onnx_ir, the bytes of one, or a file. Weights are zeros, of which one
     is stored. Raises MissingExtraError without TensorFlow, TargetError and InputError about a
@@ -26,7 +27,7 @@ def rebuild(program: Any, graph: Graph) -> Source:
         import tensorflow as tf
     except ImportError as error:
         raise MissingExtraError(
-            f"no TensorFlow function can be rebuilt: {error}",
+            f"cannot rebuild a TensorFlow function: {error}",
             "pip install 'crossflops[tensorflow]'",
         ) from error
     from crossflops.rebuild.tensorflow import module as module_rebuilding

@@ -23,7 +23,7 @@ from crossflops.rebuild.tensorflow.given import (
 
 
 def input_function_rule(function: Callable[..., Any]) -> Rule:
-    """The rule of an operator that is a function of its inputs alone."""
+    """Return the rule of an operator that is a function of its inputs alone."""
     return lambda provided: function(*provided.inputs)
 
 
@@ -50,7 +50,9 @@ def _compute_power(x: Any, y: Any) -> Any:
 
 
 def _clip(inputs: NodeInputs) -> Result:
-    """Between two bounds, inputs or (before opset 11) attributes; of 0 and 6 it is ReLU6."""
+    """Return x clipped to two bounds, which are inputs or (before opset 11) attributes; bounds 0
+    and 6 become ReLU6.
+    """
     x = inputs.inputs[0]
     low, high = inputs.input(1), inputs.input(2)
     if inputs.since < 11:
@@ -84,13 +86,13 @@ def _leaky(inputs: NodeInputs) -> Result:
 
 
 def _prelu(inputs: NodeInputs) -> Result:
-    """As keras.layers.PReLU."""
+    """Return PReLU as keras.layers.PReLU computes it."""
     x, slope = inputs.inputs
     return tf.nn.relu(x) - slope * tf.nn.relu(-x)
 
 
 def _elu(inputs: NodeInputs) -> Result:
-    """alpha (exp x - 1) where x is below 0."""
+    """Return alpha (exp x - 1) where x is below 0, and x elsewhere."""
     x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
     y = tf.nn.elu(x)
     return (
@@ -124,7 +126,7 @@ def _hard_sigmoid(inputs: NodeInputs) -> Result:
 
 
 def _hard_swish(inputs: NodeInputs) -> Result:
-    """x ReLU6(x + 3) / 6, as keras.activations.hard_swish."""
+    """Return x ReLU6(x + 3) / 6, as keras.activations.hard_swish."""
     x = inputs.inputs[0]
     return x * (tf.nn.relu6(x + constant_in_dtype(3, x)) * constant_in_dtype(1 / 6, x))
 
@@ -165,7 +167,9 @@ def _is_infinite(inputs: NodeInputs) -> Result:
 
 
 def _softmax_rule(function: Callable[..., Any]) -> Rule:
-    """Along one axis; before opset 13 over all from that axis on."""
+    """Return the rule for a function along one axis; before opset 13, over all axes from that one
+    on.
+    """
 
     def rule(inputs: NodeInputs) -> Result:
         x = inputs.inputs[0]
@@ -218,7 +222,9 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
 
 
 def _reduction_rule(function: Callable[..., Any]) -> Rule:
-    """Over axes from an input or an attribute; over all, or over none, where there are none."""
+    """Return the rule for a reduction over axes from an input or an attribute; without any, over
+    all axes or none.
+    """
 
     def rule(inputs: NodeInputs) -> Result:
         x = inputs.inputs[0]
@@ -256,7 +262,7 @@ def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
 
 
 def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
-    """The place of the first extreme; of the last one, counted from the other end."""
+    """Return the rule for the index of the first extreme, or of the last one."""
 
     def rule(inputs: NodeInputs) -> Result:
         x, axis = inputs.inputs[0], inputs.get("axis", 0)
@@ -271,7 +277,9 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _compute_batch_norm(inputs: NodeInputs) -> Result:
-    """As keras.layers.BatchNormalization; in training by the moments of the batch."""
+    """Return the result of keras.layers.BatchNormalization; in training, with the moments of the
+    batch.
+    """
     x, scale, bias, mean, variance = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
     if not inputs.get("training_mode", 0):
@@ -299,7 +307,7 @@ def _normalize_with_scale(
 
 
 def _compute_layer_norm(inputs: NodeInputs) -> Result:
-    """As keras.layers.LayerNormalization."""
+    """Return the result of keras.layers.LayerNormalization."""
     x = inputs.inputs[0]
     axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
@@ -311,7 +319,8 @@ def _compute_layer_norm(inputs: NodeInputs) -> Result:
 
 
 def _compute_group_norm(inputs: NodeInputs) -> Result:
-    """As keras.layers.GroupNormalization: the groups apart, then a scale for each channel.
+    """Return the result of keras.layers.GroupNormalization: each group is normalized, then scaled
+    per channel.
 
     Before opset 21 there is a scale for each group.
     """
@@ -336,7 +345,7 @@ def _instance(inputs: NodeInputs) -> Result:
 
 
 def _compute_rms_norm(inputs: NodeInputs) -> Result:
-    """As keras.layers.RMSNormalization."""
+    """Return the result of keras.layers.RMSNormalization."""
     x, scale = inputs.inputs
     axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     square = tf.reduce_mean(tf.square(x), axes, keepdims=True)
@@ -344,7 +353,7 @@ def _compute_rms_norm(inputs: NodeInputs) -> Result:
 
 
 def _unit(inputs: NodeInputs) -> Result:
-    """x / |x| along an axis; 0 where that is 0."""
+    """Return x / |x| along an axis; 0 where that is 0."""
     x, axis = inputs.inputs[0], inputs.get("axis", -1)
     size = (_euclidean_norm if inputs.get("p", 2) == 2 else _absolute_sum)(
         x, [axis], keepdims=True
@@ -353,7 +362,9 @@ def _unit(inputs: NodeInputs) -> Result:
 
 
 def _responses(inputs: NodeInputs) -> Result:
-    """Local response normalization over `size` channels; TensorFlow has it for an odd size."""
+    """Return local response normalization over `size` channels; TensorFlow supports odd sizes
+    only.
+    """
     x, size = inputs.inputs[0], inputs.get("size", 1)
     if size % 2 == 0 or tensor_rank(x) != 4:
         raise UnfitError(f"over {size} channels")
@@ -369,7 +380,7 @@ def _cumulative(inputs: NodeInputs) -> Result:
 
 
 def _compute_mean_variance_norm(inputs: NodeInputs) -> Result:
-    """(x - mean) / sqrt(variance + 1e-9)."""
+    """Return (x - mean) / sqrt(variance + 1e-9)."""
     x, axes = inputs.inputs[0], list(inputs.get("axes", (0, 2, 3)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + constant_in_dtype(1e-9, x))

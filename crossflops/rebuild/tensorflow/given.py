@@ -1,4 +1,4 @@
-"""What a rule is given: a node of ONNX with its inputs as tensors of TensorFlow."""
+"""The input of a rule: a node of ONNX with its inputs as tensors of TensorFlow."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -12,14 +12,14 @@ Result: TypeAlias = Any  # a tensor, or a list of them where the operator has se
 
 
 class UnfitError(Exception):
-    """A rule does not know this form of its operator. The text says which form."""
+    """A form of an operator that its rule does not support. The text names the form."""
 
 
 class NodeInputs:
-    """The inputs of a node by place, its attributes, and what it is to give.
+    """The inputs of a node by index, its attributes, and its number of outputs.
 
-    `inputs` are tensors, None where one is left out; `known` their values where these are known
-    before anything runs (sizes, axes). `since` is the version of the operator.
+    `inputs` are tensors, None where one is left out; `known` are their values where these are
+    known before anything runs (sizes, axes). `since` is the version of the operator.
     """
 
     def __init__(
@@ -37,15 +37,17 @@ class NodeInputs:
         self.since = since
 
     def input(self, index: int) -> Any:
-        """The tensor, None where it is left out."""
+        """Return the tensor of an input, or None where it is left out."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def get(self, name: str, default: Any) -> Any:
-        """An attribute."""
+        """Return an attribute, or the default."""
         return self.attributes.get(name, default)
 
     def value(self, index: int) -> Any:
-        """An input as an array, None where it is left out. Raises UnfitError if not known."""
+        """Return the value of an input as an array, None where it is left out. Raise UnfitError
+        where it is unknown.
+        """
         if self.input(index) is None:
             return None
         known = self.known[index]
@@ -54,14 +56,14 @@ class NodeInputs:
         return np.asarray(known)
 
     def numbers(self, index: int, name: str = "") -> list[int] | None:
-        """Integers from an input or, as in older versions, from an attribute."""
+        """Return integers from an input or, as in older versions, from an attribute."""
         value = self.value(index)
         if value is None:
             value = self.attributes.get(name)
         return None if value is None else [int(number) for number in np.ravel(value)]
 
     def number(self, index: int, default: Any) -> Any:
-        """A single number from an input."""
+        """Return a single number from an input."""
         value = self.value(index)
         return default if value is None else np.ravel(value)[0].item()
 
@@ -70,28 +72,28 @@ Rule: TypeAlias = Callable[[NodeInputs], Result]
 
 
 def definite_shape(tensor: Any) -> list[int]:
-    """The sizes of a tensor. Raises UnfitError where one is open."""
+    """Return the sizes of a tensor. Raise UnfitError where one is open."""
     if not tensor.shape.is_fully_defined():
         raise UnfitError(f"of a tensor of the shape {tensor.shape}")
     return [int(size) for size in tensor.shape]
 
 
 def tensor_rank(tensor: Any) -> int:
-    """The number of axes."""
+    """Return the number of axes."""
     return len(definite_shape(tensor))
 
 
 def channels_last(tensor: Any) -> Any:
-    """From N, C, D1, D2 ... to N, D1, D2 ..., C."""
+    """Transpose from N, C, D1, D2 ... to N, D1, D2 ..., C."""
     return tf.transpose(tensor, [0, *range(2, tensor_rank(tensor)), 1])
 
 
 def channels_first(tensor: Any) -> Any:
-    """From N, D1, D2 ..., C to N, C, D1, D2 ..."""
+    """Transpose from N, D1, D2 ..., C to N, C, D1, D2 ..."""
     axes = tensor_rank(tensor)
     return tf.transpose(tensor, [0, axes - 1, *range(1, axes - 1)])
 
 
 def constant_in_dtype(value: Any, tensor: Any) -> Any:
-    """A constant of the type of a tensor."""
+    """Return a constant of the element type of a tensor."""
     return tf.constant(value, tensor.dtype)

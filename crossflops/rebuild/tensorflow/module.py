@@ -45,9 +45,10 @@ _PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data"
 
 
 class RebuiltProgram(msgspec.Struct, frozen=True):
-    """An ONNX model as bytes, its sizes definite and its nodes named, and where each node is.
+    """An ONNX model as bytes, with definite sizes and named nodes, and the module path of each
+    node.
 
-    Weights may be there by shape alone: they are zeros. `paths` are the modules of the nodes.
+    Weights may be known by shape alone: they are zeros. `paths` are the modules of the nodes.
     """
 
     data: bytes
@@ -55,10 +56,10 @@ class RebuiltProgram(msgspec.Struct, frozen=True):
 
 
 class OnnxModule(tf.Module):
-    """Calls the operations that the rules write for each node, in its own name scope.
+    """A module that runs the rules' operations for each node in a name scope of its own.
 
-    A scope is the path of the module and the name of the node, so that what counts operations
-    by name counts nodes and modules. Raises NormalizeError where a rule does not fit.
+    A scope is the path of the module and the name of the node, so that a tool that counts
+    operations by name counts nodes and modules. Raises NormalizeError where a rule does not fit.
     """
 
     is_rebuilt_by_crossflops = True  # what the frontend of TensorFlow asks
@@ -71,15 +72,19 @@ class OnnxModule(tf.Module):
         return OnnxModule, (self.program, self.name)
 
     def graph_of(self, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
-        """The graph of what was recorded of this module: see `graph_of`."""
+        """Return the bytes, the graph and the trace of a recorded run of this module: see
+        `onnx_module_program`.
+        """
         return onnx_module_program(self, seen, setting)
 
     def layers(self) -> LayerTable:
-        """Which node of the ONNX model an operation was written for."""
+        """Return the table from operations to the nodes of the ONNX model they were written
+        for.
+        """
         return NodeLayers(self)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The outputs by place, of inputs by place."""
+        """Return the outputs by position, for inputs by position."""
         model = parse_model_proto(self.program.data)
         run = _Run(model, scopes(self.program.paths))
         names = [tensor.name for tensor in model_inputs(model.graph)]
@@ -90,7 +95,7 @@ class OnnxModule(tf.Module):
 
 
 def scopes(paths: Mapping[str, str]) -> dict[str, str]:
-    """A name scope for every node, no two alike."""
+    """Return a unique name scope for every node."""
     by_node: dict[str, str] = {}
     taken: set[str] = set()
     for name, path in paths.items():
@@ -103,13 +108,15 @@ def scopes(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _word(name: str) -> str:
-    """Return what TensorFlow takes as a part of a name."""
+    """Return the name in the characters that TensorFlow allows in a part of a name."""
     word = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
     return word if re.match(r"[A-Za-z0-9]", word) else f"n{word}"
 
 
 class _Run:
-    """One pass over the nodes. What follows from sizes alone is known, and no operation."""
+    """One pass over the nodes. Values that follow from sizes alone are computed here and make no
+    operation.
+    """
 
     def __init__(self, model: Any, names: Mapping[str, str]) -> None:
         self._opset = opsets(model)
@@ -122,7 +129,7 @@ class _Run:
                 self._known[name] = value
 
     def tensor(self, name: str) -> Any:
-        """The value of that name, made of a constant where it is one."""
+        """Return the value of that name, made into a constant tensor where it is known."""
         if name not in self.values:
             known = self._known.get(name)
             stored = self._stored.get(name)
@@ -130,7 +137,7 @@ class _Run:
         return self.values[name]
 
     def add(self, node: Any) -> None:
-        """The operations of one node. Raises NormalizeError."""
+        """Add the operations of one node. Raise NormalizeError where no rule fits."""
         label = f"{node.op_type} {node.name}"
         try:
             if node.op_type == "Constant":
@@ -140,11 +147,11 @@ class _Run:
         except CrossflopsError:
             raise
         except UnfitError as error:
-            message = f"nothing rebuilds {label} in TensorFlow {error}"
+            message = f"{label} cannot be rebuilt in TensorFlow {error}"
             raise NormalizeError(message, READ_IT) from error
         except Exception as error:  # TensorFlow refuses in many ways
             text = " ".join(str(error).split())[:200]
-            message = f"nothing rebuilds {label} in TensorFlow: {type(error).__name__}: {text}"
+            message = f"{label} cannot be rebuilt in TensorFlow: {type(error).__name__}: {text}"
             raise NormalizeError(message, READ_IT) from error
         for name, value in zip(node.output, results, strict=False):
             if isinstance(value, np.ndarray):
@@ -170,7 +177,7 @@ class _Run:
         )
 
     def _constant_results(self, node: Any) -> list[Any] | None:
-        """The results as arrays, None where they depend on data or are work."""
+        """Return the results as arrays, or None where they depend on data or need counted work."""
         sizes = node.op_type in _OF_SHAPES
         if not sizes and any(name and name not in self._known for name in node.input):
             return None
@@ -189,7 +196,7 @@ class _Run:
         return arrays if all(map(_is_of_sizes, arrays)) else None
 
     def _spreads(self, node: Any) -> bool:
-        """Whether a few numbers become a large tensor."""
+        """Return whether a few numbers become a large tensor."""
         if node.op_type not in _SPREADING:
             return False
         return prod(int(number) for number in self._known[node.input[-1]].ravel()) > _LARGE
@@ -200,7 +207,7 @@ def _is_of_sizes(array: Any) -> bool:
 
 
 def _tensor_elements(tensor: Any) -> Any:
-    """The elements, None where they are not there."""
+    """Return the elements of a tensor, or None where they are not stored."""
     from onnx import numpy_helper
 
     there = any(getattr(tensor, name) for name in _PAYLOADS) or 0 in tensor.dims
@@ -208,7 +215,9 @@ def _tensor_elements(tensor: Any) -> Any:
 
 
 def _tensor_constant(tensor: Any) -> Any:
-    """A constant; zeros, of which only one is stored, where the elements are not there."""
+    """Return a constant tensor; zeros, of which only one is stored, where the elements are
+    missing.
+    """
     value = _tensor_elements(tensor)
     name = ELEMENT_TYPES.get(tensor.data_type, "")
     try:
@@ -223,7 +232,7 @@ def _tensor_constant(tensor: Any) -> Any:
 
 
 def _attribute_arrays(node: Any) -> dict[str, Any]:
-    """The attributes that are tensors, as arrays."""
+    """Return the attributes that are tensors, as arrays."""
     by_name = {
         attribute.name: _tensor_elements(attribute.t)
         for attribute in node.attribute
@@ -233,7 +242,7 @@ def _attribute_arrays(node: Any) -> dict[str, Any]:
 
 
 def _constant_node_value(node: Any) -> Any:
-    """The value of a Constant."""
+    """Return the value of a Constant node."""
     if not node.attribute:
         raise UnfitError("without a value")
     attribute = node.attribute[0]
@@ -254,10 +263,10 @@ _BESIDE = ("Constant",)
 
 
 def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
-    """The program of an ONNX model with definite sizes, changed in place.
+    """Return the program of an ONNX model with definite sizes, which is changed in place.
 
-    `paths` are the modules by the names of nodes, as far as they are known. Raises
-    NormalizeError, naming an operator that has no rule.
+    `paths` are the known modules by the names of nodes. Raises NormalizeError, naming an operator
+    that has no rule.
     """
     reject_unbuildable_nodes(model, _INTO)
     functions.inline_function_calls(model, functions.local(model))
@@ -270,7 +279,7 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
         name = min(lacking)
         version = opsets(model).get(name.rpartition(".")[0], 1)
         raise NormalizeError(
-            f"nothing converts {name} of opset {version} into operations of TensorFlow", READ_IT
+            f"{name} of opset {version} cannot be converted into operations of TensorFlow", READ_IT
         )
     placed = _node_module_paths(model, made, paths)  # which names the nodes
     return RebuiltProgram(data=model.SerializeToString(), paths=placed)
@@ -295,9 +304,10 @@ def _operators_without_rule(model: Any) -> set[str]:
 def _node_module_paths(
     model: Any, made: Mapping[str, str], paths: Mapping[str, str]
 ) -> dict[str, str]:
-    """The module of every node; what was put in for another node is where that one was.
+    """Return the module of every node; a node that was written for another one has that one's
+    module.
 
-    The nodes of a body stand where the node stood, and the last of them makes its result.
+    The nodes of a body replace the node in order, and the last of them makes its result.
     """
     by_name: dict[str, str] = {}
     origin = ""
@@ -310,7 +320,7 @@ def _node_module_paths(
 
 
 def from_onnx_file(file: OnnxFile) -> Any:
-    """The model in a file without its weights, its inputs of the sizes that are asked for.
+    """Return the model in a file without its weights, with the requested input sizes.
 
     Raises TargetError, InputError.
     """
@@ -322,12 +332,14 @@ def from_onnx_file(file: OnnxFile) -> Any:
 
 
 def from_onnx_bytes(data: bytes) -> Any:
-    """A model in memory without its weights."""
+    """Return a model in memory without its weights."""
     return decode_onnx_model(data)
 
 
 def from_ir_model(model: Any) -> Any:
-    """A model of onnx_ir without its weights, which are said to lie elsewhere meanwhile."""
+    """Return a model of onnx_ir without its weights, which are marked as external while it is
+    serialized.
+    """
     import onnx_ir as ir
 
     stored = {name: value.const_value for name, value in model.graph.initializers.items()}
@@ -350,7 +362,7 @@ Shape = tuple[int, ...]
 
 
 def product_node(node: Node, call: Call, key: str) -> Node:
-    """One of the products that a node was written in."""
+    """Return a node for one of the several products that a node was written as."""
     provided = {spec.name: spec.shape or () for spec in call.inputs}
     out, attributes = call.outputs[0].shape or (), dict[str, Attribute]()
     shapes: tuple[Shape, ...]
@@ -388,7 +400,9 @@ def _channels_first(shape: Shape) -> Shape:
 
 
 def _onnx_weight_shape(shape: Shape, target: str) -> Shape:
-    """(k, in, out), transposed (k, out, in), depthwise (k, in, times), as ONNX orders them."""
+    """Return a weight's shape (k, in, out), transposed (k, out, in) or depthwise (k, in, times) in
+    the order of ONNX.
+    """
     *kernel, first, second = shape
     if target.startswith("Depthwise"):
         return (first * second, 1, *kernel)
@@ -401,7 +415,7 @@ MADE = "onnx."  # before the type of a node that no operation stands for
 
 
 class NodeLayers(LayerTable):
-    """The modules of the model that was rebuilt, and the node that every operation stands for."""
+    """The modules of the rebuilt model, and the node that each operation was written for."""
 
     def __init__(self, model: OnnxModule) -> None:
         paths, nodes = model.program.paths, parse_model_proto(model.program.data).graph.node
@@ -414,7 +428,7 @@ class NodeLayers(LayerTable):
         self._paths = paths
 
     def node(self, name: str) -> str | None:
-        """The node in whose scope an operation is."""
+        """Return the node in whose scope an operation is."""
         while name:
             name = name.rpartition("/")[0]
             if name in self._nodes:
@@ -422,28 +436,30 @@ class NodeLayers(LayerTable):
         return None
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """The module of an operation, whose path is its scope."""
+        """Return the module of an operation, from its scope."""
         return self.home(self.node(name) or "")
 
     def home(self, node: str) -> tuple[str, int]:
-        """The module of a node."""
+        """Return the module of a node."""
         path = self._paths.get(node, "")
         return path, self._ids[path]
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """The module around a module."""
+        """Return the module that encloses a module."""
         path = scope.rpartition(".")[0]
         return path, self._ids[path]
 
     def kind(self, module: int, name: str) -> str:
-        """The operator that was written out, where it is of a kind that has a name."""
+        """Return the kind of the operator that was written out, or ""."""
         return KINDS.get(self._types.get(self.node(name) or "", ""), "")
 
 
 def onnx_module_program(
     model: OnnxModule, seen: Any, setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
-    """As `frontends.tensorflow.program.program`, of a rebuilt module that was recorded."""
+    """Return the bytes, the graph and the trace of a rebuilt module: as
+    `frontends.tensorflow.program.program` does for other models.
+    """
     data = model.program.data
     graph, _ = reading.normalize_onnx_bytes(data, model.name, setting)
     calls: dict[str, list[Call]] = {}
@@ -470,7 +486,9 @@ def onnx_module_program(
 def _link_product_node(
     node: Node, calls: Iterable[Call], layers: NodeLayers, made: list[Call]
 ) -> Iterator[Node]:
-    """The node at its operation. One that multiplies in several is as many nodes."""
+    """Yield the node linked to its operation. A node that multiplies in several operations becomes
+    as many nodes.
+    """
     calls = list(calls)
     path, module = layers.home(node.key)
     products = [call for call in calls if call.target in CONTRACTIONS]

@@ -22,7 +22,7 @@ from crossflops.rebuild.tensorflow.given import (
 
 
 def _compute_matmul(inputs: NodeInputs) -> Result:
-    """As numpy.matmul: a vector is a row on the left, a column on the right."""
+    """Return the product as numpy.matmul: a vector is a row on the left, a column on the right."""
     a, b = inputs.inputs
     left, right = tensor_rank(a) == 1, tensor_rank(b) == 1
     y = tf.matmul(a[None] if left else a, b[:, None] if right else b)
@@ -32,7 +32,7 @@ def _compute_matmul(inputs: NodeInputs) -> Result:
 
 
 def _compute_gemm(inputs: NodeInputs) -> Result:
-    """alpha A B + beta C; C of one row is a bias."""
+    """Return alpha A B + beta C; C of one row is a bias."""
     a, b = inputs.inputs[:2]
     c = inputs.input(2)
     y = tf.matmul(
@@ -53,7 +53,8 @@ def _compute_einsum(inputs: NodeInputs) -> Result:
 
 
 def _compute_attention(inputs: NodeInputs) -> Result:
-    """softmax(scale Q K' + mask) V, with heads apart. Keys and values of few heads are repeated.
+    """Return softmax(scale Q K' + mask) V with separate heads. Few key and value heads are
+    repeated.
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
     """
@@ -92,9 +93,9 @@ def _split_heads(x: Any, heads: int) -> Any:
 
 
 def _mask_scores(inputs: NodeInputs, scores: Any) -> Any:
-    """Scores of minus infinity where a key is not to be looked at.
+    """Return the scores with minus infinity where a key is masked.
 
-    A causal query i looks at keys up to i, and at all of the past.
+    A causal query i sees keys up to i, and all of the past.
     """
     lowest, mask = constant_in_dtype(-math.inf, scores), inputs.input(3)
     queries, keys = definite_shape(scores)[-2:]
@@ -127,7 +128,7 @@ Pads = list[tuple[int, int]]
 
 
 def pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
-    """(before, after) for every axis of an image, from `pads` or `auto_pad`."""
+    """Return (before, after) for every axis of an image, from `pads` or `auto_pad`."""
     axes, config = len(kernel), inputs.get("auto_pad", "NOTSET")
     if config in ("NOTSET", ""):
         flat = inputs.get("pads", (0,) * 2 * axes)
@@ -150,12 +151,16 @@ def pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pad
 
 
 def axis_steps(inputs: NodeInputs, name: str, axes: int) -> list[int]:
-    """Strides or dilations: an attribute with a number for every axis, 1 where it is left out."""
+    """Return strides or dilations: an attribute with a number for every axis, 1 where it is left
+    out.
+    """
     return list(inputs.get(name, ()) or (1,) * axes)
 
 
 def _compute_convolution(inputs: NodeInputs) -> Result:
-    """Y = X * W + B: Conv2D, DepthwiseConv2dNative for a group for each channel, or Conv3D."""
+    """Return Y = X * W + B by Conv2D, by DepthwiseConv2dNative (one channel per group), or by
+    Conv3D.
+    """
     x, weights = inputs.inputs[:2]
     axes = tensor_rank(x) - 2
     image, kernel = definite_shape(x)[2:], definite_shape(weights)[2:]
@@ -201,7 +206,7 @@ def _explicit(padding: Pads) -> Any:
 def _convolve_space(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
-    """A convolution in three dimensions for each group: the kernel for the CPU has no groups."""
+    """Return a 3D convolution, done for each group: the CPU kernel has no groups."""
     if len(strides) > 3:
         raise UnfitError(f"in {len(strides)} dimensions")
     if any(map(any, padding)):
@@ -230,7 +235,9 @@ def _join_groups(parts: list[Any]) -> Any:
 
 
 def _compute_conv_transpose(inputs: NodeInputs) -> Result:
-    """The transposed convolution: Conv2DBackpropInput or Conv3DBackpropInputV2 for each group."""
+    """Return the transposed convolution, by Conv2DBackpropInput or Conv3DBackpropInputV2 for each
+    group.
+    """
     x, weights = inputs.inputs[:2]
     axes, group = tensor_rank(x) - 2, inputs.get("group", 1)
     strides, kernel = axis_steps(inputs, "strides", axes), definite_shape(weights)[2:]
@@ -261,7 +268,7 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
 def _transpose_sizes_and_cut(
     inputs: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
 ) -> tuple[list[int], Pads]:
-    """The sizes of the result, and what is cut off on either side of each axis.
+    """Return the sizes of the result, and the cut (before, after) of each axis.
 
     stride (size - 1) + output_padding + kernel - cut; with `output_shape` the cut follows.
     """
@@ -290,7 +297,7 @@ _CONVOLUTIONS_RULES: dict[str, Rule] = {
 
 
 def _maximum(inputs: NodeInputs) -> Result:
-    """The largest of every window; what pads is smaller than anything."""
+    """Return the largest element of every window; pads are smaller than any element."""
     if inputs.outputs > 1:
         raise UnfitError("with indices")
     x = inputs.inputs[0]
@@ -299,7 +306,7 @@ def _maximum(inputs: NodeInputs) -> Result:
 
 
 def _compute_average_pool(inputs: NodeInputs) -> Result:
-    """The mean of every window; times window / elements where what pads is not to be counted."""
+    """Return the mean of every window, times window / elements where pads are not counted."""
     x = inputs.inputs[0]
     kernel, image = list(inputs.get("kernel_shape", ())), definite_shape(x)[2:]
     padding = _ceil_mode_pads(inputs, image, kernel)
@@ -317,7 +324,9 @@ def _compute_average_pool(inputs: NodeInputs) -> Result:
 def _window_element_counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
-    """How many elements of each window count: those of the image, and of the pads `inside`."""
+    """Return how many elements of each window count: those of the image, and of the pads
+    `inside`.
+    """
     counts = np.ones(())
     for size, extent, stride, pad, counted in zip(
         image, kernel, strides, padding, inside, strict=True
@@ -330,7 +339,7 @@ def _window_element_counts(
 
 
 def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
-    """The pads and, with `ceil_mode`, what the last windows reach beyond them.
+    """Return the pads and, with `ceil_mode`, the extra pad that the last windows reach.
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
     """

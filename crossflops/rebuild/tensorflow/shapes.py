@@ -1,4 +1,4 @@
-"""What moves, cuts, joins, reads and writes elements."""
+"""Operators that move, cut, join, read and write elements."""
 
 import math
 from math import prod
@@ -20,7 +20,7 @@ from crossflops.rebuild.tensorflow.given import (
 
 
 def _compute_reshape(inputs: NodeInputs) -> Result:
-    """0 keeps a size unless `allowzero`, -1 takes what is left."""
+    """Return the reshaped tensor: 0 keeps a size unless `allowzero`, -1 takes what is left."""
     x, sizes = inputs.inputs[0], inputs.numbers(1, "shape") or []
     keeps = not inputs.get("allowzero", 0)
     kept = [
@@ -71,7 +71,9 @@ def _concat(inputs: NodeInputs) -> Result:
 
 
 def _compute_split(inputs: NodeInputs) -> Result:
-    """Of given sizes, else of equal ones, of which the last may be smaller."""
+    """Return the pieces of given sizes, otherwise of equal ones, of which the last may be
+    smaller.
+    """
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
     sizes = inputs.numbers(1, "split")
     if sizes is None:
@@ -126,7 +128,7 @@ def _compute_pad(inputs: NodeInputs) -> Result:
 
 
 def _compute_constant_of_shape(inputs: NodeInputs) -> Result:
-    """A constant of a shape; zeros of float32 where no value is given."""
+    """Return a constant of a shape: zeros of float32 where no value is provided."""
     value = inputs.attributes.get("value", np.zeros(1, np.float32))
     return tf.fill(inputs.numbers(0) or [], tf.constant(np.ravel(value)[0]))
 
@@ -154,7 +156,7 @@ def _eye(inputs: NodeInputs) -> Result:
 
 
 def _triangle(inputs: NodeInputs) -> Result:
-    """What is on one side of a diagonal stays."""
+    """Return the elements on one side of a diagonal, with zeros on the other."""
     x, k = inputs.inputs[0], inputs.number(1, 0)
     rows, columns = definite_shape(x)[-2:]
     ones = np.ones((rows, columns), bool)
@@ -163,7 +165,9 @@ def _triangle(inputs: NodeInputs) -> Result:
 
 
 def _to_space(inputs: NodeInputs) -> Result:
-    """Channels to blocks; in the order CRD rows of a block are within a channel."""
+    """Move channels to blocks of pixels; in the order CRD the rows of a block are within a
+    channel.
+    """
     x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
     less = c // block**2
@@ -188,7 +192,7 @@ def _compute_identity(inputs: NodeInputs) -> Result:
 
 
 def _compute_dropout(inputs: NodeInputs) -> Result:
-    """Nothing is dropped outside training."""
+    """Return the input: nothing is dropped outside training."""
     if inputs.input(2) is not None and inputs.number(2, False):
         raise UnfitError("in training")
     x = inputs.inputs[0]
@@ -224,7 +228,9 @@ _SHAPES_RULES: dict[str, Rule] = {
 
 
 def _positive(indices: Any, known: Any, size: int) -> Any:
-    """Places of which those that are known count from the beginning: TensorFlow has no others."""
+    """Return the indices with known negative ones counted from the beginning, as TensorFlow
+    needs.
+    """
     if known is None:
         return indices
     return tf.constant(np.where(known < 0, known + size, known), indices.dtype)
@@ -238,7 +244,7 @@ def _gather(inputs: NodeInputs) -> Result:
 
 
 def _coordinates(indices: Any, axis: int) -> Any:
-    """The full index of each element of `indices`, which stand for those along one axis."""
+    """Return the full index of each element of `indices`, which index one axis."""
     sizes = definite_shape(indices)
     grid = list(np.indices(sizes))
     parts = [tf.constant(axis, indices.dtype) for axis in grid]
@@ -292,7 +298,7 @@ def _one_hot(inputs: NodeInputs) -> Result:
 
 
 def _compute_top_k(inputs: NodeInputs) -> Result:
-    """The k largest or smallest along an axis, in order."""
+    """Return the k largest or smallest along an axis, in order."""
     x, k = inputs.inputs[0], inputs.number(1, inputs.get("k", 1))
     axis = inputs.get("axis", -1) % tensor_rank(x)
     order = [*(at for at in range(tensor_rank(x)) if at != axis), axis]
@@ -305,7 +311,9 @@ def _compute_top_k(inputs: NodeInputs) -> Result:
 
 
 def _compute_resize(inputs: NodeInputs) -> Result:
-    """Nearest by the places that are known, linear by TensorFlow's own or from its taps."""
+    """Return the resized image: nearest by known indices, linear by TensorFlow's operation or from
+    its taps.
+    """
     x, mode = inputs.inputs[0], inputs.get("mode", "nearest")
     sizes, scales = _output_sizes_and_scales(inputs, definite_shape(x))
     axes = [
@@ -340,7 +348,7 @@ def _compute_resize(inputs: NodeInputs) -> Result:
 
 
 def _output_sizes_and_scales(inputs: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
-    """Sizes after, and scales, of every axis."""
+    """Return the output size and the scale of every axis."""
     if inputs.since < 11:
         scales = [float(axis) for axis in np.ravel(inputs.value(1))]
         return [math.floor(n * s) for n, s in zip(old, scales, strict=True)], scales
@@ -360,7 +368,7 @@ def _output_sizes_and_scales(inputs: NodeInputs, old: list[int]) -> tuple[list[i
 
 
 def _source_coordinates(mode: str, old: int, new: int, scale: float) -> Any:
-    """Where each element lies in the old axis."""
+    """Return the position of each output element along the old axis."""
     at = np.arange(new, dtype=np.float64)
     if mode == "align_corners":
         last = old * scale - 1  # of the size before it was cut to a whole number
@@ -386,7 +394,9 @@ def _nearest_index(source: Any, mode: str, since: int) -> Any:
 
 
 def _resize_bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
-    """TensorFlow's own operation, where it means the same: two axes, scales that are ratios."""
+    """Return TensorFlow's own resize, where its definition agrees: two axes, exact ratios;
+    otherwise None.
+    """
     old = definite_shape(x)
     exact = all(abs(s * n - m) < 1e-9 for s, n, m in zip(scales, old, sizes, strict=True))
     if len(old) != 4 or old[:2] != sizes[:2] or not exact:
@@ -403,7 +413,7 @@ def _resize_bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -
 
 
 def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
-    """Between the neighbours of every place along one axis, by how near they are."""
+    """Interpolate linearly between the two neighbours of every position along one axis."""
     size = definite_shape(x)[axis]
     before = np.floor(source)
     wide = [-1, *(1,) * (tensor_rank(x) - 1 - axis)]
@@ -415,7 +425,9 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
 
 
 def _compute_upsample(inputs: NodeInputs) -> Result:
-    """The operator before Resize: scales are input 1, or an attribute, and places are floored."""
+    """Return the result of Upsample: scales are input 1 or an attribute, and positions are
+    floored.
+    """
     scales = inputs.value(1) if inputs.since >= 9 else inputs.get("scales", ())
     inputs = NodeInputs(
         (inputs.inputs[0], tf.constant(scales)),

@@ -22,7 +22,7 @@ Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 class Probe(msgspec.Struct, frozen=True):
     """A named model with its inputs, written as on the command line.
 
-    `macs` is what a hand calculation gives, by the comment or the layer's own formula.
+    `macs` is the result of a hand calculation, by the comment or the layer's own formula.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Probe(msgspec.Struct, frozen=True):
     macs: int
 
     def build(self) -> Built:
-        """The model in evaluation mode, with positional and keyword inputs."""
+        """Return the model in evaluation mode, with positional and keyword inputs."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -42,12 +42,16 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 def wrap_layer(layer: Callable[[], Any]) -> Callable[[], Any]:
-    """A layer as the only child of a model: some tools treat a root otherwise."""
+    """Return a builder of a model whose only child is this layer: some tools treat a root
+    differently.
+    """
     return lambda: function_model(lambda model, *args: model.layer(*args), layer=layer)()
 
 
 def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Callable[[], Any]:
-    """A model whose forward is `body(model, *inputs)`, with these modules as attributes."""
+    """Return a builder of a model whose forward is `body(model, *inputs)`, with these modules as
+    attributes.
+    """
 
     def build() -> Any:
         from torch import nn
@@ -65,7 +69,7 @@ def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Ca
 
 
 def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-    """A layer of torch.nn by its name, made when the probe is built."""
+    """Return a builder of the layer of torch.nn of that name."""
 
     def build() -> Any:
         import torch
@@ -77,7 +81,7 @@ def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
 
 @functools.cache
 def probes() -> dict[str, Probe]:
-    """All probes by name. Two of one name raise ValueError."""
+    """Return all probes by name. Raise ValueError for two of one name."""
     by_name: dict[str, Probe] = {}
     for module in iter_modules(__path__):
         for probe in import_module(f"{__name__}.{module.name}").PROBES:

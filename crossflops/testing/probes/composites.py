@@ -1,4 +1,4 @@
-"""How modules are put together, and layers as rules seldom expect them."""
+"""Combinations of modules, and layers in forms that rules seldom expect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -158,7 +158,9 @@ def _call_attention(model: Any, *tensors: Any, **options: Any) -> Any:
 
 
 def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
-    """nn.MultiheadAttention of width 32 with these options, called with those of `call`."""
+    """Return a builder of nn.MultiheadAttention of width 32 with these options, called with those
+    of `call`.
+    """
     layer = nn("MultiheadAttention", 32, 4, *args, **options)
     return function_model(
         lambda model, *x: _call_attention(model, *x, **(call or {})), layer=layer
@@ -174,11 +176,11 @@ def _forward_of_linear(model: Any, x: Any) -> Any:
 
 
 class _Own:
-    """Subclasses of layers, made when a probe is built."""
+    """The subclasses of layers, made when a probe is built."""
 
     @staticmethod
     def with_branch() -> Any:
-        """A linear layer with a second product of its own."""
+        """Return a linear layer with a second product of its own."""
         import torch
 
         class BranchedLinear(torch.nn.Linear):
@@ -189,7 +191,7 @@ class _Own:
 
     @staticmethod
     def norm_with_children() -> Any:
-        """A normalization with an activation and a layer in it."""
+        """Return a normalization with an activation and a layer in it."""
         import torch
 
         class NormAct(torch.nn.BatchNorm2d):
@@ -204,7 +206,7 @@ class _Own:
 
     @staticmethod
     def linear_with_child() -> Any:
-        """A linear layer with another one in it, as adapters of low rank have."""
+        """Return a linear layer that contains another one, as low-rank adapters do."""
         import torch
 
         class AdaptedLinear(torch.nn.Linear):
@@ -219,7 +221,7 @@ class _Own:
 
     @staticmethod
     def free() -> Any:
-        """An activation that multiplies."""
+        """Return an activation that multiplies."""
         import torch
 
         class Free(torch.nn.ReLU):

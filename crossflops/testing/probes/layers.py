@@ -210,7 +210,9 @@ _PARAMETERS_IMAGE, _PARAMETERS_ROWS, _PARAMETERS_TOKENS = ("1x3x16x16",), ("4x64
 def _custom_layer(
     name: str, body: Callable[..., Any], **shapes: tuple[int, ...]
 ) -> Callable[[], Any]:
-    """A layer of a class of this name, with these parameters; its forward is `body(layer, x)`."""
+    """Return a builder of a layer whose class has this name and these parameters; its forward is
+    `body(layer, x)`.
+    """
 
     def build() -> Any:
         import torch
@@ -224,7 +226,7 @@ def _custom_layer(
 
 
 class _Result:
-    """What no tool takes apart."""
+    """An output object that no tool unpacks."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -245,7 +247,7 @@ def _custom_linear(layer: Any, x: Any) -> Any:
 
 
 def _gpt2_linear(layer: Any, x: Any) -> Any:
-    """As transformers writes the linear layers of GPT-2."""
+    """Return a linear layer's output as the GPT-2 of transformers computes it."""
     import torch
 
     rows = torch.addmm(layer.bias, x.view(-1, x.size(-1)), layer.weight)
@@ -273,7 +275,7 @@ def _sum_with_weight(layer: Any, x: Any) -> Any:
 
 
 def _subclass(name: str, new: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-    """A layer of torch.nn in a subclass of this new name."""
+    """Return a builder of a layer of torch.nn in a subclass of this new name."""
 
     def build() -> Any:
         import torch
@@ -429,7 +431,9 @@ def _bare() -> Any:
 
 
 def _interleave_layer_lists() -> Any:
-    """Two lists of layers, gone through side by side: each list is left and entered again."""
+    """Return two lists of layers that are iterated in parallel, so each list is left and entered
+    again.
+    """
     import torch
 
     def layers(make: Any) -> Any:

@@ -81,7 +81,7 @@ def test_keyword_inputs_are_passed_by_position():
 
 def test_what_goes_by_keyword_only_is_refused():
     """Leaving the input out would count another model."""
-    with pytest.raises(InputError, match="'flag' goes by keyword only"):
+    with pytest.raises(InputError, match="'flag' can be passed only by keyword"):
         profile(Scaled(), torch.randn(2, 4), flag=True)
 
 

@@ -87,7 +87,7 @@ def test_nothing_is_left_behind():
 
 
 class Scaled(nn.Module):
-    """A linear layer with an input that goes by keyword only."""
+    """A linear layer with an input that can be passed only by keyword."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ def test_keyword_inputs_are_passed_by_position():
     """4 inputs, 5 outputs, 2 rows; leaving an input out would count another model."""
     x = torch.randn(2, 4)
     assert profile(Scaled(), x=x, scale=torch.ones(5)).total == 40
-    with pytest.raises(InputError, match="'flag' goes by keyword only"):
+    with pytest.raises(InputError, match="'flag' can be passed only by keyword"):
         profile(Scaled(), x, flag=True)
 
 

@@ -125,7 +125,7 @@ def test_weights_of_a_module_decide():
     assert report.macs == 3 * 16
     bare = crossflops.count(nnx.eval_shape(Doubling), jax.numpy.ones((1, 4)))
     assert bare.uncounted
-    assert "the weights are shapes alone" in str(bare.observed.notes)
+    assert "the weights have only shapes, no values" in str(bare.observed.notes)
 
 
 def test_a_run_that_is_not_to_be_had_is_said(monkeypatch):

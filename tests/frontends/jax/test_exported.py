@@ -134,7 +134,7 @@ def test_a_module_without_weights_says_whose_the_file_has(tmp_path):
     """flax.linen keeps them elsewhere; the number of them is the model's: 4 x 3 + 3."""
     linen, path = pytest.importorskip("flax.linen"), str(tmp_path / "model.onnx")
     x = np.ones((2, 4), np.float32)
-    with pytest.warns(CrossflopsWarning, match="holds no weights"):
+    with pytest.warns(CrossflopsWarning, match="stores no weights"):
         export(linen.Dense(3), x, to="onnx", file=path)
     assert count(path).totals.params == 15
 

@@ -84,10 +84,10 @@ BROKEN = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:what the file notes", "ignore:the weights were changed")
+@pytest.mark.filterwarnings("ignore:the file's notes", "ignore:the weights were changed")
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_note_is_not_used(name, tmp_path):
     """The file is counted as one without a note: 6 + 2 floats that feed weight inputs."""
     report = count(saved(tmp_path, noted(BROKEN[name])))
     assert (report.totals.params, report.memory.param_bytes) == (8, 32)
-    assert len([text for text in report.warnings if "weights that it stores" in text]) == 1
+    assert len([text for text in report.warnings if "stored weights are counted" in text]) == 1

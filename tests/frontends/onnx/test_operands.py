@@ -25,7 +25,7 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
     [
         (
             "g (float[1,4,32,32] x, float[8,3,3,3] w) => (float[1,8,30,30] y) { y = Conv (x, w) }",
-            r"'Conv_0' \(Conv\) .* W 'w' \(8x3x3x3\) has 3 at axis 1, and 4 is needed for X 'x'",
+            r"'Conv_0' \(Conv\) .* W 'w' \(8x3x3x3\) has 3 at axis 1, but 4 is needed for X 'x'",
         ),
         (
             "g (float[1,3,2,2] x, float[8,3,3,3] w) => (y) { y = Conv (x, w) }",
@@ -37,17 +37,17 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
         ),
         (
             "g (float[4,16] x, float[17,5] w) => (float[4,5] y) { y = MatMul (x, w) }",
-            r"'w' \(17x5\) has 17 at axis 0, and 16 is needed for the last axis of input 0 'x'",
+            r"'w' \(17x5\) has 17 at axis 0, but 16 is needed for the last axis of input 0 'x'",
         ),
         (
             "g (float[5,2,4] x, float[1,80,4] w, float[1,80,20] r) => (float[5,1,2,30] y) "
             "{ y = LSTM <hidden_size=30> (x, w, r) }",
-            r"W 'w' \(1x80x4\) has 80 at axis 1, and 120 is needed for hidden_size = 30",
+            r"W 'w' \(1x80x4\) has 80 at axis 1, but 120 is needed for hidden_size = 30",
         ),
         (
             "g (float[1,2,4,4] x) => (y) <float[4] s = {1.0, 1.0, 0.0, 2.0}> "
             "{ y = Resize (x, , s) }",
-            r"'Resize_0' \(Resize\) cannot run: a scale is 0, and Resize takes more than 0",
+            r"'Resize_0' \(Resize\) cannot run: a scale is 0, but Resize needs more than 0",
         ),
         (
             "g (float[2,3] x) => (float[2,4] y) <int64[2] s = {2, 4}> { y = Reshape (x, s) }",
@@ -59,7 +59,7 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
         ),
         (
             "g (float[2,3] x, float[2,4] z) => (y) { y = Concat <axis=0> (x, z) }",
-            r"'z' \(2x4\) has 4 at axis 1, and 3 is needed beside input 0 'x'",
+            r"'z' \(2x4\) has 4 at axis 1, but 3 is needed beside input 0 'x'",
         ),
         (
             "g (float[2,3] x, float[4] z) => (y) { y = Add (x, z) }",
@@ -68,7 +68,7 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
         (
             "g (float[2,6,8] q, float[2,5,7] k) => (y) "
             "{ y = com.microsoft.MultiHeadAttention <num_heads=2> (q, k, k) }",
-            r"key 'k' \(2x5x7\) has 7 at axis 2, and 8 is needed for query 'q'",
+            r"key 'k' \(2x5x7\) has 7 at axis 2, but 8 is needed for query 'q'",
         ),
     ],
 )
@@ -85,7 +85,7 @@ def test_operands_that_contradict_each_other(text, words, tmp_path):
         (
             "g (float[1,3,5,5] x, float[8,3,3,3] w) => (float[1,8,4,4] y) "
             "{ y = Conv <pads=[-1,0,0,0]> (x, w) }",
-            r"\(Conv\) cannot run: attribute 'pads' has -1, and at least 0 is needed",
+            r"\(Conv\) cannot run: attribute 'pads' has -1, but at least 0 is needed",
         ),
         (
             "g (float[1,3,5,5] x, float[8,3,3,3] w) => (float[1,8,5,5] y) "
@@ -149,7 +149,7 @@ def test_what_is_in_a_loop_and_in_a_function_is_looked_at(tmp_path):
         '<domain: "local", opset_import: ["": 17]> f (a, b) => (c) { c = MatMul (a, b) }'
     )
     for text in (loop, call):
-        with pytest.raises(OperandError, match="has 17 at axis 0, and 16 is needed"):
+        with pytest.raises(OperandError, match="has 17 at axis 0, but 16 is needed"):
             ledger_of(saved(tmp_path, parsed(text)))
 
 
@@ -185,7 +185,7 @@ def test_a_size_that_the_file_fixes_may_be_overridden_and_is_said(tmp_path):
     assert plain.warnings == ()
     report = api.count(path, ("2x3x32x32",))
     assert report.macs == 2 * plain.macs == 2 * 8 * 30 * 30 * 27
-    note = "the file fixes input 'x' as 1x3x32x32: it is counted as 2x3x32x32"
+    note = "the file fixes input 'x' as 1x3x32x32, but it is counted as 2x3x32x32"
     assert report.warnings == (note,)
     assert json.loads(report.to_json())["warnings"] == [note]
     assert Report.from_json(report.to_json()) == report
@@ -195,7 +195,7 @@ def test_a_size_that_the_file_fixes_may_be_overridden_and_is_said(tmp_path):
 
 def test_an_overridden_size_that_does_not_fit_is_refused(tmp_path):
     """Four channels meet weights of three."""
-    with pytest.raises(OperandError, match="has 3 at axis 1, and 4 is needed"):
+    with pytest.raises(OperandError, match="has 3 at axis 1, but 4 is needed"):
         ledger_of(saved(tmp_path, CONVOLUTION), specs=(X,))
 
 

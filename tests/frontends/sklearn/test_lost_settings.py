@@ -97,10 +97,10 @@ def differs(model, asked):
 def test_a_setting_that_is_lost_is_refused(name, lost, kept, asked, monkeypatch):
     """And one that is not is counted, with a file that computes the same."""
     model = fitted(name, lost)
-    with pytest.raises(NormalizeError, match=f"another model for {name} with"):
+    with pytest.raises(NormalizeError, match=f"converts {name} incorrectly with"):
         differs(model, asked)
     inside = made("Pipeline", steps=[("last", model)])
-    with pytest.raises(NormalizeError, match=f"another model for {name} with"):
+    with pytest.raises(NormalizeError, match=f"converts {name} incorrectly with"):
         build_model_program(model_source(inside, ProvidedInputs(values=ROWS)), Setting())
     assert not differs(fitted(name, kept), asked)
     monkeypatch.setattr("crossflops.frontends.sklearn.lost_settings.LOST", ())

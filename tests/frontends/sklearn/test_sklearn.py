@@ -176,7 +176,7 @@ def test_shapes_are_checked_before_anything_is_converted():
     with pytest.raises(InputError, match="fitted on 4 features, not on 1x5") as caught:
         counted(model, "1x5")
     assert "--input 1x4" in caught.value.hint
-    with pytest.raises(InputError, match="needs the shape of its input"):
+    with pytest.raises(InputError, match="shape of the model's input is missing"):
         normalize(from_object(model, ()), Setting())
 
 

@@ -19,8 +19,8 @@ X, Y = data()
 ROWS = (X[:7] * 1.07).astype(np.float32)
 UNVERIFIED = {
     "MultiOutputClassifier": "gives lists of arrays",
-    "VotingClassifier": "no method of VotingClassifier gives what 'probabilities'",
-    "CountVectorizer": "text is not run",
+    "VotingClassifier": "no method of VotingClassifier returns the output 'probabilities'",
+    "CountVectorizer": "text inputs cannot be run",
 }
 # For each kind of output one: labels, probabilities, scores, distances, one or several numbers.
 SOME = (

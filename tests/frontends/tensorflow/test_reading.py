@@ -103,10 +103,10 @@ def test_archives_that_are_none(tmp_path):
     """Cut off, or an archive of something else."""
     whole = saved(tmp_path / "whole.keras", layers.Dense(2)).read_bytes()
     (tmp_path / "cut.keras").write_bytes(whole[: len(whole) // 2])
-    assert refused(tmp_path / "cut.keras")[0] == "is no .keras file, or only a part of one"
+    assert refused(tmp_path / "cut.keras")[0] == "is not a .keras file, or is incomplete"
     with zipfile.ZipFile(tmp_path / "other.keras", "w") as archive:
         archive.writestr("a.txt", "")
-    assert refused(tmp_path / "other.keras")[0].startswith("holds no model of Keras")
+    assert refused(tmp_path / "other.keras")[0].startswith("contains no Keras model")
 
 
 def test_code_in_a_file(tmp_path):
@@ -114,7 +114,7 @@ def test_code_in_a_file(tmp_path):
     own = refused(saved(tmp_path / "own.keras", Doubled()))
     assert own[0] == "has layers that Keras does not know: Doubled"
     path = saved(tmp_path / "lambda.keras", layers.Lambda(lambda x: 2 * x), layers.Dense(2))
-    assert refused(path)[1] == "if you trust it: --allow-pickle"
+    assert refused(path)[1] == "if you trust the file, use --allow-pickle"
     load_target_source(str(path), {}, parse_inputs(("2x4",)), allow_pickle=True)
 
 
@@ -127,9 +127,11 @@ def test_folders_that_lack_something(coder, tmp_path):
     (coder / "saved_model.pb").write_bytes(b"")
     assert refused(coder)[0] == "is an empty SavedModel"
     (tmp_path / "none.pb").write_bytes(b"")
-    assert refused(tmp_path / "none.pb")[0] == "holds no operations"
+    assert refused(tmp_path / "none.pb")[0] == "contains no operations"
     (tmp_path / "small.tflite").write_bytes(b"")
-    assert refused(tmp_path / "small.tflite")[0] == "is a TFLite file, and those are not read"
+    assert refused(tmp_path / "small.tflite")[0] == (
+        "is a TFLite file, which crossflops cannot read"
+    )
 
 
 def test_inputs_that_a_signature_does_not_take(coder):

@@ -62,7 +62,7 @@ def test_what_a_function_stores_is_refused():
 
     with pytest.raises(NormalizeError) as caught:
         counted(run, (2, 2))
-    assert caught.value.message.startswith("the model stores something in its variables")
+    assert caught.value.message.startswith("the model writes its variables while it runs")
 
 
 @pytest.mark.parametrize(("kernel", "padding"), [(4, "valid"), (2, "same")])

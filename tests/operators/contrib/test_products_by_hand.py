@@ -165,7 +165,7 @@ def test_what_cannot_be_known_has_a_reason(one, words):
     [
         (
             to_node(f"{MS}MatMulNBits", [(2, 5)], [(2, 4)], K=6, N=4),
-            "5 at axis 1, and 6 is needed",
+            "5 at axis 1, but 6 is needed",
         ),
     ],
 )

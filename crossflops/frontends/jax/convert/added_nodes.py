@@ -1,4 +1,4 @@
-"""What a model needs to compute what the function does, beside the nodes that are counted.
+"""Nodes that a model needs to compute the function, in addition to the counted ones.
 
 jax2onnx writes `dynamic_slice` as a Slice, which cuts off where JAX moves the start back inside,
 `round` away from zero as Round, which goes to the even one of two numbers, and windows over four
@@ -23,11 +23,11 @@ _MOST_AXES = 3  # of a pool in onnxruntime: onnxruntime/core/providers/cpu/nn/po
 def make_runnable(
     model: Any, equations: Sequence[Equation], origins: Mapping[str, int], to_run: bool
 ) -> dict[str, int]:
-    """Add to a model of onnx_ir what makes it compute the function, in place.
+    """Add the nodes that a model of onnx_ir needs to compute the function, in place.
 
-    `origins` are the numbers of equations by the names of nodes; those of what is added are
-    returned. Of a model that is not `to_run`, slices in loops alone: a count of these follows
-    where each step begins to cut.
+    `origins` are the numbers of equations by the names of nodes; those of the added nodes are
+    returned. For a model that is not `to_run`, only slices in loops are completed: their count
+    depends on the start of each step.
     """
     add = NodeWriter()
     added: dict[str, int] = {}
@@ -45,12 +45,12 @@ def make_runnable(
 
 
 def is_added(key: str) -> bool:
-    """Whether a node was added here."""
+    """Return whether a node was added here."""
     return key.startswith(_ADDED)
 
 
 def stand_for_nothing(graph: Graph) -> Graph:
-    """Let the nodes that were added cost nothing."""
+    """Return the graph with no cost for the added nodes."""
     return msgspec.structs.replace(graph, nodes=tuple(_mark_added_nodes(graph.nodes)))
 
 
@@ -68,18 +68,18 @@ def _mark_added_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 class NodeWriter:
-    """Adds nodes beside others, with names of their own, which `nodes` are."""
+    """A writer that adds nodes with names of their own, listed in `nodes`."""
 
     def __init__(self) -> None:
         self.nodes: list[str] = []
         self._number = 0
 
     def before(self, node: Any, *made: Any) -> None:
-        """Put nodes before another one."""
+        """Insert nodes before another one."""
         node.graph.insert_before(node, made)
 
     def insert_nodes_after(self, node: Any, *made: Any) -> None:
-        """Put nodes behind another one."""
+        """Insert nodes after another one."""
         node.graph.insert_after(node, made)
 
     def node(
@@ -95,7 +95,7 @@ class NodeWriter:
         return ir.Node("", operator, operands, attributes, outputs=[result], name=name)
 
     def constant(self, node: Any, numbers: Any) -> Any:
-        """Return numbers that are stored beside a node."""
+        """Return numbers stored beside a node."""
         import onnx_ir as ir
 
         name = self._name()
@@ -112,7 +112,7 @@ class NodeWriter:
 
 
 def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Move the places at which a slice starts to where all of it is inside."""
+    """Clamp the start indices of a slice so that all of it is inside."""
     starts, ends = node.inputs[1], node.inputs[2].producer()
     full, part = equation.inputs[0].shape, equation.outputs[0].shape
     if full is None or part is None or ends is None or ends.op_type != "Add":
@@ -130,7 +130,7 @@ def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
 
 
 def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Move away from zero what lies halfway between two whole numbers."""
+    """Round values halfway between two whole numbers away from zero."""
     import onnx_ir as ir
 
     if equation.settings.get("rounding_method") != _AWAY:
@@ -151,9 +151,9 @@ def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
 
 
 def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Let a pool move along the axes alone along which its window is wider than one element.
+    """Let a pool move only along the axes where its window is wider than one element.
 
-    The others are one axis of channels.
+    The other axes become one axis of channels.
     """
     sizes, results = equation.inputs[0].shape, equation.outputs[0].shape
     if sizes is None or results is None or len(sizes) <= _MOST_AXES:
@@ -207,7 +207,7 @@ def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
 def _set_along(
     node: Any, moved: Sequence[int], along: Mapping[str, list[int]], pads: list[int] | None
 ) -> None:
-    """Leave of what a pool says of each axis that of these axes alone."""
+    """Keep only these axes in the attributes of a pool."""
     import onnx_ir as ir
 
     for name, numbers in along.items():
@@ -225,7 +225,7 @@ def _set_shape(value: Any, sizes: Sequence[int]) -> None:
 
 
 def _read_instead(value: Any, other: Any, readers: Sequence[Any]) -> None:
-    """Let all read another value, but these nodes; an output of the model keeps its name."""
+    """Let all nodes except these read another value; an output of the model keeps its name."""
     uses = [(user, index) for user, index in value.uses() if user not in readers]
     for user, index in uses:
         user.replace_input_with(index, other)

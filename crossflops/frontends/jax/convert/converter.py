@@ -32,14 +32,14 @@ _BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}
 
 
 def turn_weights(model: Any) -> None:
-    """Do the transpositions of stored weights: they lie in another order, nothing is computed."""
+    """Transpose stored weights: their order changes, and no node computes."""
     for node in list(model.graph):
         if node.op_type == "Transpose" and node.inputs[0].is_initializer():
             _turn(node)
 
 
 def drop_zero_biases(model: Any) -> None:
-    """Take away biases of zeros: no equation adds them."""
+    """Remove biases of zeros, which no equation adds."""
     for node in list(model.graph.all_nodes()):
         index = _BIASED.get(node.op_type)
         if index is not None and len(node.inputs) > index and _is_made(node.inputs[index]):
@@ -47,21 +47,21 @@ def drop_zero_biases(model: Any) -> None:
 
 
 def drop_dropout_modes(model: Any) -> None:
-    """Tell nothing to a Dropout that is told not to drop."""
+    """Remove the mode input of a Dropout that does not drop."""
     for node in list(model.graph.all_nodes()):
         if node.op_type == "Dropout" and len(node.inputs) > 2 and _is_made(node.inputs[2]):
             node.replace_input_with(2, None)
 
 
 def write_out_vector_products(model: Any) -> None:
-    """Make a MatMul and an Add of a Gemm of a vector, which ONNX does not have."""
+    """Replace a Gemm of a vector, which ONNX does not have, by a MatMul and an Add."""
     for node in list(model.graph.all_nodes()):
         if node.op_type == "Gemm" and _value_rank(node.inputs[0]) == 1:
             _as_product(node)
 
 
 def average_windows(model: Any, primitives: Sequence[str]) -> None:
-    """Average the windows that are summed by a Conv with ones, in which nothing is multiplied.
+    """Replace windows summed by a Conv with ones, which multiplies nothing, by averages.
 
     `primitives` are those of the equations that the nodes were made for.
     """
@@ -72,9 +72,9 @@ def average_windows(model: Any, primitives: Sequence[str]) -> None:
 
 
 def _is_made(value: Any) -> bool:
-    """Whether all of it is 0: so jax2onnx fills the place of a bias where there is none.
+    """Return whether all elements are 0, as jax2onnx fills a missing bias.
 
-    The variables of a module are noted, whatever numbers they are.
+    The variables of a module are noted, whatever numbers they have.
     """
     stored = value.const_value if value is not None else None
     return (
@@ -125,7 +125,7 @@ def _as_product(node: Any) -> None:
 
 
 def _as_average(node: Any) -> None:
-    """An AveragePool that counts padding, times the size of the window."""
+    """Replace the node by an AveragePool that counts padding, times the size of the window."""
     import onnx_ir as ir
 
     kernel = [int(size) for size in node.inputs[1].shape[2:]]
@@ -159,7 +159,7 @@ def _as_average(node: Any) -> None:
 
 
 def _replace_ir_node(node: Any, made: list[Any]) -> None:
-    """Put nodes in place of one: all results have its shape, the last one its name."""
+    """Replace a node by others: all results have its shape, and the last one its name."""
     import onnx_ir as ir
 
     result = node.outputs[0]
@@ -182,12 +182,12 @@ _Converted = TypeVar("_Converted")
 
 
 def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
-    """Return what `convert` makes with the first of jax2onnx's rules that do not fail.
+    """Return the result of `convert` with the first set of jax2onnx's rules that works.
 
-    It is told whether an equation may stay what it is in JAX. A rule for a whole function that
-    fails is left out, and what JAX makes of the function is converted instead. Where an equation
-    has no rule, those for whole functions are tried; at last it becomes a node of the domain
-    "jax", which has no count and says so. Raises NormalizeError where all of that fails.
+    `convert` is told whether an equation may stay a JAX equation. A failing rule for a whole
+    function is left out, and the equations of the function are converted instead. Where an
+    equation has no rule, those for whole functions are tried; finally it becomes a node of the
+    domain "jax", which is reported as uncounted. Raises NormalizeError where all of that fails.
     """
     first: BaseException | None = None
     with isolating_jax_cache(), silencing_loggers("jax2onnx", "onnx_ir"):
@@ -211,7 +211,7 @@ def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
 
 
 def _attempts() -> Iterator[tuple[bool, set[str]]]:
-    """Whether an equation may stay what it is in JAX, and the rules that are left out."""
+    """Yield whether an equation may stay a JAX equation, and the rules that are left out."""
     yield from (
         (False, left_out) for left_out in (rules.rules_to_skip(), rules.replacing(), set[str]())
     )
@@ -219,9 +219,9 @@ def _attempts() -> Iterator[tuple[bool, set[str]]]:
 
 
 def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRecorder]:
-    """Return the model (of onnx_ir) that jax2onnx writes, and what it was made of.
+    """Return the model (of onnx_ir) that jax2onnx writes, and the recorder of its equations.
 
-    One that is `to_run` is right where a count would be the same otherwise, too.
+    One that is `to_run` is also correct in parts that do not change a count.
 
     Raises NormalizeError where nothing is computed.
     """
@@ -237,15 +237,17 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
             pure.function, list(pure.specs), model_name="crossflops", opset=OPSET, return_mode="ir"
         )
     if not len(model.graph):
-        raise NormalizeError("the model computes nothing", "count one that does")
+        raise NormalizeError(
+            "the model computes no result", "give a model with at least one operation"
+        )
     return model, recorder
 
 
 def as_bytes(model: Any) -> tuple[bytes, bytes]:
-    """Return the model of which shapes are to follow, and one with those of jax2onnx.
+    """Return the model without inner shapes, and one with those of jax2onnx.
 
-    Where jax2onnx moves a transposition past others, it leaves the shapes of their results as they
-    were: they can be wrong.
+    Where jax2onnx moves a transposition past others, it leaves the shapes of their results
+    unchanged: they can be wrong.
     """
     import onnx_ir as ir
 
@@ -256,7 +258,7 @@ def as_bytes(model: Any) -> tuple[bytes, bytes]:
 
 
 def name_jax_weights(model: Any) -> dict[str, str]:
-    """Give each weight a name that is in no subgraph, and say which of the model's it is."""
+    """Give each weight a unique name, and return the model's names of the weights."""
     stored = model.graph.initializers
     names: dict[str, str] = {}
     for value in list(stored.values()):
@@ -269,13 +271,13 @@ def name_jax_weights(model: Any) -> dict[str, str]:
 
 
 def name_inputs(model: Any, names: Sequence[str]) -> None:
-    """Call the inputs as the arguments are called that they stand for."""
+    """Name the inputs after the arguments."""
     for value, name in zip(model.graph.inputs, names, strict=True):
         value.name = input_name(name)
 
 
 def input_name(name: str) -> str:
-    """Return what an argument is called in the ONNX model."""
+    """Return the name of an argument in the ONNX model."""
     return f"in_{name}" if name[:1].isdigit() else name
 
 
@@ -288,7 +290,9 @@ def _jax_conversion_error(error: BaseException) -> NormalizeError:
 
 
 def declare_opsets(model: Any) -> None:
-    """Name the opset that the operators belong to: jax2onnx also makes newer ones than it says."""
+    """Declare the opset that the operators belong to: jax2onnx also writes newer ones than it
+    declares.
+    """
     from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
     newest = onnx_opset_version()
@@ -304,7 +308,7 @@ def declare_opsets(model: Any) -> None:
 
 
 def _forget(graph: Any) -> None:
-    """Leave out the shapes of all that is between inputs and outputs, as far as they follow."""
+    """Remove the shapes of values between inputs and outputs, as far as they can be inferred."""
     known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
     kept = [value for value in graph.value_info if value.name in known]
     del graph.value_info[:]
@@ -316,7 +320,7 @@ def _forget(graph: Any) -> None:
 
 
 def shed_weights(model: Any) -> None:
-    """Leave the weights out where they are too large: their shapes stay."""
+    """Remove the data of weights that are too large; their shapes stay."""
     import onnx_ir as ir
 
     weights = [
@@ -334,7 +338,7 @@ def shed_weights(model: Any) -> None:
 
 @contextmanager
 def _keeping() -> Iterator[None]:
-    """Let jax2onnx remove movements and what is dead, and leave all that computes."""
+    """Let jax2onnx remove movements and dead nodes, and keep all nodes that compute."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
     before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
     kept = tuple(step for step in before if step.name not in _LEFT_OUT)
@@ -347,10 +351,10 @@ _WEIGHT = "crossflops.weight"  # notes at a stored tensor which of the model's a
 
 @contextmanager
 def _living(pure: Pure) -> Iterator[None]:
-    """Let jax2onnx convert only those equations on which a result depends, and note weights.
+    """Let jax2onnx convert only equations on which a result depends, and note weights.
 
-    jax2onnx/converter/conversion_api.py: what _trace_to_jaxpr finds is lowered as a whole, after
-    _bind_closed_jaxpr_constants has made a stored tensor of each of its constants.
+    jax2onnx/converter/conversion_api.py: the program of _trace_to_jaxpr is lowered as a whole,
+    after _bind_closed_jaxpr_constants has made a stored tensor of each of its constants.
     """
     import onnx_ir as ir
 
@@ -382,7 +386,9 @@ def _living(pure: Pure) -> Iterator[None]:
 
 
 def _as_pairs(constant: Any) -> Any:
-    """Return a constant as jax2onnx's rules read it: complex numbers as pairs of their parts."""
+    """Return a constant in the form of jax2onnx's rules: complex numbers as pairs of their
+    parts.
+    """
     if not is_complex(constant):
         return constant
     values = np.asarray(constant)
@@ -390,7 +396,7 @@ def _as_pairs(constant: Any) -> Any:
 
 
 def _alive(closed: Any) -> Any:
-    """The program without what no result depends on; its inputs all stay."""
+    """Return the program without dead equations; all of its inputs stay."""
     from jax.extend.core import ClosedJaxpr
     from jax.interpreters import partial_eval
 

@@ -1,4 +1,5 @@
-"""Which states of a `while` loop a JAX program needs: JAX itself drops those of a `scan` alone.
+"""Removal of unused states of `while` loops in a JAX program: JAX itself drops only those of a
+`scan`.
 
 A state that no result depends on, and that the condition does not read, is computed in vain. XLA
 takes such states out of a loop when it compiles the program, which every run does.
@@ -14,7 +15,7 @@ from crossflops.patches.patching import patching_attribute
 
 @contextmanager
 def dead_states_dropped() -> Iterator[None]:
-    """In this context JAX's elimination of dead code drops states of `while` loops as well."""
+    """Let JAX's dead code elimination drop states of `while` loops in this context."""
     from jax._src.interpreters import partial_eval
     from jax.lax import while_p
 
@@ -26,7 +27,7 @@ def dead_states_dropped() -> Iterator[None]:
 def _without_dead_states(
     used_results: Sequence[bool], equation: Any
 ) -> tuple[list[bool], Any | None]:
-    """Return which operands of a loop are used, and the loop without the states that are not.
+    """Return which operands of a loop are used, and the loop without unused states.
 
     Args:
         used_results: for each state whether something behind the loop reads it.

@@ -1,4 +1,4 @@
-"""What runs on every device of a mesh: shard_map, and the collectives in it.
+"""Equations that run on every device of a mesh: shard_map, and the collectives in it.
 
 The body of a shard_map runs once on each device, on its part of every array: it is a scan over the
 devices, or stands for itself where there is one alone.
@@ -31,14 +31,14 @@ _OVER_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}
 
 
 class Mesh:
-    """The axes of devices around the equation that is lowered, with their sizes."""
+    """The axes of devices around the equation that is being lowered, with their sizes."""
 
     def __init__(self) -> None:
         self._sizes: list[dict[str, int]] = [{}]
 
     @contextmanager
     def over(self, axes: Mapping[str, int]) -> Iterator[None]:
-        """Lower so that all within this context runs on devices along these axes, too."""
+        """Lower everything in this context for devices along these axes, too."""
         self._sizes.append({**self._sizes[-1], **axes})
         try:
             yield
@@ -46,13 +46,15 @@ class Mesh:
             self._sizes.pop()
 
     def settings(self, eqn: Any) -> dict[str, Scalar]:
-        """On how many `devices` an equation runs; of a collective, how many are in a `group`."""
+        """Return how many `devices` an equation runs on; for a collective also the devices in its
+        `group`.
+        """
         devices = prod(self._sizes[-1].values())
         own: dict[str, Scalar] = {"devices": devices} if devices > 1 else {}
         return own | ({"group": self.group(eqn)} if eqn.primitive.name in COLLECTIVES else {})
 
     def group(self, eqn: Any) -> int:
-        """How many devices a collective is among."""
+        """Return the number of devices in a collective."""
         groups = eqn.params.get("axis_index_groups")
         if groups:
             return len(groups[0])
@@ -65,9 +67,10 @@ def _collective_axis_names(eqn: Any) -> tuple[Any, ...]:
 
 
 def collective(eqn: Any, mesh: Mesh) -> Equal | None:
-    """What an equation about devices computes by itself; None where several devices have a part.
+    """Return the local computation of an equation about devices; None where several devices take
+    part.
 
-    Which device it is, that is where an array lies, decides no count: `axis_index` is 0.
+    The device's number decides no count: `axis_index` is 0.
     """
     import numpy as np
 
@@ -82,7 +85,7 @@ def collective(eqn: Any, mesh: Mesh) -> Equal | None:
 
 
 def primitive_of(eqn: Any) -> str:
-    """The primitive that an equation is of; of a collective over axes of the array the reduction.
+    """Return the primitive of an equation; for a collective over array axes the reduction.
 
     vmap makes these of a collective over its own axis.
     """
@@ -105,7 +108,9 @@ def _over_axes(eqn: Any) -> Equal | None:
 
 
 def _single_device_collective(eqn: Any) -> Equal:
-    """A collective of one device: it reshapes at most. A `ppermute` from no device gives zeros."""
+    """Return a collective of one device: at most a reshape. A `ppermute` from no device gives
+    zeros.
+    """
     shapes = [variable.aval.shape for variable in eqn.outvars]
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
 
@@ -120,7 +125,7 @@ def _single_device_collective(eqn: Any) -> Equal:
 
 
 def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
-    """Lower a shard_map: its body as it stands on one device, as a scan over several."""
+    """Lower a shard_map: its body directly for one device, as a scan for several."""
     params = eqn.params
     manual = params.get("newly_manual_axes", params.get("manual_axes"))
     sizes = params["mesh"].shape
@@ -182,7 +187,9 @@ def _inline_device_body(
 def _lower_function(
     ctx: Any, function: Callable[..., Any], provided: Sequence[Any], native: dict[int, Any]
 ) -> list[Any]:
-    """The variables of the results of a function that is in no program, lowered on others."""
+    """Return the result variables of a function outside of the program, lowered on these
+    operands.
+    """
     import jax
 
     shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in provided]
@@ -197,7 +204,7 @@ def _lower_function(
 def _scan_devices(
     ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, native: dict[int, Any]
 ) -> list[Any]:
-    """The results of the body for every device, one behind the other."""
+    """Return the results of the body for every device, stacked."""
     from jax.core import ShapedArray
     from jax.extend.core import Jaxpr, Var
 
@@ -225,14 +232,16 @@ def _scan_devices(
 
 
 def _parts_of(spec: Any, rank: int, axes: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """The axes of devices over which each axis of an array is cut, the outermost first."""
+    """Return the device axes over which each array axis is split, the outermost first."""
     cut: list[Any] = [*spec, *(None,) * rank][:rank]
     named = (names if isinstance(names, tuple) else (names,) for names in cut)
     return [tuple(name for name in names if name in axes) for names in named]
 
 
 def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
-    """[...] -> [n devices, *local]; what is not cut along an axis of devices is copied."""
+    """Reshape [...] to [n devices, *local]; an array that is not split along a device axis is
+    copied.
+    """
     from jax import lax
 
     shape: list[int] = []
@@ -253,7 +262,7 @@ def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
 
 
 def _merge_devices(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
-    """[n devices, *local] -> [...]; of what is the same on several devices the first one's."""
+    """Reshape [n devices, *local] to [...]; of equal copies the first one is used."""
     from jax import lax
 
     local = array.shape[1:]

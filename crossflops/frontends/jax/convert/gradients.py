@@ -1,4 +1,4 @@
-"""What the equations of a JAX program say of gradients: where none flow, what runs again.
+"""Gradient marks from the equations of a JAX program: where none flow, and recomputation.
 
 Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
 """
@@ -15,14 +15,16 @@ from crossflops.ir.graph import Checkpoint, Graph, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
 _LOOP = "JAX has no gradient of a loop whose length depends on data"
-_OWN = "in {}, whose derivative is code of its own: counted as derived ({})"
-_REFUSED = "JAX has no gradient of {}: it refuses to derive the model"
+_OWN = "in {}, which has a custom derivative: counted as if differentiated by JAX ({})"
+_REFUSED = "JAX has no gradient of {}, so the model cannot be differentiated"
 
 
 def mark_jax_gradients(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
-    """Say of each node how its gradients are made; `origins` are the equations by its name."""
+    """Return the graph with each node's gradient behaviour; `origins` are the equations by node
+    name.
+    """
 
     def mark_node(node: Node, enclosing: int | None) -> Node:
         number = origins.get(node.key.partition("@")[0], enclosing)
@@ -41,9 +43,9 @@ def mark_jax_gradients(
 
 
 def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
-    """Return what training knows of a node, by the field; `number` is that of its equation.
+    """Return the training fields of a node; `number` is that of its equation.
 
-    A checkpoint in another one runs again with it and once more by itself, which is not followed.
+    A checkpoint in another one runs again with it and once more by itself, which is not modelled.
     """
     fields: dict[str, Any] = {}
     enclosing = [] if number is None else list(_enclosing_equations(number, equations))
@@ -71,7 +73,7 @@ def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dic
 
 
 def _enclosing_equations(number: int, equations: Sequence[Equation]) -> Iterator[int]:
-    """The equation and those that hold it, the innermost first."""
+    """Yield the equation and its enclosing equations, the innermost first."""
     index: int | None = number
     while index is not None:
         yield index
@@ -84,7 +86,7 @@ def with_own_gradients(
     origins: Mapping[str, int],
     equations: Sequence[Equation],
 ) -> Graph:
-    """The graph with its functions that bring derivatives of their own, as far as followed."""
+    """Return the graph with its custom derivative functions, as far as they are followed."""
 
     def inner_node_keys(number: int) -> frozenset[str]:
         return frozenset(

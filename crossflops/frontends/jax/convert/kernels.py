@@ -26,7 +26,7 @@ _INTERPRETER = "jax._src.pallas.hlo_interpreter"
 
 
 def kernel_equations(eqn: Any) -> Equal | None:
-    """The equations of a kernel; None where its grid depends on data, or is very large."""
+    """Return the equations of a kernel; None where its grid depends on data, or is very large."""
     mapping = eqn.params["grid_mapping"]
     if (
         not all(isinstance(size, int) for size in mapping.grid)
@@ -46,7 +46,7 @@ def kernel_equations(eqn: Any) -> Equal | None:
 
 @contextmanager
 def _stepping(mapping: Any) -> Iterator[None]:
-    """While this is open, the interpreter steps by a scan through what is known of its places."""
+    """Let the interpreter scan the kernel's grid by known indices in this context."""
     interpreter: Any = importlib.import_module(_INTERPRETER)
     kind: Any = type(mapping.block_mappings[0]) if mapping.block_mappings else None
     tables = _tables(mapping)
@@ -77,7 +77,7 @@ def _stepping(mapping: Any) -> Iterator[None]:
 
 
 def _grid_positions(grid: tuple[int, ...]) -> Any:
-    """[places, axes]: the last axis changes first."""
+    """Return the grid indices [positions, axes]: the last axis changes first."""
     return np.indices(grid, np.int32).reshape(len(grid), prod(grid)).T
 
 
@@ -87,7 +87,7 @@ def _block_sizes(block: Any) -> tuple[int, ...]:
 
 
 def _tables(mapping: Any) -> dict[int, list[Any]]:
-    """For each array and axis [places, size of the block]: which elements the block has.
+    """Return for each array and axis the elements of each block: [positions, size of the block].
 
     None for an array whose blocks depend on data that is fetched before.
     """
@@ -121,7 +121,7 @@ def _scan_grid(
     body: Any,
     start: Any,
 ) -> Any:
-    """The same body at every place of the grid."""
+    """Return the scan of the same body over all positions of the grid."""
     import jax.numpy as jnp
     from jax import lax
 
@@ -141,7 +141,7 @@ def _scan_grid(
 
 
 def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    """For each axis which elements a block has, known or from its first one."""
+    """Return for each axis the elements of a block, known or computed from its first one."""
     import jax.numpy as jnp
 
     return [
@@ -151,7 +151,7 @@ def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
 
 
 def _read_block(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequence[bool]) -> Any:
-    """The block that begins there, without the axes that are `dropped`."""
+    """Return the block at this position, without the axes that are `dropped`."""
     from jax import lax
 
     for axis, indices in enumerate(_indices(begin, sizes)):
@@ -163,7 +163,7 @@ def _read_block(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequenc
 def _write_block(
     begin: Any, sizes: tuple[int, ...], array: Any, block: Any, dropped: Sequence[bool]
 ) -> Any:
-    """The array with a block in its place."""
+    """Return the array with a block written at this position."""
     from jax import lax
 
     kept = [axis for axis, gone in enumerate(dropped) if not gone]

@@ -34,7 +34,7 @@ _MOVERS = (
 
 
 class LinkedGraph(NamedTuple):
-    """A graph whose nodes know their calls and modules, and the calls with their nodes."""
+    """A graph whose nodes have calls and modules, and the calls with their nodes."""
 
     graph: Graph
     calls: tuple[Call, ...]
@@ -46,9 +46,9 @@ def link_equations(
     origins: Mapping[str, int],
     rows: tuple[Module, ...],
 ) -> LinkedGraph:
-    """Link every node to the equation that it was made for, in the module around that.
+    """Link every node to the equation that it was made for, in the equation's module.
 
-    A node that only the converter put in (a layout transposition, say) gets a call of its own,
+    A node that only the converter inserted (a layout transposition, say) gets a call of its own,
     whose target says so. `origins` are the equations by the names of nodes.
     """
     ids = {path: row.id for row in rows for path in row.names}
@@ -89,7 +89,7 @@ def link_equations(
 def stand_for_equations(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
-    """Let nodes cost what the operation of JAX does that they were written for, where known."""
+    """Give nodes the cost of the JAX operation that they were written for, where known."""
     nodes = standing(graph.nodes, _operation_lookup(equations, origins))
     return msgspec.structs.replace(graph, nodes=nodes)
 
@@ -97,9 +97,9 @@ def stand_for_equations(
 def _operation_lookup(
     equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
-    """The operation of JAX that a node was made for: the outermost around it whose cost is known.
+    """Return a function that finds a node's JAX operation: the outermost one with a known cost.
 
-    What is in loops that were unrolled was made as often as they run.
+    Operations in unrolled loops exist once for each run.
     """
     outermost: list[int | None] = []
     for number, equation in enumerate(equations):
@@ -124,13 +124,15 @@ def _operation_lookup(
 
 
 def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
-    """The paths of the modules around an equation, the root first."""
+    """Return the paths of the modules around an equation, the root first."""
     inner = [path for path in paths_of(equation.stack) if path and path in ids]
     return ("", *inner)
 
 
 def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
-    """A key for every equation: "layers.0/dot_general", the next one "layers.0/dot_general_2"."""
+    """Return a key for every equation: "layers.0/dot_general", the next one
+    "layers.0/dot_general_2".
+    """
     times: Counter[str] = Counter()
     keys = []
     for equation, chain in zip(equations, chains, strict=True):
@@ -141,7 +143,7 @@ def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ..
 
 
 def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
-    """The equations for which at least one node does more than to move values."""
+    """Return the equations with at least one node that does more than move values."""
     return {
         origins[name]
         for node in all_nested_nodes(nodes)
@@ -152,7 +154,7 @@ def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
 def _module_calls(
     chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
 ) -> Iterator[Call]:
-    """One call for every module that ran, in that in which it ran first."""
+    """Yield one call for every module that ran, below the module in which it ran first."""
     enclosing: dict[str, str | None] = {"": None}
     for chain in chains:
         for outer, inner in pairwise(chain):
@@ -190,7 +192,7 @@ def _equation_call(
 
 
 def _jax_converter_call(key: str, node: Node, module: int, parent: str) -> Call:
-    """A call that only the converter made."""
+    """Return a call that only the converter made."""
     return Call(
         key=key,
         parent=parent,

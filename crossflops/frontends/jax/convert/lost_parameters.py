@@ -79,9 +79,9 @@ IGNORED: Mapping[str, str | Mapping[str, str]] = {
 
 
 def lossy_equation_kind(eqn: Any) -> str | None:
-    """Return what a node is called that stands for an equation of which a rule loses the work.
+    """Return the node kind of an equation whose work jax2onnx's rule would lose; None for others.
 
-    A function of the elements at some places, and the parts of an approximate search.
+    These are functions of selected elements, and the parts of an approximate search.
     """
     name, parameters = eqn.primitive.name, eqn.params
     if name == "scatter" and parameters.get("update_jaxpr") is not None:
@@ -92,7 +92,7 @@ def lossy_equation_kind(eqn: Any) -> str | None:
 
 
 def permuting_reshape(eqn: Any) -> Equal | None:
-    """A reshape that first permutes the axes, as two equations; None of any other."""
+    """Return two equations for a reshape that first permutes the axes; None for others."""
     order = eqn.params.get("dimensions")
     if eqn.primitive.name != "reshape" or order is None:
         return None

@@ -1,4 +1,4 @@
-"""How jax2onnx lowers one equation, and what is done where it cannot.
+"""Lowering of an equation by jax2onnx, and the alternatives where it fails.
 
 jax2onnx/converter/lowering_dispatch.py: lower_jaxpr_with_plugins hands every equation to
 lower_equation_with_plugin, also those in the bodies of loops and in functions.
@@ -61,14 +61,14 @@ _WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches"
 
 
 class Equation(msgspec.Struct, frozen=True, kw_only=True):
-    """An equation as jax2onnx lowers it: a primitive of JAX, or one that it puts in (nnx.conv).
+    """An equation as jax2onnx lowers it: a primitive of JAX, or one that it inserts (nnx.conv).
 
-    `stack` is the whole name stack around it, that of the equations that hold it included, and
-    `around` the number of the innermost of these. `function` is the function of JAX itself that
-    it calls, or that it was written in: "numpy/linalg.solve". `saved` says that a checkpoint
-    around it keeps its result, `is_own` that it has a derivative of its own, which is not JAX's;
-    `unfollowed` why that is not followed. `ungraded` is "stopped" where no gradient flows through
-    it, and "refused" where JAX has none.
+    `stack` is the whole name stack around it, including that of the enclosing equations, and
+    `around` the number of the innermost of these. `function` is the JAX function that it calls, or
+    that it was written in: "numpy/linalg.solve". `saved` means that an enclosing checkpoint keeps
+    its result, `is_own` that it has a custom derivative, which is not JAX's; `unfollowed` says why
+    that is not followed. `ungraded` is "stopped" where no gradient flows through it, and "refused"
+    where JAX has none.
     """
 
     primitive: str
@@ -85,14 +85,14 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return what it may be known as: the function, and the primitive."""
+        """The names by which it may be known: the function, and the primitive."""
         return (self.function, self.primitive) if self.function else (self.primitive,)
 
 
 class LoweringRecorder:
     """The equations in the order in which jax2onnx begins to lower them.
 
-    What is `to_run` computes what JAX does where a count of it would be the same otherwise, too.
+    A model that is `to_run` computes the same as JAX, also in parts that do not change a count.
     """
 
     def __init__(self, to_run: bool = False) -> None:
@@ -107,14 +107,14 @@ class LoweringRecorder:
 
     @property
     def is_looped(self) -> bool:
-        """Whether the equation that is lowered is in the body of a loop, or of several devices."""
+        """Whether the equation being lowered is in the body of a loop, or of several devices."""
         return any(self.equations[number].primitive in _LOOPS for number in self._open)
 
     @contextmanager
     def recording_equation(self, eqn: Any, ctx: Any) -> Iterator[None]:
-        """Every node that is made while this is open is noted with the equation's number.
+        """Note every node made in this context with the equation's number.
 
-        A note of an equation within it stays.
+        A note of an inner equation is kept.
         """
         number = len(self.equations)
         builder = ctx.builder
@@ -153,7 +153,7 @@ class LoweringRecorder:
             node.metadata_props.setdefault(_NOTE, str(number))
 
     def _derivative_obstacle(self, eqn: Any) -> str:
-        """Why the derivative of a function that has one of its own is not followed."""
+        """Return the reason why a function's custom derivative is not followed."""
         enclosing = {self.equations[number].primitive for number in self._open}
         if enclosing & {"remat2", "checkpoint"}:
             return "it is in a checkpoint"
@@ -182,7 +182,7 @@ def _to_equation(
 
 
 def _is_saved(eqn: Any, policy: Any) -> bool:
-    """Whether a checkpoint with this policy keeps the result. jax/_src/ad_checkpoint.py."""
+    """Return whether a checkpoint with this policy keeps the result. jax/_src/ad_checkpoint.py."""
     if policy is None or getattr(eqn.primitive, "multiple_results", False):
         return False
     verdict = policy(eqn.primitive, *(variable.aval for variable in eqn.invars), **eqn.params)
@@ -190,7 +190,9 @@ def _is_saved(eqn: Any, policy: Any) -> bool:
 
 
 def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
-    """The function of JAX that a `jit` is of, or in which JAX wrote a convolution; else ""."""
+    """Return the JAX function that a `jit` wraps, or in which JAX wrote a convolution; otherwise
+    "".
+    """
     if eqn.primitive.name in _CALLS:
         inner = getattr(eqn.params.get("jaxpr"), "jaxpr", None)
         written = str(getattr(getattr(inner, "debug_info", None), "func_filename", None) or "")
@@ -206,7 +208,9 @@ def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
 
 
 def _name_in_jax(file: str, name: str) -> str:
-    """As "numpy/linalg.solve" in jax/_src/numpy/linalg.py; "" for a file that is not of JAX."""
+    """Return "numpy/linalg.solve" for solve in jax/_src/numpy/linalg.py; "" for a file outside of
+    JAX.
+    """
     index = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
     return f"{index.removesuffix('.py')}.{name}" if index else ""
 
@@ -217,7 +221,7 @@ def _variable_spec(name: str, variable: Any) -> TensorSpec:
 
 
 def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
-    """The plain parameters of an equation: numbers, texts, lists of numbers."""
+    """Return the plain parameters of an equation: numbers, texts, lists of numbers."""
     settings: dict[str, Scalar] = {}
     for name, value in params.items():
         if name in _KINDS:
@@ -230,7 +234,7 @@ def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
 
 
 def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
-    """The axes along which a product with a sparse array goes, of each of its factors."""
+    """Return the contracted axes of each factor of a product with a sparse array."""
     numbers = eqn.params.get("dimension_numbers")
     if not eqn.primitive.name.startswith(_SPARSE) or numbers is None:
         return {}
@@ -240,10 +244,10 @@ def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
 
 
 def name_model_nodes(model: Any) -> dict[str, int]:
-    """Give every node of a model (of onnx_ir) a name of its own; the equations by these names.
+    """Give every node of a model (of onnx_ir) a unique name; return the equations by these names.
 
-    A node that jax2onnx made between equations belongs to that of what it reads, or of what reads
-    it; one in a subgraph to that of the node that holds it.
+    A node that jax2onnx made between equations belongs to the equation of its operands, or of its
+    readers; one in a subgraph to that of its holder.
     """
     names: dict[str, int] = {}
     _name_graph_nodes(model.graph, None, names, {})
@@ -274,7 +278,7 @@ def _name_graph_nodes(
 
 
 def node_equation_number(node: Any) -> int | None:
-    """The number of the equation that a node was made for, None where none is noted."""
+    """Return the number of the equation that a node was made for, None where none is noted."""
     note = node.metadata_props.get(_NOTE) if node is not None else None
     return int(note) if note is not None else None
 
@@ -304,22 +308,22 @@ _DISPATCH = "jax2onnx.converter.lowering_dispatch"
 
 
 class _NoRule:
-    """In place of a rule that jax2onnx has not."""
+    """A replacement for a rule that jax2onnx does not have."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def lower(self, ctx: Any, eqn: Any) -> None:
-        """Raises NotImplementedError."""
+        """Raise NotImplementedError."""
         raise NotImplementedError(f"jax2onnx has no rule for {self._name}")
 
 
 @contextmanager
 def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
-    """While this is open, every equation is recorded, and one that fails gets another chance.
+    """Record every equation in this context, and retry one that fails.
 
-    First as its equal in other equations. Then, if `opaque`, as a node of the domain "jax",
-    which says what it is and computes nothing that ONNX knows.
+    It is lowered first as equivalent equations, then, if `opaque`, as a node of the domain "jax",
+    which names it and computes nothing in ONNX.
     """
     dispatch: Any = importlib.import_module(_DISPATCH)
     lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
@@ -375,7 +379,9 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
 
 
 def _kind_without_equal(eqn: Any) -> str | None:
-    """Return what the node of an equation is called that jax2onnx would write out or get wrong."""
+    """Return the node kind of an equation that jax2onnx would expand or get wrong; None for
+    others.
+    """
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"
@@ -385,7 +391,9 @@ def _kind_without_equal(eqn: Any) -> str | None:
 
 
 def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
-    """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
+    """Return equations in place of one that jax2onnx converts to another function, or without
+    shapes.
+    """
     for rewrite in (single_product, permuting_reshape, whole_array_update):
         if (same := rewrite(eqn)) is not None:
             return same
@@ -408,12 +416,16 @@ def _tell_shape(ctx: Any, variable: Any) -> None:
 
 
 def _is_complex(eqn: Any) -> bool:
-    """Whether it transforms complex numbers: jax2onnx forgets that their parts are an axis."""
+    """Return whether it transforms complex numbers: jax2onnx ignores that their parts are an
+    axis.
+    """
     return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
 
 
 def _moves_complex(eqn: Any) -> bool:
-    """Whether it moves complex numbers, whose two parts jax2onnx's rules for movements forget."""
+    """Return whether it moves complex numbers, whose two parts jax2onnx's rules for movements
+    ignore.
+    """
     return eqn.primitive.name in COMPLEX_MOVES and any(map(_holds_complex, eqn.outvars))
 
 
@@ -422,12 +434,14 @@ def _holds_complex(variable: Any) -> bool:
 
 
 def is_complex(array: Any) -> bool:
-    """Whether the elements of an array, or of what is known of it, are complex numbers."""
+    """Return whether the elements of an array, or of its shape object, are complex numbers."""
     return str(getattr(array, "dtype", "")).startswith("complex")
 
 
 def _makes_complex(eqn: Any) -> bool:
-    """Whether real numbers become complex ones: jax2onnx gives them no axis of the two parts."""
+    """Return whether real numbers become complex ones: jax2onnx gives them no axis of the two
+    parts.
+    """
     if eqn.primitive.name != "convert_element_type":
         return False
     return _holds_complex(eqn.outvars[0]) and not _holds_complex(eqn.invars[0])
@@ -441,7 +455,7 @@ def _as_complex(x: Any) -> Any:
 
 
 def _magnitude(x: Any) -> Any:
-    """Of complex numbers, for which jax2onnx takes the magnitudes of both parts."""
+    """Return the magnitude of complex numbers, where jax2onnx computes those of both parts."""
     from jax import lax
 
     real, imaginary = lax.real(x), lax.imag(x)
@@ -449,9 +463,9 @@ def _magnitude(x: Any) -> Any:
 
 
 def _with_parts(ctx: Any, eqn: Any) -> Any:
-    """The equation with its complex literals stored as pairs, which jax2onnx's rules read.
+    """Return the equation with its complex literals stored as pairs, which jax2onnx's rules read.
 
-    A number beside an array has as many axes: the rules look for the pairs behind these.
+    A number beside an array has as many axes: the rules look for the pairs after these.
     """
     import numpy as np
     from jax.core import ShapedArray
@@ -474,7 +488,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
 
 
 def _with_all_keys(eqn: Any) -> Any:
-    """The equation that draws bits for all of its keys: jax2onnx draws those of one key."""
+    """Return the equation that draws bits for all of its keys: jax2onnx draws those of one key."""
     if eqn.primitive.name != "random_bits":
         return eqn
     return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
@@ -497,7 +511,7 @@ def _tell_parts(ctx: Any, eqn: Any) -> None:
 
 
 def _undo(nodes: Any, last: Any) -> None:
-    """Take away the nodes behind `last`, which nothing reads but one another."""
+    """Remove the nodes after `last`, which only read each other."""
     made = []
     for node in reversed(nodes):
         if node is last:
@@ -508,10 +522,10 @@ def _undo(nodes: Any, last: Any) -> None:
 
 
 def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
-    """A node that says what the equation is; its results have the shapes that JAX knows.
+    """Add a node that names the equation; its results have the shapes that JAX knows.
 
     Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
-    loop, of whose values jax2onnx keeps the ranks alone, a Cast and a Reshape tell both again.
+    loop, where jax2onnx keeps only ranks, a Cast and a Reshape restore type and shape.
     """
     import onnx_ir as ir
 
@@ -528,7 +542,7 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
 
 
 def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
-    """The value behind a Cast and a Reshape, to the type and the shape that it has."""
+    """Return the value after a Cast and a Reshape to its own type and shape."""
     import numpy as np
     import onnx_ir as ir
 

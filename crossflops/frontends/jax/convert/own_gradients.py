@@ -20,9 +20,9 @@ _DOMAIN, _HANDED, _NOTE = "jax", "handed_on", "crossflops.own"
 
 
 class OwnEquation(msgspec.Struct, frozen=True):
-    """A function with a derivative of its own: its equation, by its number among all.
+    """A function with a custom derivative: its equation, by its number among all.
 
-    `places` are those of the operands that may get a gradient.
+    `places` are the indices of the operands that may get a gradient.
     """
 
     number: int
@@ -31,14 +31,14 @@ class OwnEquation(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The function by the number of its equation."""
+        """The name of the function: the number of its equation."""
         return f"{self.eqn.primitive.name} {self.number}"
 
 
 class OwnFunction(msgspec.Struct, frozen=True):
-    """The same in a model that was converted: by its node, which hands the result on, and values.
+    """A function with a custom derivative in a converted model, by the node of its result.
 
-    `given` are the values that it is given, by the place of the operand.
+    `given` are its inputs, by the index of the operand.
     """
 
     number: int
@@ -49,7 +49,9 @@ class OwnFunction(msgspec.Struct, frozen=True):
 
 
 def is_own(eqn: Any) -> bool:
-    """Whether this is such a function, and no activation of JAX or Flax with a rule of its own."""
+    """Return whether the equation is such a function, and not an activation of JAX or Flax with
+    its own rule.
+    """
     if eqn.primitive.name not in CUSTOM:
         return False
     rule = eqn.params.get("jvp_jaxpr_fun")
@@ -58,16 +60,16 @@ def is_own(eqn: Any) -> bool:
 
 
 def live_results(eqn: Any) -> list[int]:
-    """The places of the results that something reads."""
+    """Return the indices of the results that are read."""
     from jax._src.core import DropVar
 
     return [index for index, stored in enumerate(eqn.outvars) if not isinstance(stored, DropVar)]
 
 
 def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
-    """Leave a node behind such a function for each result, the first one with what is given.
+    """Add a node after such a function for each result, the first one with the function's inputs.
 
-    None where nothing reads a result.
+    None where no result is read.
     """
     import onnx_ir as ir
     from jax.extend.core import Literal
@@ -93,9 +95,9 @@ def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | N
 
 
 def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
-    """Make these nodes the aliases that they are in a run, of a model (of onnx_ir).
+    """Turn these nodes of a model (of onnx_ir) into aliases.
 
-    Each first one by the number of its equation, with the values that its function is given.
+    Returns each first one by the number of its equation, with the inputs of its function.
     """
     owners: dict[int, tuple[Any, list[Any]]] = {}
     for node in list(model.graph.all_nodes()):
@@ -109,7 +111,7 @@ def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
 def own_gradient_functions(
     applied: Iterable[OwnEquation], owners: Mapping[int, tuple[Any, list[Any]]]
 ) -> tuple[OwnFunction, ...]:
-    """These functions by the names of nodes and values."""
+    """Return these functions by the names of nodes and values."""
     return tuple(
         OwnFunction(
             number=own.number,
@@ -132,7 +134,9 @@ def _has_real_dtype(variable: Any) -> bool:
 
 
 class DerivativesOfPrimitives:
-    """Which equations hand derivatives on, by their primitives and the types of their operands."""
+    """A cache of which equations propagate derivatives, by their primitives and the types of their
+    operands.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], str] = {}
@@ -153,7 +157,7 @@ def _is_real_array(variable: Any) -> bool:
 
 
 def _inner_programs(eqn: Any) -> Iterator[Any]:
-    """The programs that an equation holds, of which each equation is asked by itself."""
+    """Yield the programs that an equation holds, whose equations are judged separately."""
     for value in eqn.params.values():
         for stored in value if isinstance(value, tuple | list) else (value,):
             if hasattr(stored, "eqns") or hasattr(stored, "jaxpr"):
@@ -180,7 +184,7 @@ def _derivative_verdict(eqn: Any) -> str:
 
 
 def _single_equation_program(eqn: Any) -> Any:
-    """A program of one equation, of which all operands are inputs."""
+    """Return a program of one equation, of which all operands are inputs."""
     from jax.api_util import debug_info
     from jax.extend.core import Jaxpr, Literal, Var
 
@@ -195,9 +199,9 @@ def _single_equation_program(eqn: Any) -> Any:
 
 
 class BackwardProgram(msgspec.Struct, frozen=True):
-    """The result of a function, and gradients of the operands at the places, as a function.
+    """A function that returns a function's result and the gradients of the operands at `places`.
 
-    Its `specs` are what it takes. It may compute nothing at all.
+    `specs` are its input shapes. It may compute nothing at all.
     """
 
     function: Any
@@ -207,7 +211,9 @@ class BackwardProgram(msgspec.Struct, frozen=True):
 
 
 def backward_program(own: OwnEquation) -> BackwardProgram:
-    """Return what JAX makes of a function with a derivative of its own, of its one live result."""
+    """Return the backward program that JAX makes of a custom derivative, for its one live
+    result.
+    """
     import jax
 
     eqn = own.eqn

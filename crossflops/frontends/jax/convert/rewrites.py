@@ -17,8 +17,8 @@ from crossflops.patches.patching import original, patching_attribute
 class Equal(NamedTuple):
     """A function of the arrays of an equation that computes the same.
 
-    `own`: its equations are in the program of the model. Otherwise they are in none, and what
-    only moves values among them is the converter's.
+    With `own` its equations are part of the model's program. Otherwise they are not, and those
+    that only move values are the converter's.
     """
 
     function: Callable[..., Any]
@@ -50,10 +50,11 @@ def inline_equations(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any])
 
 
 def single_product(eqn: Any) -> Equal | None:
-    """A product along axes of size 1 as one of [..., M, 1] and [..., 1, N]; None for any other.
+    """Return a product along axes of size 1 as one of [..., M, 1] and [..., 1, N]; None for
+    others.
 
-    An Einsum says only that nothing is added up along them. To JAX it is a product as any other: a
-    gradient of weights by a batch of 1 has the work of any sample.
+    An Einsum would only show that nothing is summed along them. For JAX it is a product like any
+    other: a gradient of weights for a batch of 1 has the work of any sample.
     """
     if eqn.primitive.name != "dot_general":
         return None
@@ -95,9 +96,10 @@ NODES = {
 
 
 def is_beyond_conv(eqn: Any) -> bool:
-    """Whether a convolution crops its input, or has holes and a stride: no node of ONNX is that.
+    """Return whether a convolution crops its input, or has dilation and stride, which no ONNX node
+    supports.
 
-    jax2onnx writes the one as pads below 0, and makes elements of the holes of the other.
+    jax2onnx writes a crop as negative pads, and turns the holes of a dilation into elements.
     """
     if eqn.primitive.name != "conv_general_dilated":
         return False
@@ -109,9 +111,9 @@ def is_beyond_conv(eqn: Any) -> bool:
 
 
 def onnx_ordered_convolution(eqn: Any) -> Equal:
-    """A convolution whose axes stand in the order of ONNX, its groups of a batch as of channels.
+    """Return a convolution with the axes in the order of ONNX, and batch groups as channel groups.
 
-    One that stands so already is a node of ONNX itself.
+    A convolution in this order is a node of ONNX itself.
     """
     params, plain = eqn.params, tuple(range(eqn.invars[0].aval.ndim))
     numbers, groups = params["dimension_numbers"], params["batch_group_count"]
@@ -134,7 +136,7 @@ def onnx_ordered_convolution(eqn: Any) -> Equal:
 
 
 def _batch_as_channels(x: Any, groups: int) -> Any:
-    """[groups x n, c, ...] -> [n, groups x c, ...]."""
+    """Reshape [groups x n, c, ...] to [n, groups x c, ...]."""
     from jax import lax
 
     batch, channels, *sizes = x.shape
@@ -144,9 +146,9 @@ def _batch_as_channels(x: Any, groups: int) -> Any:
 
 
 def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
-    """Conv, or ConvTranspose where the input is dilated.
+    """Return a Conv, or a ConvTranspose where the input is dilated.
 
-    A transposed one that is padded by more than its filter reaches has its holes made before.
+    For a transposed one that is padded by more than its filter reaches, the holes are made before.
     """
     from jax import lax
 
@@ -183,9 +185,9 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
 
 
 class _Phase(NamedTuple):
-    """Every n-th place of a result along an axis, which meets the same taps of the filter.
+    """The elements of a result along an axis, n apart, that meet the same taps of the filter.
 
-    `taps` are these, `at` the element of the input that the first of them meets at first.
+    `taps` are these, `at` the input element that the first tap meets first.
     """
 
     number: int
@@ -197,9 +199,10 @@ class _Phase(NamedTuple):
 
 
 def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: int) -> list[Any]:
-    """The phases of a result, of a filter of these sizes; None for one that meets holes alone.
+    """Return the phases of a result, for a filter of these sizes; None for one that meets only
+    holes.
 
-    Place o and tap k meet element i where o * stride + k * dilation - low = step * i.
+    Output o and tap k meet element i where o * stride + k * dilation - low = step * i.
     """
     indices, taps = sizes
     period = step // gcd(stride, step)
@@ -223,9 +226,9 @@ def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: 
 
 
 def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
-    """A convolution with holes in its input, and a stride: without what meets the holes.
+    """Return a convolution with a dilated input and a stride, without the taps that meet holes.
 
-    The places of the result that meet the same taps are a convolution without holes.
+    The outputs that meet the same taps are a convolution without holes.
     """
     params, result = eqn.params, eqn.outvars[0].aval
     axes = [
@@ -244,7 +247,7 @@ def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
 
 
 def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any, ...]) -> Any:
-    """The result of these phases along the first axes, and of all along the others."""
+    """Return the result of these phases along the first axes, and of all along the others."""
     from jax import lax
 
     if len(chosen) == len(axes):
@@ -267,7 +270,7 @@ def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any
 
 
 def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
-    """The places of a result that are in a phase along every axis."""
+    """Return the outputs of one phase along every axis."""
     for axis, phase in enumerate(phases):
         weights = weights[(slice(None),) * (axis + 2) + (phase.taps,)]
     pads = []
@@ -284,7 +287,7 @@ def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> An
 
 
 def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
-    """A Conv of ONNX has an axis of space at least: one of a single place."""
+    """Return a convolution without spatial axes by a Conv, which needs at least one: of size 1."""
     from jax import lax
 
     result = eqn.outvars[0].aval
@@ -295,7 +298,7 @@ def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
 
 
 def _flip_filters(weights: Any, groups: int) -> Any:
-    """[o, i, ...] -> [groups x i, o / groups, ...], every filter turned around."""
+    """Reshape [o, i, ...] to [groups x i, o / groups, ...], with every filter flipped."""
     from jax import lax
 
     outputs, inputs, *sizes = weights.shape
@@ -307,7 +310,7 @@ def _flip_filters(weights: Any, groups: int) -> Any:
 
 @functools.cache
 def _primitive(name: str) -> Any:
-    """A primitive of which only the shape of the result is known: it becomes a node."""
+    """Return a primitive of which only the result shape is known: it becomes a node."""
     from jax.core import ShapedArray
     from jax.extend.core import Primitive
 
@@ -317,18 +320,18 @@ def _primitive(name: str) -> Any:
 
 
 def gather_along_axis(x: Any, indices: Any, axis: int) -> Any:
-    """The elements at these places along an axis, as a Gather of ONNX: [...] by [n]."""
+    """Return the elements at these indices along an axis, as a Gather of ONNX: [...] by [n]."""
     out = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     return _primitive("onnx_gather").bind(x, indices, axis=axis, out=out)
 
 
 def scatter_block(x: Any, indices: Any, block: Any) -> Any:
-    """The array with a block at these places, as a ScatterND of ONNX: [*block, rank]."""
+    """Return the array with a block at these indices, as a ScatterND of ONNX: [*block, rank]."""
     return _primitive("onnx_scatter").bind(x, indices, block, out=x.shape)
 
 
 def lower(ctx: Any, eqn: Any) -> None:
-    """The node of ONNX for one of these primitives."""
+    """Add the node of ONNX for one of these primitives."""
     import onnx_ir as ir
 
     (variable,) = eqn.outvars
@@ -355,7 +358,7 @@ def lower(ctx: Any, eqn: Any) -> None:
 
 
 def _convolution_attributes(eqn: Any) -> list[Any]:
-    """The attributes of a Conv or a ConvTranspose."""
+    """Return the attributes of a Conv or a ConvTranspose."""
     import onnx_ir as ir
 
     params = eqn.params
@@ -374,13 +377,15 @@ def _convolution_attributes(eqn: Any) -> list[Any]:
 
 
 def equal(eqn: Any) -> Equal | None:
-    """A function of JAX that computes the same as an equation; None where nothing does."""
+    """Return a JAX function that computes the same as an equation; None where there is none."""
     known = _KNOWN.get(eqn.primitive.name)
     return known(eqn) if known is not None else None
 
 
 def _comparison_rule(name: str) -> Callable[[Any], Equal]:
-    """jax/_src/lax/lax.py: `lt_to` and its like also order NaN and the two zeros."""
+    """Return the rule of a comparison: `lt_to` and its like in jax/_src/lax/lax.py also order NaN
+    and the two zeros.
+    """
 
     def equivalent_comparison(eqn: Any) -> Equal:
         from jax import lax
@@ -391,7 +396,7 @@ def _comparison_rule(name: str) -> Callable[[Any], Equal]:
 
 
 def _platform(eqn: Any) -> Equal:
-    """`platform_index`: the place of this processor among those that code was written for."""
+    """Return the rule of `platform_index`: the index of this processor among those of the code."""
     import numpy as np
 
     platforms = eqn.params["platforms"]
@@ -403,7 +408,7 @@ def _platform(eqn: Any) -> Equal:
 
 
 def _switch(eqn: Any) -> Equal | None:
-    """A `cond` of three branches or more, as those of two in one another, the last one first."""
+    """Return a `cond` of three branches or more as nested ones of two, the last one first."""
     branches = eqn.params.get("branches", ())
     if len(branches) < 3:
         return None
@@ -429,7 +434,9 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
 
 
 def _linear_solution(eqn: Any) -> Equal:
-    """Of a `custom_linear_solve` only the solution runs, not what its derivatives need."""
+    """Return the solution of a `custom_linear_solve` alone, without the parts for its
+    derivatives.
+    """
     from jax.extend.core import jaxpr_as_fun
 
     lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
@@ -443,7 +450,7 @@ def _linear_solution(eqn: Any) -> Equal:
 
 
 def _forwards(eqn: Any) -> Equal | None:
-    """A `scan` that begins at the end, as one of what was turned around."""
+    """Return a reversed `scan` as a forward one over reversed arrays; None for others."""
     params = eqn.params
     if not params.get("reverse"):
         return None
@@ -461,7 +468,7 @@ def _forwards(eqn: Any) -> Equal | None:
 
 
 def _interior_padding(eqn: Any) -> Equal | None:
-    """A `pad` between elements: a new axis behind each is padded, and taken away again."""
+    """Return a `pad` between elements: a new axis behind each is padded, and merged again."""
     sides = eqn.params["padding_config"]
     if not any(inner for *_, inner in sides):
         return None
@@ -478,7 +485,7 @@ def _interior_padding(eqn: Any) -> Equal | None:
 
 
 def _pad_between_elements(x: Any, axis: int, inner: int, value: Any) -> Any:
-    """`inner` times the value between neighbours along an axis."""
+    """Return the array with `inner` copies of the value between neighbours along an axis."""
     from jax import lax
 
     size = x.shape[axis]
@@ -489,7 +496,7 @@ def _pad_between_elements(x: Any, axis: int, inner: int, value: Any) -> Any:
 
 
 def _multi_axis_fft(eqn: Any) -> Equal | None:
-    """An `fft` over several axes, one after the other. jax/_src/lax/fft.py."""
+    """Return an `fft` over several axes as one per axis. jax/_src/lax/fft.py."""
     lengths = tuple(eqn.params["fft_lengths"])
     if len(lengths) < 2:
         return None
@@ -512,7 +519,7 @@ def _multi_axis_fft(eqn: Any) -> Equal | None:
 
 
 def _stack_equivalent(eqn: Any) -> Equal:
-    """`stack`: every array gets the new axis, along which they are joined."""
+    """Return `stack` as a join along a new axis of every array."""
     axis = eqn.params["axis"]
 
     def stack_arrays(*provided: Any) -> Any:
@@ -524,7 +531,7 @@ def _stack_equivalent(eqn: Any) -> Equal:
 
 
 def _unstack_equivalent(eqn: Any) -> Equal:
-    """`unstack`: one slice for each place on an axis, without that axis."""
+    """Return `unstack` as one slice for each index on an axis, without that axis."""
     axis = eqn.params["axis"]
 
     def unstack_array(x: Any) -> Any:
@@ -536,7 +543,7 @@ def _unstack_equivalent(eqn: Any) -> Equal:
 
 
 def _tile_equivalent(eqn: Any) -> Equal:
-    """`tile`: as often as `reps` says along every axis, one after the other."""
+    """Return `tile` as repetitions along every axis in turn."""
 
     def tile_array(x: Any) -> Any:
         from jax import lax
@@ -552,9 +559,9 @@ _SCATTERS = ("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "m
 
 
 def whole_array_update(eqn: Any) -> Equal | None:
-    """Return the update for a scatter over a whole array, as of `x.at[...]`; None for any other.
+    """Return the update for a scatter over a whole array, as of `x.at[...]`; None for others.
 
-    It has no numbers of places, and jax2onnx makes a shape of none.
+    It has no indices, and jax2onnx makes an empty shape of them.
     """
     if eqn.primitive.name not in _SCATTERS:
         return None
@@ -573,7 +580,9 @@ def whole_array_update(eqn: Any) -> Equal | None:
 
 
 def _empty_equivalent(eqn: Any) -> Equal:
-    """`empty`, `empty2`: an array that nothing was written to, as for other branches' results."""
+    """Return `empty` or `empty2` as zeros: an unwritten array, such as the results of other
+    branches.
+    """
     result = eqn.outvars[0].aval
 
     def empty_array() -> Any:
@@ -585,7 +594,7 @@ def _empty_equivalent(eqn: Any) -> Equal:
 
 
 def _call_equivalent(eqn: Any) -> Equal:
-    """A call of other equations, as these."""
+    """Return a call as its equations."""
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
     stored = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
@@ -595,7 +604,7 @@ def _call_equivalent(eqn: Any) -> Equal:
 
 
 def slice_update_equivalent(eqn: Any) -> Equal:
-    """A `dynamic_update_slice` by what its places are, whose number no value decides."""
+    """Return a `dynamic_update_slice` by indices, whose number is independent of values."""
     size = eqn.invars[1].aval.shape
 
     def update(x: Any, block: Any, *begin: Any) -> Any:
@@ -613,11 +622,11 @@ def slice_update_equivalent(eqn: Any) -> Equal:
 
 
 def special_function_at_poles(eqn: Any) -> Equal | None:
-    """A special function that is at its poles what JAX says; None for any other equation.
+    """Return a special function with JAX's values at its poles; None for other equations.
 
-    jax2onnx writes of `lgamma` and `digamma` the sine of what is next to a multiple of pi. Their
-    poles are 0 and the negative whole numbers: the one is infinite there and at infinity, the
-    other no number. `erf_inv` is infinite at 1 and -1.
+    jax2onnx writes `lgamma` and `digamma` by the sine of values near a multiple of pi. Their poles
+    are 0 and the negative whole numbers: lgamma is infinite there and at infinity, digamma is NaN.
+    `erf_inv` is infinite at 1 and -1.
     """
     if eqn.primitive.name not in ("lgamma", "digamma", "erf_inv"):
         return None
@@ -666,7 +675,7 @@ _MARK = re.compile(r"/?crossflops\.resize\.(\w*)\.([01])")
 
 @contextmanager
 def resizes_named() -> Iterator[None]:
-    """While this is open, a scope stands around every resizing and names its method."""
+    """Put a scope that names the method around every resize in this context."""
     import jax
 
     module: Any = importlib.import_module("jax._src.image.scale")
@@ -683,11 +692,11 @@ def resizes_named() -> Iterator[None]:
 
 
 def method_of(stack: str) -> dict[str, str | int]:
-    """The mode and whether it is smoothed, as ONNX's Resize names them; {} where unknown."""
+    """Return the mode and antialiasing, as ONNX's Resize names them; {} where unknown."""
     mark = _MARK.search(stack)
     return {"mode": mark[1], "antialias": int(mark[2])} if mark and mark[1] else {}
 
 
 def without_method(stack: str) -> str:
-    """The name stack as it is without the scope."""
+    """Return the name stack without the scope of the method."""
     return _MARK.sub("", stack).strip("/")

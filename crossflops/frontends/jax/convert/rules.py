@@ -33,10 +33,10 @@ _WANTED = {
 
 
 def register() -> None:
-    """Make the rules known, and leave out what takes long: the examples build models.
+    """Load the rules, without the slow parts: the examples build models.
 
-    Those for libraries that are not imported build some, too, and cannot be needed. What a rule
-    changes in JAX for good, as it is imported, is put back (jax2onnx/plugins/jax/numpy/cumsum.py).
+    Rules for libraries that are not imported build models, too, and cannot be needed. Permanent
+    changes of JAX by a rule's import are undone (jax2onnx/plugins/jax/numpy/cumsum.py).
     """
     left = ["examples", *(name for name in _SKIPPED if name not in sys.modules)]
     names = [f"jax2onnx.plugins.{name}" for name in left]
@@ -55,7 +55,7 @@ def register() -> None:
 
 @contextmanager
 def removing_rules(names: Iterable[str]) -> Iterator[None]:
-    """While this is open, the rules of these names are not there."""
+    """Remove the rules of these names in this context."""
     rules = _rule_registry()
     before = dict(rules)
     for name in names:
@@ -68,19 +68,19 @@ def removing_rules(names: Iterable[str]) -> Iterator[None]:
 
 
 def rules_to_skip() -> set[str]:
-    """The names of the rules for whole functions whose equations are better converted."""
+    """Return the names of the rules for whole functions whose equations are better converted."""
     return replacing() - _WANTED
 
 
 def replacing() -> set[str]:
-    """The names of all rules that stand for functions, which can be left out."""
+    """Return the names of all rules for whole functions, which can be left out."""
     return {name for name, rule in _rule_registry().items() if _replaces(rule)}
 
 
 def failing_rules(error: BaseException) -> set[str]:
-    """The names of the rules that stand for functions in whose code an error arose.
+    """Return the names of the rules for functions in whose code an error arose.
 
-    One whose function takes other arguments than the model gives is named in the message.
+    One whose function takes other arguments than the model passes is named in the message.
     """
     modules = set(_traceback_modules(error.__traceback__))
     for link in (error.__cause__, error.__context__):
@@ -95,7 +95,7 @@ def failing_rules(error: BaseException) -> set[str]:
 
 @contextmanager
 def patching_lowering_rules() -> Iterator[None]:
-    """While this is open, jax2onnx lowers products and norms as they are.
+    """Let jax2onnx lower products and norms correctly in this context.
 
     jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of a product along the
     first axis of a matrix as if it were along the second one (here it is an Einsum), and
@@ -120,7 +120,9 @@ def patching_lowering_rules() -> Iterator[None]:
 
 
 def _only_by_averages(method: Any) -> Any:
-    """Leave a layer to its own equations that normalizes by its batch, or along another axis."""
+    """Return a method that leaves a layer that normalizes by its batch, or along another axis, to
+    its equations.
+    """
 
     def wrap_batch_norm(original: Any) -> Any:
         by_averages = method.__func__(original)
@@ -138,7 +140,9 @@ def _only_by_averages(method: Any) -> Any:
 
 
 def _only_along_features(method: Any) -> Any:
-    """Leave a layer to its own equations whose mean is along other axes than its scale."""
+    """Return a method that leaves a layer whose mean is along other axes than its scale to its
+    equations.
+    """
 
     def wrap_feature_norm(kind: Any, original: Any) -> Any:
         along_features = method.__func__(kind, original)

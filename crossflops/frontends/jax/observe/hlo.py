@@ -43,7 +43,7 @@ _SINGLE = ("feature_groups", "batch_groups")
 class Instruction(msgspec.Struct, frozen=True, kw_only=True):
     """One instruction. `results` are the arrays of its result, those of a tuple one by one.
 
-    `operands`, `control` (what must run before it) and `called` (computations) are ids.
+    `operands`, `control` (instructions that must run before) and `called` (computations) are ids.
     `op_name` is the name stack of the JAX primitive that it came from.
     """
 
@@ -74,7 +74,7 @@ class HloProgram(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def instruction_by_id(self) -> dict[int, Instruction]:
-        """Instruction by id, which no two computations share."""
+        """The instructions by id, which is unique in the program."""
         return {
             instruction.id: instruction
             for computation in self.computations.values()
@@ -83,7 +83,9 @@ class HloProgram(msgspec.Struct, frozen=True, dict=True):
 
 
 def read_hlo_program(data: bytes) -> HloProgram:
-    """The program of an HloModuleProto. Raises TargetError where the bytes are none."""
+    """Return the program of an HloModuleProto. Raise TargetError where the bytes cannot be
+    parsed.
+    """
     computations: dict[int, Computation] = {}
     entry = 0
     for field in fields(data, 0, len(data)):
@@ -162,7 +164,7 @@ def _field_text(data: bytes, at: Field) -> str:
 
 
 def _field_integers(data: bytes, at: Field) -> list[int]:
-    """The whole numbers of a field that may hold one, or many in a row."""
+    """Return the whole numbers of a field that may hold one, or many in a row."""
     if at.wire != BYTES:
         return [_to_signed_integer(at.value)]
     numbers, index = [], at.value
@@ -183,7 +185,7 @@ def _op_name(data: bytes, at: Field) -> str:
 
 
 def _window_dimension(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
-    """A dimension of a window; what is 0 is not written."""
+    """Return the fields of a window dimension; zeros are not written in the file."""
     record = dict.fromkeys(names.values(), 0)
     for field in _inner_fields(data, at):
         if field.number in names:
@@ -192,7 +194,7 @@ def _window_dimension(data: bytes, at: Field, names: dict[int, str]) -> dict[str
 
 
 def _dimension_numbers(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
-    """Which dimension is which; a single one that is 0 is not written."""
+    """Return the dimension numbers by name; a single 0 is not written in the file."""
     dimensions: dict[str, Scalar] = {
         name: [] if name.endswith(("spatial", "contracting")) or names is _DOT else 0
         for name in names.values()
@@ -208,7 +210,7 @@ def _dimension_numbers(data: bytes, at: Field, names: dict[int, str]) -> dict[st
 
 
 def _array_shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The arrays of a shape: (type, dimensions) each. A token has none."""
+    """Yield the arrays of a shape: (type, dimensions) each. A token has none."""
     kind, sizes, inner = 0, list[int](), list[Field]()
     for field in _inner_fields(data, at):
         if field.number == 2:
@@ -239,9 +241,9 @@ _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
 def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
-    """Return what made one term of a sum, where the other is a weight of fewer axes.
+    """Return the kind of the operation behind a sum with a weight of fewer axes.
 
-    A "convolution", a "product", or "".
+    It is "convolution", "product", or "".
     """
     for operand, other in (operands, operands[::-1]):
         made, provided = _origin_instruction(operand, program), _origin_instruction(other, program)
@@ -252,7 +254,7 @@ def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
 
 
 def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
-    """Return what made a value, before others handed it on."""
+    """Return the instruction that made a value, before others passed it on."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.instruction_by_id[instruction.operands[0]]
     return instruction
@@ -263,7 +265,7 @@ def _result_rank(instruction: Instruction) -> int:
 
 
 def number_kind(instruction: Instruction, operands: Sequence[Instruction]) -> str:
-    """Whether it computes with "whole" numbers (truth values too) or with "real" ones."""
+    """Return whether it computes with "whole" numbers (truth values too) or with "real" ones."""
     seen = instruction.results[0].dtype if instruction.results else ""
     if seen == "bool" and operands and operands[0].results:
         seen = operands[0].results[0].dtype
@@ -271,9 +273,9 @@ def number_kind(instruction: Instruction, operands: Sequence[Instruction]) -> st
 
 
 def pooling_kind(instruction: Instruction, applied: Mapping[str, Scalar]) -> str:
-    """Whether a window pools, by "max" or by "sum"; "" for running sums and the like.
+    """Return whether a window pools by "max" or by "sum"; "" for running sums and the like.
 
-    Those have a window as wide as the dimension along which they run.
+    These have a window as wide as the dimension along which they run.
     """
     if instruction.opcode != "reduce-window":
         return ""

@@ -15,9 +15,10 @@ _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
 
 
 def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Run the model with its weights; what a drawing equation leads to is drawn.
+    """Run the model with its weights; outputs that depend on a drawing equation are marked as
+    drawn.
 
-    Further runs have other weights and inputs by one rounding. Raises InputError.
+    Further runs have weights and inputs that differ by one rounding. Raises InputError.
     """
     import jax
 
@@ -43,7 +44,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
         except Exception as error:  # whatever it is, it does not run on these
             raise InputError(
                 f"the model raised {type(error).__name__}: {error}{error_location(error)}",
-                "give values that it takes",
+                "give values that the model accepts",
             ) from error
         return model_run(
             values, list(map(_complex_as_pairs, outputs)), _draws_numbers(function), run_rounded
@@ -51,17 +52,17 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
 
 
 def _module_arrays(function: Pure) -> Any:
-    """The arrays of the module, which its function closes over."""
+    """Return the arrays of the module, which its function closes over."""
     return function.function.args[0]  # type: ignore[attr-defined]
 
 
 def _complex_as_pairs(array: Any) -> Any:
-    """Complex numbers as pairs of their parts, as jax2onnx writes them."""
+    """Return complex numbers as pairs of their parts, as jax2onnx writes them."""
     return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
 
 
 def _jax_input_values(source: Source, function: Pure) -> list[Any]:
-    """The values of the inputs, in order: those that were given, else such as are made up."""
+    """Return the values of the inputs, in order: the given ones, otherwise made-up ones."""
     import jax
 
     if source.arrays is not None:
@@ -73,7 +74,7 @@ def _jax_input_values(source: Source, function: Pure) -> list[Any]:
 
 
 def _draws_numbers(function: Pure) -> list[bool]:
-    """Of each output whether an equation on which it depends draws numbers."""
+    """Return for each output whether it depends on an equation that draws numbers."""
     import jax
     from jax.interpreters import partial_eval
 

@@ -9,7 +9,7 @@ from crossflops.ir.trace import Setting
 
 
 def prepare_jax_run(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """The jitted function called on its weights and on arrays of its shapes."""
+    """Return the jitted function called on its weights and on arrays of its shapes."""
     import jax
 
     function = pure(source.model, source.args, source.kwargs, setting.training)
@@ -38,7 +38,7 @@ def prepare_jax_run(source: Source, threads: int, setting: Setting) -> RunnableM
 
 
 def _fill_shape(array: Any) -> Any:
-    """An array as it is; of a shape alone, random floats or zeros."""
+    """Return an array unchanged; for a shape alone, random floats or zeros."""
     import jax
     import numpy as np
 

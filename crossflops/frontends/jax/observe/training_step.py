@@ -18,10 +18,10 @@ from crossflops.ir.training import matches
 
 
 def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
-    """The model with the gradients of what is trained beside its outputs, as of `jax.vjp`.
+    """Return the model with the gradients of trained arrays as further outputs, as of `jax.vjp`.
 
-    These begin as ones at the outputs that the loss is made of, which are those of their sum:
-    the loss does no work of its own here. What a function closes over becomes an argument.
+    These begin as ones at the outputs of the loss, which are those of their sum: the loss does no
+    work of its own here. Arrays that a function closes over become arguments.
     """
     import jax
     import jax.numpy as jnp
@@ -56,7 +56,9 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
 def _trainable_array_names(
     names: Sequence[str], inputs: int, modules: Iterable[Module], step: StepSetting
 ) -> set[str]:
-    """The names of what is trained; a model without parameters may be given them as inputs."""
+    """Return the names of trained arrays; a model without parameters may be given them as
+    inputs.
+    """
     rows = tuple(modules)
     if any(row.params for row in rows):
         return trainable_parameter_names(rows, step) & set(names[: len(names) - inputs])
@@ -65,7 +67,7 @@ def _trainable_array_names(
 
 
 def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
-    """The floats among the outputs that the loss is made of."""
+    """Return the floats among the outputs that the loss consists of."""
     import jax.numpy as jnp
 
     reached = step.reached or (True,) * len(outputs)
@@ -74,7 +76,9 @@ def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
 
 
 def _with_constants(pure: Pure) -> Pure:
-    """A function with the arrays of floats that it closes over as its weights, by their names."""
+    """Return a function with the float arrays that it closes over as its weights, by their
+    names.
+    """
     import jax
 
     with isolating_jax_cache():
@@ -97,16 +101,16 @@ def _with_constants(pure: Pure) -> Pure:
 
 # Which outputs a loss is made of.
 
-_HINT = "give a callable that takes what the model returns, and returns one number"
+_HINT = "give a callable that maps the model's outputs to one number"
 
 
 def jax_loss_dependence(
     source: Source, loss: Callable[[Any], Any], setting: Setting
 ) -> tuple[bool, ...]:
-    """Of each output, flat and in their order, whether the loss depends on it.
+    """Return for each output, flat and in order, whether the loss depends on it.
 
-    Nothing runs: JAX tells on shapes (jax/_src/interpreters/ad.py, jvp_jaxpr). Raises InputError
-    where the loss raises, and for one that is no number or depends on no output.
+    Nothing runs: JAX differentiates on shapes (jax/_src/interpreters/ad.py, jvp_jaxpr). Raises
+    InputError where the loss raises, and for one that is not a number or depends on no output.
     """
     import jax
     import jax.numpy as jnp
@@ -125,7 +129,7 @@ def jax_loss_dependence(
         raise InputError(f"the loss raised {type(error).__name__}: {text}", _HINT) from error
     if [aval.size for aval in closed.out_avals] != [1]:
         shapes = ", ".join(str(aval.shape) for aval in closed.out_avals)
-        raise InputError(f"the loss is an array of {shapes}, and no number", _HINT)
+        raise InputError(f"the loss is an array of {shapes}, but must be one number", _HINT)
     derive = importlib.import_module("jax._src.interpreters.ad").jvp_jaxpr
     graded = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in outputs]
     alone = [[index == other for other in range(len(outputs))] for index in range(len(outputs))]

@@ -42,10 +42,10 @@ _INLINED = ("call", "fusion", "async-start")
 
 
 class ProgramPlace(msgspec.Struct, frozen=True):
-    """Where in a program an instruction is: in which functions, under which names, in a loop.
+    """The location of an instruction in a program: its functions, names and loop.
 
-    `place` orders the instructions of a program as it was written. `branches` are the conditions
-    around, each with the number of the branch and of all branches.
+    `place` orders the instructions of a program as it was written. `branches` are the enclosing
+    conditions, each with the number of the branch and of all branches.
     """
 
     nest: tuple[str, ...] = ()
@@ -55,7 +55,9 @@ class ProgramPlace(msgspec.Struct, frozen=True):
     branches: tuple[tuple[str, int, int], ...] = ()
 
     def with_computation(self, at: Instruction, number: int = 0, step: str = "") -> "ProgramPlace":
-        """Within a computation that an instruction calls, the body of a loop at a `step`."""
+        """Return the place within a computation that an instruction calls; `step` is a loop's
+        step.
+        """
         return ProgramPlace(
             nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
             names=self.full_name_stack(at.op_name) if at.opcode == "call" else self.names,
@@ -65,12 +67,16 @@ class ProgramPlace(msgspec.Struct, frozen=True):
         )
 
     def with_branch_number(self, condition: Instruction, number: int) -> "ProgramPlace":
-        """In this branch of a condition, whose computation the site is inside already."""
+        """Return the place within this branch of a condition, whose computation it is in
+        already.
+        """
         branch = ("/".join(self.nest), number, len(condition.called))
         return msgspec.structs.replace(self, branches=(*self.branches, branch))
 
     def full_name_stack(self, op_name: str) -> str:
-        """The whole name stack: names in a function are those of its call, and its own."""
+        """Return the whole name stack: that of the call of the function, and the instruction's
+        own.
+        """
         if not self.names or op_name.partition("/")[0] == self.names.partition("/")[0]:
             return op_name
         return f"{self.names}/{op_name}"
@@ -79,11 +85,11 @@ class ProgramPlace(msgspec.Struct, frozen=True):
 def xla_program_calls(
     program: HloProgram, level: Level, setting: str, owner: Owner
 ) -> tuple[Call, ...]:
-    """Every instruction that runs, functions inlined, each in the body of a loop once.
+    """Return every instruction that runs, functions inlined, each in the body of a loop once.
 
-    Before them one call for the program as a whole. Among the settings, `branches` says in which
-    branch of which condition an instruction is, of how many, from the outside to the inside;
-    `place` orders instructions as the program was written.
+    Before them is one call for the program as a whole. Among the settings, `branches` gives the
+    branches of conditions that an instruction is in, with their numbers, from the outside to the
+    inside; `place` orders instructions as the program was written.
     """
     walk = _ProgramWalk(program, level, setting, owner)
     entry = program.computations[program.entry]
@@ -94,7 +100,7 @@ def xla_program_calls(
 
 
 class _ProgramWalk:
-    """One walk over a program; holds what all its instructions share."""
+    """One walk over a program, with the state that all its instructions share."""
 
     def __init__(self, program: HloProgram, level: Level, setting: str, owner: Owner) -> None:
         self._program = program
@@ -164,7 +170,7 @@ class _ProgramWalk:
         )
 
     def _scalar_opcodes(self, instruction: Instruction) -> dict[str, Scalar]:
-        """The opcodes of the functions of scalars that it applies to elements."""
+        """Return the opcodes of the scalar functions that an instruction applies to elements."""
         if instruction.opcode == "select-and-scatter":
             selecting, scattering = instruction.called
             return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
@@ -184,7 +190,9 @@ def _operand_specs(operands: list[Instruction]) -> Iterator[TensorSpec]:
 
 
 def xla_visit_order(computation: Computation) -> Iterator[Instruction]:
-    """The instructions in the order in which XLA visits them: operands first, dead ones first."""
+    """Yield the instructions in the order in which XLA visits them: operands first, dead ones
+    first.
+    """
     by_id = {instruction.id: instruction for instruction in computation.instructions}
     used = {
         key
@@ -239,9 +247,9 @@ _BACKWARD = "transpose(jvp("
 def name_stack_owner(
     rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False
 ) -> Owner:
-    """The owner of any name stack, in a model of these modules and calls.
+    """Return a function that finds the owner of a name stack among these modules and calls.
 
-    A backward pass is that of a step: a gradient that a model itself takes is work of the model.
+    A backward pass is that of a step: a gradient in a model's own code is work of the model.
     """
     ids = {path: row.id for row in rows for path in row.names}
     keys: dict[int, str] = {}
@@ -264,7 +272,7 @@ def name_stack_owner(
 
 
 def _layer_kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
-    """Which kind of layer the module is or lies in: a normalization, a cell, or ""."""
+    """Return the kind of layer that the module is or lies in: a normalization, a cell, or ""."""
     for enclosing in _path_ancestors(path):
         bases = rows[ids[enclosing]].bases if enclosing in ids else ()
         for base in bases:
@@ -281,7 +289,7 @@ def _path_ancestors(path: str) -> Iterator[str]:
 
 
 def _innermost_function(names: str) -> str:
-    """The innermost known function around an instruction, "" for none."""
+    """Return the innermost known function around an instruction, "" for none."""
     known = [name for name in _JITTED.findall(names) if name in _FUNCTIONS]
     return _FUNCTIONS[known[-1]] if known else ""
 
@@ -296,7 +304,7 @@ _PRODUCTS = (
 
 
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
-    """The operator calls that nodes with products in them belong to, in their order."""
+    """Return the operator calls of nodes with products in them, in order."""
     calls_of_products = {
         node.call for node in all_nested_nodes(graph.nodes) if node.op.type in _PRODUCTS
     }
@@ -304,13 +312,13 @@ def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
 
 
 def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
-    """The instructions, each contraction with the operator calls whose work it does.
+    """Return the instructions, each contraction with the operator calls whose work it does.
 
-    Those of the forward pass are in the order of the model, as what a checkpoint runs again is,
-    and matched by module and size of result. An operator that is lowered to several instructions
-    (attention) goes with one of them; one without a match goes with an instruction in its module,
-    if there is any. A contraction that was matched with nothing, where there are operators,
-    stands `alone`, and one that runs on each of several devices is there `per_device`.
+    Forward and recomputed contractions are in the order of the model, and matched by module and
+    size of result. An operator that is lowered to several instructions (attention) is assigned to
+    one of them; one without a match is assigned to an instruction in its module, if there is any.
+    A contraction without a match, where there are operators, is marked `alone`, and one that runs
+    on each of several devices `per_device`.
     """
     contractions = sorted(
         (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
@@ -339,7 +347,7 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
 
 
 def _per_device_keys(operators: Iterable[Call]) -> set[str]:
-    """The keys of the calls that run on each of several devices, and of their gradients."""
+    """Return the keys of the calls that run on each of several devices, and of their gradients."""
     several = [call.key for call in operators if "devices" in call.settings]
     return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
 
@@ -347,9 +355,9 @@ def _per_device_keys(operators: Iterable[Call]) -> set[str]:
 def _best_matching_calls(
     contractions: list[Call], matched: Callable[[list[Call]], Iterable[tuple[Call, Call]]]
 ) -> list[Call]:
-    """Those of the branches that were counted: of every condition the one of which most match.
+    """Return the contractions of the counted branches: of every condition the best matching one.
 
-    All stay where all are counted, and the fewest of what matches as often.
+    All stay where all are counted, and the fewest of those with equally many matches.
     """
     for condition in dict.fromkeys(
         name for call in contractions for name in _branch_numbers(call)
@@ -370,7 +378,7 @@ def _best_matching_calls(
 
 
 def _branch_numbers(call: Call) -> dict[object, object]:
-    """The numbers of the branches around an instruction, by their conditions."""
+    """Return the numbers of the branches around an instruction, by their conditions."""
     enclosing = call.settings["branches"]
     return {name: number for name, number, _ in enclosing} if isinstance(enclosing, list) else {}
 
@@ -380,7 +388,7 @@ _AGAIN = "rematted_computation"  # jax/_src/ad_checkpoint.py
 
 
 def _pass(call: Call) -> int:
-    """Whether it goes forward, back, or forward again for a checkpoint."""
+    """Return whether an instruction runs forward, backward, or forward again for a checkpoint."""
     if not call.settings["backward"]:
         return FORWARD
     return AGAIN if _AGAIN in str(call.settings["names"]).split("/") else BACKWARD
@@ -389,10 +397,10 @@ def _pass(call: Call) -> int:
 def _match_gradients(
     gradients: Iterable[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    """Each contraction of the backward pass with the one whose gradient it is.
+    """Yield each contraction of the backward pass with the one whose gradient it is.
 
     They come in the reverse order. The gradient of an operand has the operand's size, and is made
-    of the other operand and of something of the size of the result.
+    of the other operand and of a tensor of the size of the result.
     """
     waiting: dict[tuple[object, ...], list[Call]] = {}
     for contraction in forward:
@@ -404,7 +412,9 @@ def _match_gradients(
 
 
 def _gradient_match_key(call: Call, made: TensorSpec) -> tuple[object, ...]:
-    """What a contraction has in common with the one that makes this tensor or its gradient."""
+    """Return the key that a contraction shares with the one that makes this tensor or its
+    gradient.
+    """
     sizes = sorted(spec.numel for spec in (*call.inputs, *call.outputs))
     return (call.module, call.target, call.settings["in_loop"], made.numel, *sizes)
 
@@ -412,7 +422,7 @@ def _gradient_match_key(call: Call, made: TensorSpec) -> tuple[object, ...]:
 def _match_in_order(
     contractions: Sequence[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    """Each contraction that runs again with the one that it repeats."""
+    """Yield each recomputed contraction with the one that it repeats."""
     first, second = map(_contraction_key, contractions), map(_contraction_key, forward)
     matcher = SequenceMatcher(None, [*first], [*second], autojunk=False)
     for block in matcher.get_matching_blocks():
@@ -452,7 +462,9 @@ LEVELS = ("lowered", "compiled")
 
 
 def lower(pure: Pure) -> Any:
-    """What `jax.jit(f).lower` gives, the weights among the arguments. Raises NormalizeError."""
+    """Return `jax.jit(f).lower` with the weights among the arguments. Raise NormalizeError where
+    it fails.
+    """
     import jax
 
     try:
@@ -469,12 +481,12 @@ def lower(pure: Pure) -> Any:
 def xla_view_calls(
     pure: Pure, trace: Trace, graph: Graph | None, observed: Iterable[Setting]
 ) -> Iterator[Call]:
-    """The instructions of the programs that these settings ask for.
+    """Yield the instructions of the programs that these settings need.
 
-    Those of the lowered program are there too where the compiled one is asked for, to be compared
-    with. Each product and convolution of it names the operator calls in `trace` whose work it
-    does; without the graph nothing tells which that are. Of a program that cannot be made one
-    call says why not: its tool fails then, and the count and the other tools stand.
+    Those of the lowered program are added for comparison where the compiled one is needed. Each
+    product and convolution of it names the operator calls in `trace` whose work it does; without
+    the graph these are unknown. For a program that cannot be made one call has the reason: its
+    tool fails then, while the count and the other tools continue.
     """
     asked = [view for view in observed if isinstance(view, View) and view.level in LEVELS]
     if not asked:
@@ -503,7 +515,7 @@ def xla_view_calls(
 
 
 def unavailable_program_call(view: View, reason: str) -> Call:
-    """Return what stands for a program that cannot be made."""
+    """Return the call in place of a program that cannot be made."""
     return Call(
         key=f"{view.level}:",
         parent=None,
@@ -516,7 +528,7 @@ def unavailable_program_call(view: View, reason: str) -> Call:
 
 
 def compile_xla_program(lowered: Any) -> HloProgram:
-    """The program that XLA compiles. Raises NormalizeError."""
+    """Return the program that XLA compiles. Raise NormalizeError where it fails."""
     try:
         modules = lowered.compile().runtime_executable().hlo_modules()
         return read_hlo_program(modules[0].as_serialized_hlo_module_proto())

@@ -1,4 +1,4 @@
-"""What a JAX model is: one pure function of arrays, whichever way it was written."""
+"""A JAX model as one pure function of arrays, however it was written."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
 
 _HINT = "check the number, the names, the shapes and the types of --input"
 FROZEN = "params/frozen"  # the kind of variables that are weights, and are not trained
-_TRAINS = "it trains unless told otherwise: return (model, {'x': x, 'train': False}) or the like"
+_TRAINS = "the model trains by default: return (model, {'x': x, 'train': False}) or the like"
 # flax/errors.py: batch statistics that change, dropout that draws numbers
 _HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
 
@@ -22,13 +22,14 @@ _HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
 class Pure(msgspec.Struct, frozen=True):
     """A function of arrays alone, with the shapes and types that it is called with.
 
-    `function(*specs)` may be traced (jax.make_jaxpr, jax.jit(...).lower, jax.eval_shape). What is
-    below a module's call stands in its name stack as `scopes.MARK` and the path of the module.
+    `function(*specs)` may be traced (jax.make_jaxpr, jax.jit(...).lower, jax.eval_shape).
+    Equations below a module's call have in their name stack `scopes.MARK` and the path of the
+    module.
 
-    `weighted(weights, *specs)` is the same with the arrays that a module holds as an argument,
-    of which `weights` are the shapes and types; those of a plain function are none. `called` are
-    the modules of flax.linen that ran when it was traced. `held` are the arrays that it computes
-    with and the names of those which may be trained: `named` finds them again in a program.
+    `weighted(weights, *specs)` is the same with the arrays that a module holds as an argument, of
+    which `weights` are the shapes and types; a plain function has none. `called` are the modules
+    of flax.linen that ran when it was traced. `held` are the arrays that it computes with and the
+    names of those which may be trained: `named` finds them again in a program.
     """
 
     function: Callable[..., Any]
@@ -40,7 +41,7 @@ class Pure(msgspec.Struct, frozen=True):
     held: tuple[tuple[str, Any], ...] = ()
 
     def array_names(self, constants: Iterable[Any]) -> Iterator[str]:
-        """The name of each array of a program, "" of one that the model does not hold.
+        """Yield the name of each array of a program, "" for one that the model does not hold.
 
         A program has other objects for them, but the same memory, read in the same way.
         """
@@ -62,11 +63,11 @@ def pure(
     training: bool,
     valued: bool = False,
 ) -> Pure:
-    """The model as a function of the arrays in its arguments; what is no array stays fixed.
+    """Return the model as a function of the arrays in its arguments; other arguments stay fixed.
 
     `args` and `kwargs` hold jax.ShapeDtypeStruct. The function has the weights of the model if it
-    is to be `valued`, else one number in their shapes. Raises InputError where the model does not
-    take the arguments, NormalizeError where it has no weights that are wanted.
+    is `valued`, otherwise one repeated number in their shapes. Raises InputError where the model
+    does not take the arguments, NormalizeError where required weights are missing.
     """
     import jax
 
@@ -118,14 +119,16 @@ def _is_key(spec: Any) -> bool:
 
 
 def _key_words_spec(spec: Any) -> Any:
-    """What stands for a random key among the arguments: its words, which are whole numbers."""
+    """Return the spec of a random key's words, which are whole numbers; other specs are
+    unchanged.
+    """
     import jax
 
     return jax.eval_shape(jax.random.key_data, spec) if _is_key(spec) else spec
 
 
 def as_words(array: Any) -> Any:
-    """A random key as its words; any other array as it is."""
+    """Return a random key as its words; any other array unchanged."""
     import jax
 
     return jax.random.key_data(array) if hasattr(array, "dtype") and _is_key(array) else array
@@ -140,7 +143,7 @@ def _as_key(array: Any, spec: Any) -> Any:
 
 
 def _arrays_by_name(arrays: Any) -> tuple[tuple[str, Any], ...]:
-    """The arrays of a module by the names of its parameters: "layers.0.kernel"."""
+    """Return the arrays of a module by the names of its parameters: "layers.0.kernel"."""
     import jax
 
     pairs = zip(names_of(arrays), jax.tree.leaves(arrays), strict=True)
@@ -148,7 +151,9 @@ def _arrays_by_name(arrays: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def names_of(arrays: Any) -> tuple[str, ...]:
-    """The names of the arrays in a tree, as parameters have them, in the order of its leaves."""
+    """Return the names of the arrays in a tree, as parameters have them, in the order of its
+    leaves.
+    """
     import jax
 
     leaves = jax.tree_util.tree_flatten_with_path(arrays)[0]
@@ -161,9 +166,9 @@ def names_of(arrays: Any) -> tuple[str, ...]:
 
 
 def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
-    """Calls a copy of the module, made anew for every trace: the caller's stays as it is.
+    """Return a call of a copy of the module, made for every trace, and the module's arrays.
 
-    Beside it the arrays that the module holds, which are the first argument of the call.
+    The caller's module is not changed. The arrays are the first argument of the call.
     """
     from flax import nnx
 
@@ -186,7 +191,9 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
 def _linen(
     model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], valued: bool
 ) -> tuple[Callable[..., Any], Any]:
-    """Applies the module to variables, of which it makes the shapes alone, or those of seed 0."""
+    """Return a call of the module on variables, and these: by shape alone, or initialized with
+    seed 0.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -208,9 +215,9 @@ def _linen(
 def _keras_model_call(
     model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], training: bool
 ) -> tuple[Callable[..., Any], Any]:
-    """Calls a model of Keras on variables: weights, trained or not, and statistics and seeds.
+    """Return a call of a Keras model on variables, and these: weights, statistics and seeds.
 
-    They are called as flax.linen calls such.
+    The call has the same form as for flax.linen.
     """
     mode = {"training": training} if model._call_has_training_arg else {}
     inputs_as_taken(model, *filled(specs))  # which refuses others before anything runs
@@ -237,7 +244,7 @@ def _keras_model_call(
 
 
 def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Let a model of Keras make its variables, by a call on shapes."""
+    """Let a model of Keras create its variables, by a call on shapes."""
     import jax
     import keras
 
@@ -250,7 +257,7 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 def _plain_function_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     if training:
-        raise InputError("--train-mode is for modules", "leave it out")
+        raise InputError("--train-mode can be used only with modules", "leave it out")
     return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
 
 
@@ -262,20 +269,22 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 def _light(stored: Any) -> Any:
-    """The arrays that a module holds; floats are one number, spread out without taking memory."""
+    """Return the arrays of a module with floats as one repeated number, which takes no memory."""
     import jax
 
     return jax.tree.map(_lighten, stored)
 
 
 def _own_arrays(stored: Any) -> Any:
-    """The arrays that a module holds, as they are. Raises NormalizeError where they are shapes."""
+    """Return the arrays of a module unchanged. Raise NormalizeError where they are only shapes."""
     import jax
     import jax.numpy as jnp
 
     def own(array: Any) -> Any:
         if isinstance(array, jax.ShapeDtypeStruct):
-            raise NormalizeError("the weights are shapes alone", "give the model with its weights")
+            raise NormalizeError(
+                "the weights have only shapes, no values", "give the model with its weights"
+            )
         if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
             return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
         return array
@@ -300,7 +309,9 @@ def _lighten(array: Any) -> Any:
 
 
 def _arrays(stored: Any) -> Any:
-    """What is being traced computes with these, and NumPy does not."""
+    """Return the leaves as arrays of JAX, with which a traced function computes, unlike
+    NumPy's.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -315,7 +326,7 @@ def _arrays(stored: Any) -> Any:
 def _jax_argument_names(
     args: Any, kwargs: Mapping[str, Any], indices: list[int]
 ) -> tuple[str, ...]:
-    """The arrays by the place or the name of their argument: "0", "tokens", "0.kernel"."""
+    """Return the arrays by the index or the name of their argument: "0", "tokens", "0.kernel"."""
     import jax
 
     leaves = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
@@ -324,7 +335,9 @@ def _jax_argument_names(
 
 
 def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
-    """The arrays of floats that a function closes over, numbered. Raises InputError."""
+    """Return the float arrays that a function closes over, numbered. Raise InputError where it
+    cannot be traced.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -334,7 +347,7 @@ def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
 
 
 def _call_model(question: Callable[[], Any]) -> Any:
-    """Return what the model answers, told apart from what it raises. Raises InputError."""
+    """Return the result of calling the model. Raise InputError with the model's own error."""
     try:
         with isolating_jax_cache():
             return question()
@@ -347,10 +360,10 @@ def _call_model(question: Callable[[], Any]) -> Any:
 
 
 def isolating_jax_cache() -> Any:
-    """While this is open, JAX takes nothing that it traced before, nor keeps this for others.
+    """Return a context in which JAX has a trace cache of its own.
 
-    A function under jax.jit is traced once: what jax2onnx puts in its place must not be found when
-    the model runs, nor the other way round.
+    A function under jax.jit is traced once: jax2onnx's replacement must not be found when the
+    model runs, and vice versa.
     """
     return _context()("crossflops")
 

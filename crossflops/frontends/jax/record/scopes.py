@@ -1,4 +1,4 @@
-"""Which module of a Flax model an equation belongs to: of NNX, and of linen."""
+"""The module that an equation of a Flax model belongs to: of NNX, and of linen."""
 
 import functools
 import re
@@ -20,12 +20,12 @@ _PATH = "_crossflops_path"
 
 
 def paths_of(stack: str) -> list[str]:
-    """The paths of all modules in a name stack, outermost first."""
+    """Return the paths of all modules in a name stack, outermost first."""
     return _MARKED.findall(stack)
 
 
 def path_of(stack: str) -> str | None:
-    """The path of the innermost module in a name stack, None where there is none.
+    """Return the path of the innermost module in a name stack, None where there is none.
 
     "jit(f)/nnx:/vmap(nnx:layers.0)/dot_general" is in "layers.0".
     """
@@ -34,7 +34,7 @@ def path_of(stack: str) -> str | None:
 
 
 def flax_modules(model: Any) -> list[tuple[str, Any]]:
-    """Every module of a Flax NNX model once, by its first path, in the order of attributes.
+    """Return every module of a Flax NNX model once, by its first path, in the order of attributes.
 
     The model itself comes first, as "".
     """
@@ -52,7 +52,7 @@ def flax_modules(model: Any) -> list[tuple[str, Any]]:
 
 
 def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
-    """Where an attribute or an item stands among others."""
+    """Return the sort position of an attribute or an item among others."""
     if name.isdigit():
         return int(name), ""
     names = list(vars(holder)) if holder is not None else []
@@ -60,7 +60,9 @@ def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
 
 
 def mark_module_paths(model: Any) -> set[type]:
-    """Write its path into every module, where transformations of Flax keep it. The classes."""
+    """Write its path into every module, where transformations of Flax keep it; return the
+    classes.
+    """
     classes = set()
     for path, module in flax_modules(model):
         patching_attribute(module, _PATH, path, inventory.PATHS).keep()
@@ -70,7 +72,7 @@ def mark_module_paths(model: Any) -> set[type]:
 
 @contextmanager
 def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
-    """While this is open, the methods of these classes run in the scope of their module."""
+    """Run the methods of these classes in the scope of their module in this context."""
     with ExitStack() as stack:
         for kind in classes:
             for name in _scope_methods(kind):
@@ -79,7 +81,9 @@ def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
 
 
 def _scope_methods(kind: type) -> list[str]:
-    """`__call__`, and the public methods that the class or its bases below Flax's own define."""
+    """Return `__call__`, and the public methods that the class or its bases below Flax's own
+    define.
+    """
     from flax import nnx
 
     own = [
@@ -122,7 +126,7 @@ _OWN = ("parent", "name")  # fields of every module of flax.linen
 class CalledModules:
     """The modules by path, parents first, as they were called: their classes and settings.
 
-    Of a function that applies several models nothing is told: their paths are those of any.
+    A function that applies several models is not supported: their paths could be those of any.
     """
 
     def __init__(self) -> None:
@@ -132,11 +136,11 @@ class CalledModules:
         self._scope: Any = None
 
     def begin(self) -> None:
-        """The model is traced anew."""
+        """Forget the scope before a new trace."""
         self._scope = None
 
     def note(self, module: Any) -> str:
-        """The path of a module that is called."""
+        """Return the path of a module that is called, and note the call."""
         path = ".".join(module.path)
         if type(module.scope).__name__ == "TestScope":
             return path  # flax/linen/module.py: a copy, of which only the fields are wanted
@@ -150,7 +154,7 @@ class CalledModules:
 
 @contextmanager
 def linen_entered(called: CalledModules) -> Iterator[None]:
-    """While this is open, methods of modules of flax.linen run in the scope of their module."""
+    """Run methods of modules of flax.linen in the scope of their module in this context."""
     linen = sys.modules.get("flax.linen")
     if linen is None or not hasattr(linen, "intercept_methods"):
         yield
@@ -170,7 +174,7 @@ def linen_entered(called: CalledModules) -> Iterator[None]:
 def linen_rows(
     root: Module, called: CalledModules, variables: Mapping[str, Any]
 ) -> tuple[Module, ...]:
-    """The root and all modules that were called in it, with the `variables` that are parameters.
+    """Return the root and all modules called in it, with the `variables` that are parameters.
 
     Variables are nested by path: {"layer": {"kernel": ...}}.
     """
@@ -220,7 +224,7 @@ def _linen_parameters(
 
 
 def _longest_known_parent(path: str, known: Any) -> str:
-    """The longest path around this one that is known; "" is that of the model."""
+    """Return the longest known parent path; "" is that of the model."""
     enclosing = path.rpartition(".")[0]
     while enclosing not in known:
         enclosing = enclosing.rpartition(".")[0]
@@ -232,6 +236,6 @@ def _bases(kind: type) -> tuple[str, ...]:
 
 
 def _linen_settings(module: Any) -> dict[str, Scalar]:
-    """The plain fields: features, kernel_size, strides ..."""
+    """Return the plain fields: features, kernel_size, strides ..."""
     fields = getattr(module, "__dataclass_fields__", ())
     return plain_layer_settings(((name, getattr(module, name, None)) for name in fields), _OWN)

@@ -7,16 +7,18 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, Draft
 
 
 def _write_state_outputs(draft: Draft, dims: Sequence[int], *digits: int) -> None:
-    """Outputs of one known shape, in the element type of the first input."""
+    """Write outputs of one known shape, in the element type of the first input."""
     for index in digits:
         if draft.output(index):
             draft.put_filled_tensor(dims, draft.output(index), draft.dtype(0))
 
 
 def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
-    """Attention and its kin: input [..., in] times merged weights; present [2, B, N, T, D].
+    """Return a writer for Attention and its kin: input [..., in] times merged weights; present [2,
+    B, N, T, D].
 
-    `scale` is the input that has the element type of the output, where the first has not.
+    `scale` is the index of the input with the output's element type, where the first input has
+    another.
     """
 
     def write(draft: Draft) -> None:
@@ -45,7 +47,9 @@ def _present(draft: Draft, hidden: int, index: int) -> None:
 
 
 def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
-    """MultiHeadAttention: [B, S, N * Dv] of query and value; present [B, N, T, D]."""
+    """Return a writer for MultiHeadAttention: [B, S, N * Dv] of query and value; present [B, N, T,
+    D].
+    """
 
     def write(draft: Draft) -> None:
         query, key, value = (draft.shape(i) for i in (0, 1, 2))
@@ -101,9 +105,9 @@ def _presents(
 
 
 def write_group_query_attention(draft: Draft) -> None:
-    """GroupQueryAttention: [B, S, Hq * D]; present [B, Hkv, T, D].
+    """Write the outputs of GroupQueryAttention: [B, S, Hq * D]; present [B, Hkv, T, D].
 
-    T is past + S; a cache that is longer than that is known from the file alone.
+    T is past + S; a longer cache is known from the file alone.
     """
     query, past = draft.shape(0), draft.shape(3)
     heads, kv_heads = draft.integer("num_heads"), draft.integer("kv_num_heads")
@@ -130,7 +134,7 @@ def write_group_query_attention(draft: Draft) -> None:
 
 
 def write_paged_attention(draft: Draft) -> None:
-    """PagedAttention: tokens of Hq * Dv; the caches as they are."""
+    """Write the outputs of PagedAttention: tokens of Hq * Dv; the caches as they are."""
     query, heads = draft.shape(0), draft.integer("num_heads")
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
     if query is not None and every > 0:
@@ -142,7 +146,7 @@ def write_paged_attention(draft: Draft) -> None:
 
 
 def write_packed_multi_head(draft: Draft) -> None:
-    """PackedMultiHeadAttention: [tokens, N * Dv]."""
+    """Write the output of PackedMultiHeadAttention: [tokens, N * Dv]."""
     query, value = draft.shape(0), draft.shape(2)
     if query is None:
         return
@@ -151,7 +155,9 @@ def write_packed_multi_head(draft: Draft) -> None:
 
 
 def write_linear_attention(draft: Draft) -> None:
-    """LinearAttention: [B, T, max(Hq, Hkv) * dv]; the state [B, Hkv, dk, dv]."""
+    """Write the outputs of LinearAttention: [B, T, max(Hq, Hkv) * dv]; the state [B, Hkv, dk,
+    dv].
+    """
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
     if heads <= kv_heads:
@@ -191,7 +197,9 @@ _GRAPH = 5
 
 
 def flex_attention(draft: Draft) -> None:
-    """FlexAttention: Y [B, Hq, L, Dv], and every body once, on values of the scores' shape."""
+    """Write Y of FlexAttention, [B, Hq, L, Dv], and every body once, on values of the scores'
+    shape.
+    """
     query, key, value = (draft.shape(i) for i in (0, 1, 2))
     if query is None or key is None or value is None:
         return
@@ -222,7 +230,7 @@ def _branch(draft: Draft, attribute: Any, scores: str) -> None:
 
 
 def learn(original: Any, stand_in: Any) -> None:
-    """Write what was inferred in a branch into the body that it stands for, in place."""
+    """Write the shapes inferred in a branch into the body that it replaces, in place."""
     branch = next(attribute.g for attribute in stand_in.attribute if attribute.name == _THEN)
     body = next(attribute.g for attribute in original.attribute if attribute.name == stand_in.name)
     types = {value.name: value.type for value in (*branch.value_info, *branch.output)}

@@ -11,7 +11,7 @@ _INT, _STRING, _TENSOR, _INTS = 2, 3, 4, 7
 
 
 class Draft:
-    """A node, what is known of its operands, and the nodes that stand in for it so far."""
+    """A node, the known facts of its operands, and the nodes written in its place so far."""
 
     def __init__(self, graph: Any, node: Any, types: Types, opset: int) -> None:
         self.graph, self.node, self.opset = graph, node, opset
@@ -21,47 +21,47 @@ class Draft:
         self.made: set[str] = set()
 
     def input(self, index: int) -> str:
-        """The name of an input, "" when it is left out."""
+        """Return the name of an input, "" when it is left out."""
         return str(self.node.input[index]) if index < len(self.node.input) else ""
 
     def output(self, index: int) -> str:
-        """The name of an output, "" when it is left out."""
+        """Return the name of an output, "" when it is left out."""
         return str(self.node.output[index]) if index < len(self.node.output) else ""
 
     def shape(self, index: int) -> Shape:
-        """The shape of an input, None when it is not known or left out."""
+        """Return the shape of an input, None when it is unknown or left out."""
         kind = self._types.get(self.input(index))
         return kind.shape if kind is not None and self.input(index) else None
 
     def shape_of(self, name: str) -> Shape:
-        """The shape of any value."""
+        """Return the shape of any value."""
         kind = self._types.get(name)
         return kind.shape if kind is not None else None
 
     def dtype(self, index: int, default: int = FLOAT) -> int:
-        """The element type of an input."""
+        """Return the element type of an input."""
         kind = self._types.get(self.input(index))
         return kind.dtype or default if kind is not None else default
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An integer attribute."""
+        """Return an integer attribute."""
         return int(self._attributes[name].i) if name in self._attributes else default
 
     def number(self, name: str, default: float) -> float:
-        """A float attribute."""
+        """Return a float attribute."""
         return float(self._attributes[name].f) if name in self._attributes else default
 
     def text(self, name: str) -> str:
-        """A text attribute, "" when it is missing."""
+        """Return a text attribute, "" when it is missing."""
         value = self._attributes[name].s if name in self._attributes else b""
         return bytes(value).decode(errors="replace")
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """An attribute that is a list of integers, () when it is missing."""
+        """Return an attribute that is a list of integers, () when it is missing."""
         return tuple(self._attributes[name].ints) if name in self._attributes else ()
 
     def length(self, name: str) -> int:
-        """How many numbers or texts are in an attribute that is a list, 0 when it is missing."""
+        """Return the number of items of an attribute that is a list, 0 when it is missing."""
         attribute = self._attributes.get(name)
         return (
             0
@@ -70,7 +70,7 @@ class Draft:
         )
 
     def put(self, op: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
-        """One node more; the name of its result, a new one when none is given."""
+        """Add a node and return the name of its result, a new one when none is given."""
         node = type(self.node)()
         node.op_type = op
         node.input.extend(inputs)
@@ -82,7 +82,9 @@ class Draft:
         return result
 
     def take_over(self, op: str, inputs: Sequence[str], output: str, names: Sequence[str]) -> str:
-        """One node more, with the attributes of these names that the original has."""
+        """Add a node with those attributes of the original that are in `names`; return the name of
+        its result.
+        """
         result = self.put(op, inputs, output)
         for name in names:
             if name in self._attributes:
@@ -90,11 +92,11 @@ class Draft:
         return result
 
     def more_outputs(self, names: Sequence[str]) -> None:
-        """Further outputs of the last node."""
+        """Add outputs to the last node."""
         self.nodes[-1].output.extend(names)
 
     def ints(self, values: Sequence[int]) -> str:
-        """A constant vector."""
+        """Add a constant vector and return its name."""
         name = self.put("Constant", ())
         attribute = self.nodes[-1].attribute.add(name="value")
         attribute.type = _TENSOR
@@ -104,12 +106,12 @@ class Draft:
         return name
 
     def put_filled_tensor(self, dims: Sequence[int], output: str = "", dtype: int = FLOAT) -> str:
-        """A tensor of that shape."""
+        """Add a tensor of that shape and return its name."""
         result = self.put("ConstantOfShape", (self.ints(dims),), output if dtype == FLOAT else "")
         return result if dtype == FLOAT else self.put("Cast", (result,), output, to=dtype)
 
     def cast(self, name: str, output: str, dtype: int) -> str:
-        """The same shape in another element type."""
+        """Add a cast to another element type and return the name of its result."""
         return self.put("Cast", (name,), output, to=dtype)
 
     def _fresh(self) -> str:

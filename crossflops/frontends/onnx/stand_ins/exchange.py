@@ -30,9 +30,9 @@ _KEY = "crossflops.stand_in"
 
 
 def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
-    """The model with every shape that follows, through operators of onnxruntime, too.
+    """Return the model with every shape that follows, through operators of onnxruntime, too.
 
-    What a stand-in needs may follow only from the run before: it is repeated while that changes
+    A stand-in may need the results of the inference before: it is repeated while that changes
     anything. Raises NormalizeError as ONNX's inference does.
     """
     version = opset_of(model)
@@ -60,7 +60,7 @@ def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
 
 
 class _Exchange:
-    """Stand-ins of one run, and the nodes that they stand in for."""
+    """The stand-ins of one inference, and the nodes that they replace."""
 
     def __init__(self, opset: int) -> None:
         self._opset = opset
@@ -95,7 +95,7 @@ class _Exchange:
             self._plans.append((graph, stand_ins))
 
     def put_in(self) -> None:
-        """Exchange the nodes for their stand-ins, in place; what is in a body comes first."""
+        """Replace the nodes by their stand-ins, in place; nested graphs come first."""
         for graph, nodes in self._plans:
             _replace_graph_nodes(graph, nodes)
 
@@ -140,7 +140,7 @@ class _Exchange:
 
 
 def _forget_parts(graph: Any, names: set[str]) -> None:
-    """Forget shapes of which only some sizes are known: inference keeps such as they are."""
+    """Forget shapes of which only some sizes are known: inference would keep them unchanged."""
     for value in (*graph.value_info, *graph.output):
         known = value.name in names and is_tensor_type(value.type)
         if (
@@ -205,7 +205,7 @@ def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
 
 
 def _statistics(draft: Draft) -> None:
-    """Means and deviations, one per group; SimplifiedLayerNormalization has no means."""
+    """Write means and deviations, one per group; SimplifiedLayerNormalization has no means."""
     dims = draft.shape(0)
     axis = draft.integer("axis", -1)
     if dims is None or not -len(dims) <= axis < len(dims):
@@ -217,30 +217,30 @@ def _statistics(draft: Draft) -> None:
 
 
 def mul_integer(draft: Draft) -> None:
-    """MulInteger: both operands broadcast, in 32 bits."""
+    """Write MulInteger: both operands broadcast, in 32 bits."""
     operands = [draft.cast(draft.input(i), "", INT32) for i in (0, 2)]
     draft.put("Mul", operands, draft.output(0))
 
 
 def qlinear_where(draft: Draft) -> None:
-    """QLinearWhere: condition 0, X 1, Y 4."""
+    """Write QLinearWhere: condition 0, X 1, Y 4."""
     draft.put("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
 
 
 def qlinear_concat(draft: Draft) -> None:
-    """QLinearConcat: every third input from the third on is data."""
+    """Write QLinearConcat: every third input from the third on is data."""
     data = list(draft.node.input)[2::3]
     draft.put("Concat", data, draft.output(0), axis=draft.integer("axis"))
 
 
 def bias_split_gelu(draft: Draft) -> None:
-    """BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
+    """Write BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
     if (dims := draft.shape(0)) is not None:
         draft.put_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
 
 def write_quantized_reduction(draft: Draft) -> None:
-    """QLinearReduceMean, ReduceSumInteger: the axes are an attribute in every version."""
+    """Write QLinearReduceMean or ReduceSumInteger: the axes are an attribute in every version."""
     dims, axes = draft.shape(0), draft.integers("axes")
     if dims is None:
         return
@@ -253,17 +253,17 @@ def write_quantized_reduction(draft: Draft) -> None:
 
 
 def quantize(draft: Draft) -> None:
-    """QuantizeLinear: the element type is that of the zero point."""
+    """Write QuantizeLinear: the element type is that of the zero point."""
     draft.cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
 
 
 def dequantize(draft: Draft) -> None:
-    """DequantizeLinear: the element type is that of the scale."""
+    """Write DequantizeLinear: the element type is that of the scale."""
     draft.cast(draft.input(0), draft.output(0), draft.dtype(1))
 
 
 def embedding(draft: Draft) -> None:
-    """EmbedLayerNormalization: [B, S] words of H elements; mask_index [B]."""
+    """Write EmbedLayerNormalization: [B, S] words of H elements; mask_index [B]."""
     table = draft.put("Gather", (draft.input(2), draft.input(0)), axis=0)
     quantized = draft.node.op_type.startswith("Q")
     for index in (0, 2):
@@ -276,7 +276,7 @@ def embedding(draft: Draft) -> None:
 
 
 def gather_quantized(draft: Draft) -> None:
-    """GatherBlockQuantized: rows of data, which holds 8 / bits elements in a byte."""
+    """Write GatherBlockQuantized: rows of data, which holds 8 / bits elements in a byte."""
     dims = draft.shape(0)
     if dims is None:
         return
@@ -287,12 +287,12 @@ def gather_quantized(draft: Draft) -> None:
 
 
 def torch_embedding(draft: Draft) -> None:
-    """TorchEmbedding: rows of the weight."""
+    """Write TorchEmbedding: rows of the weight."""
     draft.put("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
 
 
 def write_quantized_lstm(draft: Draft) -> None:
-    """DynamicQuantizeLSTM: the shapes of LSTM, which follow from X and two attributes."""
+    """Write DynamicQuantizeLSTM: the shapes of LSTM, which follow from X and two attributes."""
     first = draft.put("Identity", (draft.input(0),))
     names = ("hidden_size", "direction")
     draft.take_over("LSTM", (first, draft.input(1), draft.input(2)), draft.output(0), names)
@@ -300,7 +300,7 @@ def write_quantized_lstm(draft: Draft) -> None:
 
 
 def write_onnx_operator(draft: Draft) -> None:
-    """GatherND, Pad, Range: as in ai.onnx."""
+    """Write GatherND, Pad or Range as in ai.onnx."""
     names = [attribute.name for attribute in draft.node.attribute]
     draft.take_over(draft.node.op_type, list(draft.node.input), draft.output(0), names)
 
@@ -329,7 +329,7 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
 
 
 def stand_in(draft: Draft) -> None:
-    """Write the nodes that stand in for the draft's own; none when too little is known."""
+    """Write the nodes that replace the draft's own; none when too little is known."""
     name = draft.node.op_type
     if draft.node.domain == "ai.onnx.ml":
         if name in others.WRITERS:

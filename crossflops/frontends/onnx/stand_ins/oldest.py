@@ -14,40 +14,42 @@ _KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1,
 
 
 def put_shape(draft: Draft, index: int, dims: Sequence[int]) -> None:
-    """An output of that shape, of the element type of the first input."""
+    """Write an output of that shape, of the element type of the first input."""
     if draft.output(index):
         kind = draft.dtype(0)
         draft.put("RandomNormal", (), draft.output(index), shape=tuple(dims), dtype=kind)
 
 
 def write_like_first_input(draft: Draft) -> None:
-    """An operator whose result is like its first input; a second operand broadcasts to that."""
+    """Write an operator whose result is like its first input; a second operand broadcasts to
+    it.
+    """
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_old_dropout(draft: Draft) -> None:
-    """Dropout: the mask is like the data."""
+    """Write Dropout: the mask is like the data."""
     for index in (0, 1):
         if draft.output(index):
             draft.put("Identity", (draft.input(0),), draft.output(index))
 
 
 def batch_normalization(draft: Draft) -> None:
-    """BatchNormalization: behind the result come statistics, like those that it takes."""
+    """Write BatchNormalization: after the result come statistics, like its input statistics."""
     for index, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
         if draft.output(index) and draft.input(source):
             draft.put("Identity", (draft.input(source),), draft.output(index))
 
 
 def write_old_cast(draft: Draft) -> None:
-    """Cast: `to` is the name of a type."""
+    """Write Cast: `to` is the name of a type."""
     dims, kind = draft.shape(0), _KINDS.get(draft.text("to").lower(), 0)
     if dims is not None and kind:
         draft.put("RandomNormal", (), draft.output(0), shape=dims, dtype=kind)
 
 
 def concat(draft: Draft) -> None:
-    """Concat: along axis 1 where none is given."""
+    """Write Concat: along axis 1 where no axis is given."""
     parts = [draft.shape(index) for index in range(len(draft.node.input))]
     known = [part for part in parts if part is not None]
     axis = draft.integer("axis", 1)
@@ -58,7 +60,7 @@ def concat(draft: Draft) -> None:
 
 
 def write_old_gemm(draft: Draft) -> None:
-    """Gemm: M x N, whatever C is."""
+    """Write Gemm: M x N, for any C."""
     left, right = draft.shape(0), draft.shape(1)
     if left and right and len(left) == len(right) == 2:
         rows = left[1 if draft.integer("transA") else 0]
@@ -66,20 +68,20 @@ def write_old_gemm(draft: Draft) -> None:
 
 
 def global_pool(draft: Draft) -> None:
-    """GlobalLpPool."""
+    """Write GlobalLpPool."""
     draft.put("GlobalMaxPool", (draft.input(0),), draft.output(0))
 
 
 def write_old_lp_pool(draft: Draft) -> None:
-    """LpPool."""
+    """Write LpPool."""
     names = ("auto_pad", "kernel_shape", "pads", "strides")
     draft.take_over("MaxPool", (draft.input(0),), draft.output(0), names)
 
 
 def write_old_recurrent(draft: Draft) -> None:
-    """GRU, LSTM, RNN: Y [T, D, B, H], then the last states [D, B, H].
+    """Write GRU, LSTM or RNN: Y [T, D, B, H], then the last states [D, B, H].
 
-    Where no direction is given ONNX infers none: the default of the first versions is misspelled.
+    Without a direction ONNX infers no shape: the default of the first versions is misspelled.
     """
     data, weight = draft.shape(0), draft.shape(2)
     if data and weight and len(data) == len(weight) == 3:
@@ -90,7 +92,7 @@ def write_old_recurrent(draft: Draft) -> None:
 
 
 def write_old_pad(draft: Draft) -> None:
-    """Pad: `paddings` are those before all axes, then those behind."""
+    """Write Pad: `paddings` are the pads before all axes, then those behind."""
     dims, pads = draft.shape(0), draft.integers("paddings") or draft.integers("pads")
     if dims is not None and len(pads) == 2 * len(dims):
         both = zip(dims, pads, pads[len(dims) :], strict=False)
@@ -98,7 +100,9 @@ def write_old_pad(draft: Draft) -> None:
 
 
 def write_old_reshape(draft: Draft) -> None:
-    """Reshape to the attribute `shape`, where 0 keeps a size and -1 takes what is left."""
+    """Write Reshape to the attribute `shape`, where 0 keeps a size and -1 takes the remaining
+    one.
+    """
     dims, requested = draft.shape(0), list(draft.integers("shape"))
     if dims is None or not requested:
         return
@@ -118,7 +122,7 @@ def write_old_reshape(draft: Draft) -> None:
 
 
 def write_old_split(draft: Draft) -> None:
-    """Split: by the attribute `split`, or into equal parts; along axis 0 where none is given."""
+    """Write Split: by the attribute `split`, or into equal parts; along axis 0 by default."""
     dims, axis, count = draft.shape(0), draft.integer("axis"), len(draft.node.output)
     if dims is None or not count or not -len(dims) <= axis < len(dims) or draft.input(1):
         return
@@ -132,7 +136,7 @@ def write_old_split(draft: Draft) -> None:
 
 
 def write_old_tile(draft: Draft) -> None:
-    """Tile: `tiles` times along `axis`, two numbers that are inputs; stored ones are known."""
+    """Write Tile: `tiles` times along `axis`, two numbers that are inputs and known if stored."""
     dims, times, axis = (
         draft.shape(0),
         _constant_input_number(draft, 1),
@@ -146,7 +150,7 @@ def write_old_tile(draft: Draft) -> None:
 
 
 def _constant_input_number(draft: Draft, index: int) -> int | None:
-    """The whole number in a stored input, which may be written as a float."""
+    """Return the whole number in a stored input, which may be written as a float."""
     name = draft.input(index)
     tensors = (tensor for tensor in draft.graph.initializer if tensor.name == name)
     made = (
@@ -163,7 +167,7 @@ def _constant_input_number(draft: Draft, index: int) -> int | None:
 
 
 def write_old_upsample(draft: Draft) -> None:
-    """Upsample [N, C, H, W] by `height_scale` and `width_scale`."""
+    """Write Upsample of [N, C, H, W] by `height_scale` and `width_scale`."""
     dims = draft.shape(0)
     if dims is not None and len(dims) == 4:
         high, wide = draft.number("height_scale", 1.0), draft.number("width_scale", 1.0)

@@ -7,7 +7,7 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, FLOAT, INT8, INT64, 
 
 
 def unfold(draft: Draft) -> None:
-    """UnfoldTensor: windows of `size` along `dim` become a dimension of their own, the last."""
+    """Write UnfoldTensor: windows of `size` along `dim` become a new last dimension."""
     dims, size, step = draft.shape(0), draft.integer("size"), draft.integer("step", 1)
     dim = draft.integer("dim", -1)
     if dims is not None and -len(dims) <= dim < len(dims) and step > 0:
@@ -17,7 +17,8 @@ def unfold(draft: Draft) -> None:
 
 
 def crop(draft: Draft) -> None:
-    """Crop: [N, C, H, W] without its border, left, top, right and bottom, or of the size `scale`.
+    """Write Crop: [N, C, H, W] without its border (left, top, right, bottom), or of the size
+    `scale`.
 
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
     """
@@ -29,7 +30,7 @@ def crop(draft: Draft) -> None:
 
 
 def rfft(draft: Draft) -> None:
-    """Rfft: n real elements -> n // 2 + 1 complex ones, onesided or not."""
+    """Write Rfft: n real elements -> n // 2 + 1 complex ones, or n if not onesided."""
     dims = draft.shape(0)
     if dims:
         last = dims[-1] // 2 + 1 if draft.integer("onesided", 1) else dims[-1]
@@ -37,7 +38,7 @@ def rfft(draft: Draft) -> None:
 
 
 def irfft(draft: Draft) -> None:
-    """Irfft: m complex elements -> 2 * (m - 1) real ones, or m."""
+    """Write Irfft: m complex elements -> 2 * (m - 1) real ones, or m."""
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
         last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
@@ -45,26 +46,28 @@ def irfft(draft: Draft) -> None:
 
 
 def write_pair_distances(draft: Draft) -> None:
-    """CDist: [M, K] and [N, K] -> [M, N]."""
+    """Write CDist: [M, K] and [N, K] -> [M, N]."""
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
         draft.put_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
 
 
 def all_finite(draft: Draft) -> None:
-    """IsAllFinite: one truth value."""
+    """Write IsAllFinite: one truth value."""
     draft.put_filled_tensor((), draft.output(0), BOOL)
 
 
 def write_restored_padding(draft: Draft) -> None:
-    """RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
+    """Write RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
         draft.put_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
 
 
 def write_grid_sample(draft: Draft) -> None:
-    """GridSample: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]; or all with channels last."""
+    """Write GridSample: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]; or all with channels
+    last.
+    """
     data, grid = draft.shape(0), draft.shape(1)
     if data is None or grid is None or len(data) != len(grid):
         return
@@ -74,7 +77,7 @@ def write_grid_sample(draft: Draft) -> None:
 
 
 def pre_mix(draft: Draft) -> None:
-    """HyperConnectionPreMix: [..., C, H] or [..., C * H] -> [..., H]."""
+    """Write HyperConnectionPreMix: [..., C, H] or [..., C * H] -> [..., H]."""
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
         left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])
@@ -82,7 +85,7 @@ def pre_mix(draft: Draft) -> None:
 
 
 def write_gated_delta_net(draft: Draft) -> None:
-    """GatedDeltaNet: as the value, or [tokens, Hv, dv] of the state [B, Hv, dv, dk]."""
+    """Write GatedDeltaNet: as the value, or [tokens, Hv, dv] of the state [B, Hv, dv, dk]."""
     query, state = draft.shape(0), draft.shape(6)
     if draft.input(2):
         draft.put("Identity", (draft.input(2),), draft.output(0))
@@ -93,13 +96,13 @@ def write_gated_delta_net(draft: Draft) -> None:
 
 
 def write_order_quantization(draft: Draft) -> None:
-    """QuantizeWithOrder to eight bits, DequantizeWithOrder to the type `to`."""
+    """Write QuantizeWithOrder to eight bits, or DequantizeWithOrder to the type `to`."""
     there = draft.node.op_type == "QuantizeWithOrder"
     draft.cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
 
 
 def state_of_convolution(draft: Draft) -> None:
-    """CausalConvWithState: as the input; the state [B, C, (k - 1) * dilation]."""
+    """Write CausalConvWithState: as the input; the state [B, C, (k - 1) * dilation]."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
     dims, weight = draft.shape(0), draft.shape(1)
     if not draft.output(1) or dims is None or weight is None or draft.integer("state_window"):
@@ -138,7 +141,7 @@ _FIRST_OF_SHAPE = 9  # the opset that brought ConstantOfShape
 def _write_filled_output(
     draft: Draft, index: int, dims: Sequence[int], dtype: int = FLOAT
 ) -> None:
-    """An output of that shape, in opsets of any age."""
+    """Write an output of that shape, in any opset."""
     output = draft.output(index)
     if not output:
         return
@@ -151,7 +154,7 @@ def _write_filled_output(
 
 
 def _sample_row_count(draft: Draft) -> int | None:
-    """N of X [N, C]; X [C] is one row."""
+    """Return N of X [N, C]; X [C] is one row."""
     dims = draft.shape(0)
     if not dims or len(dims) > 2:
         return None
@@ -159,7 +162,9 @@ def _sample_row_count(draft: Draft) -> int | None:
 
 
 def write_ml_elementwise(draft: Draft) -> None:
-    """Scaler and Normalizer give floats, Imputer and Binarizer what they take."""
+    """Write Scaler and Normalizer with float results, Imputer and Binarizer with the input's
+    type.
+    """
     if draft.node.op_type in ("Scaler", "Normalizer"):
         draft.cast(draft.input(0), draft.output(0), FLOAT)
     else:
@@ -167,7 +172,7 @@ def write_ml_elementwise(draft: Draft) -> None:
 
 
 def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
-    """A regressor: so many columns for each row of X."""
+    """Return a writer for a regressor: `targets` columns for each row of X."""
 
     def write(draft: Draft) -> None:
         rows = _sample_row_count(draft)
@@ -182,7 +187,9 @@ def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]
 
 
 def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], None]:
-    """A classifier: a label for each row of X, and scores by the number of classes."""
+    """Return a writer for a classifier: a label for each row of X, and scores by the number of
+    classes.
+    """
 
     def write(draft: Draft) -> None:
         rows = _sample_row_count(draft)
@@ -197,19 +204,21 @@ def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], 
 
 
 def _decisions(draft: Draft, classes: int) -> int:
-    """Scores of SVMClassifier (svmclassifier.cc): of pairs of classes, where no probability."""
+    """Return the number of scores of SVMClassifier (svmclassifier.cc): of class pairs without
+    probabilities.
+    """
     pairs = draft.integers("vectors_per_class") and not draft.length("prob_a")
     return classes * (classes - 1) // 2 if pairs and classes > 2 else classes
 
 
 def vectorizer(draft: Draft) -> None:
-    """FeatureVectorizer: the columns of all inputs side by side, as floats."""
+    """Write FeatureVectorizer: the columns of all inputs side by side, as floats."""
     parts = [draft.cast(name, "", FLOAT) for name in draft.node.input]
     draft.put("Concat", parts, draft.output(0), axis=1)
 
 
 def extractor(draft: Draft) -> None:
-    """ArrayFeatureExtractor: indices into the last axis; X [n] is one row."""
+    """Write ArrayFeatureExtractor: indices into the last axis; X [n] is one row."""
     dims, indices = draft.shape(0), draft.shape(1)
     if dims and indices is not None:
         _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(indices)), draft.dtype(0))

@@ -6,7 +6,7 @@ from crossflops.frontends.onnx.stand_ins.draft import INT32, Draft
 
 
 def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
-    """An operand as MatMul takes it, None when its rank is needed and not known."""
+    """Return an operand in the form of MatMul, None when its rank is needed and unknown."""
     name = draft.input(index)
     last, batch = draft.integer(f"trans{which}"), draft.integer(f"transBatch{which}")
     if not last and not batch:
@@ -27,7 +27,7 @@ def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
 
 
 def write_fused_matmul(draft: Draft) -> None:
-    """FusedMatMul and its kin: MatMul of transposed operands."""
+    """Write FusedMatMul and its kin: MatMul of transposed operands."""
     left, right = _matmul_operand(draft, 0, "A"), _matmul_operand(draft, 1, "B")
     if left is None or right is None:
         draft.nodes.clear()
@@ -38,7 +38,9 @@ def write_fused_matmul(draft: Draft) -> None:
 def matmul_writer(
     right: int, dtype: Callable[[Draft], int] | None = None
 ) -> Callable[[Draft], None]:
-    """A product of input 0 and another, in the element type of the first or in that of `dtype`."""
+    """Return a writer for a product of input 0 and another, in the first one's element type or
+    that of `dtype`.
+    """
 
     def write(draft: Draft) -> None:
         operands = (draft.input(0), draft.input(right))
@@ -51,7 +53,7 @@ def matmul_writer(
 
 
 def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], None]:
-    """Products of input 0 and packed weights, whose sizes are attributes."""
+    """Return a writer for products of input 0 and packed weights, whose sizes are attributes."""
 
     def write(draft: Draft) -> None:
         for index, width in enumerate(widths):
@@ -65,21 +67,21 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
 
 
 def bnb4(draft: Draft) -> None:
-    """MatMulBnb4: B is [N, K] when transposed."""
+    """Write MatMulBnb4: B is [N, K] when transposed."""
     sizes = (draft.integer("K"), draft.integer("N"))
     weights = draft.put_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
     draft.put("MatMul", (draft.input(0), weights), draft.output(0))
 
 
 def rows_of_weights(draft: Draft) -> None:
-    """MatMulBlockQuantized*: [..., K] times [N, K or packed]; the rows of B are N."""
+    """Write MatMulBlockQuantized*: [..., K] times [N, K or packed]; the rows of B are N."""
     dims, weights = draft.shape(0), draft.shape(1)
     if dims is not None and weights is not None:
         draft.put_filled_tensor((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
 
 
 def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
-    """M x N of a Gemm, whatever it adds."""
+    """Return a writer for M x N of a Gemm, for any addend."""
 
     def write(draft: Draft) -> None:
         operands = [draft.cast(draft.input(i), "", 1) for i in (left, right)]
@@ -129,7 +131,9 @@ _BLOCK = 8  # channels in the shortest block; others are 16 long
 
 
 def _spatial_rank(draft: Draft, weight: int | None) -> int:
-    """Number of spatial dimensions: of the window, of the weight or of the data; else 2."""
+    """Return the number of spatial dimensions: of the window, of the weight or of the data;
+    otherwise 2.
+    """
     if kernel := draft.integers("kernel_shape"):
         return len(kernel)
     for index in (weight, 0):
@@ -142,7 +146,9 @@ def _spatial_rank(draft: Draft, weight: int | None) -> int:
 def _window_writer(
     op: str, names: tuple[str, ...], weight: int | None = None, last: bool | None = None
 ) -> Callable[[Draft], None]:
-    """A Conv or a pool; `last` says whether channels are last, None that an attribute does."""
+    """Return a writer for a Conv or a pool; `last` says whether channels are last, None that an
+    attribute does.
+    """
 
     def write(draft: Draft) -> None:
         data, indices = draft.input(0), _spatial_rank(draft, weight)
@@ -162,7 +168,7 @@ def _window_writer(
 
 
 def nhwc_conv(draft: Draft) -> None:
-    """NhwcConv: W is [M, C/group, k...] or [M, k..., C/group]; the channels of X say which."""
+    """Write NhwcConv: W is [M, C/group, k...] or [M, k..., C/group]; the channels of X decide."""
     data, weight = draft.shape(0), draft.shape(1)
     turned = draft.input(1)
     if data and weight and len(weight) > 2:
@@ -180,9 +186,10 @@ def nhwc_conv(draft: Draft) -> None:
 
 
 def reorder_input(draft: Draft) -> None:
-    """ReorderInput: [N, C, H, W] in blocks of channels, as many as its convolution takes.
+    """Write ReorderInput: [N, C, H, W] in blocks of channels, as many as its convolution takes.
 
-    Without one, the channels already fill their blocks; how long these are is the processor's.
+    Without a convolution the channels must fill their blocks, whose length depends on the
+    processor.
     """
     dims = draft.shape(0)
     if dims is None or len(dims) < 2:
@@ -196,7 +203,7 @@ def reorder_input(draft: Draft) -> None:
 
 
 def _convolution_channels(draft: Draft) -> int | None:
-    """Channels that a convolution of the result has: a filter of one group says how many."""
+    """Return the channels that a convolution of the result has, from the filter of one group."""
     for node in draft.graph.node:
         if node.op_type == "Conv" and node.input[:1] == [draft.output(0)]:
             weight = draft.shape_of(node.input[1])
@@ -209,7 +216,7 @@ def _convolution_channels(draft: Draft) -> int | None:
 
 
 def reorder_output(draft: Draft) -> None:
-    """ReorderOutput: the `channels` that there are, without those that fill the last block."""
+    """Write ReorderOutput: the `channels` without the padding of the last block."""
     ends = draft.ints((draft.integer("channels"),))
     operands = (draft.input(0), draft.ints((0,)), ends, draft.ints((1,)))
     if not draft.integer("channels_last"):
@@ -222,7 +229,7 @@ def reorder_output(draft: Draft) -> None:
 
 
 def write_blocked_upsample(draft: Draft) -> None:
-    """Upsample in blocks: whole factors for every dimension. Resize says it in floats."""
+    """Write Upsample in blocks: whole factors for every dimension, which Resize has as floats."""
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
         sizes = [size * scale for size, scale in zip(dims, scales, strict=True)]
@@ -230,12 +237,12 @@ def write_blocked_upsample(draft: Draft) -> None:
 
 
 def write_same_as_input(draft: Draft) -> None:
-    """BatchNormalization, InstanceNormalization, LRN: as the input."""
+    """Write BatchNormalization, InstanceNormalization or LRN: as the input."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_channels_last_depth(draft: Draft) -> None:
-    """DepthToSpace, SpaceToDepth with channels last."""
+    """Write DepthToSpace or SpaceToDepth with channels last."""
     data = draft.put("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
     names = ("blocksize", "mode")
     result = draft.take_over(draft.node.op_type, (data,), "", names)

@@ -6,7 +6,9 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, Draft
 
 
 def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
-    """Each output like the input at that place, None for an output that is left alone."""
+    """Return a writer that makes each output like the input of that index; None leaves an output
+    out.
+    """
 
     def write(draft: Draft) -> None:
         for index, source in enumerate(sources):
@@ -17,7 +19,9 @@ def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
 
 
 def write_convolution_gradient(draft: Draft) -> None:
-    """ConvGrad, ConvTransposeGrad: dX and dW as X and W, a number for each channel of dY."""
+    """Write ConvGrad or ConvTransposeGrad: dX and dW as X and W, a number for each channel of
+    dY.
+    """
     writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:
@@ -25,7 +29,7 @@ def write_convolution_gradient(draft: Draft) -> None:
 
 
 def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
-    """The gradient of an operand whose shape is an input."""
+    """Return a writer for the gradient of an operand whose shape is an input."""
 
     def write(draft: Draft) -> None:
         filled = draft.put("ConstantOfShape", (draft.input(index),))
@@ -35,7 +39,7 @@ def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
 
 
 def write_training_loss(draft: Draft) -> None:
-    """A loss, reduced or one for each label, and the logarithms of the probabilities."""
+    """Write a loss, reduced or one for each label, and the logarithms of the probabilities."""
     if draft.text("reduction") == "none":
         labels = draft.shape(1)
         if labels is not None:
@@ -47,7 +51,7 @@ def write_training_loss(draft: Draft) -> None:
 
 
 def write_training_sum(draft: Draft) -> None:
-    """ReduceSumTraining: as ReduceSum since version 13."""
+    """Write ReduceSumTraining: as ReduceSum since version 13."""
     names = ("keepdims", "noop_with_empty_axes")
     inputs = [name for name in draft.node.input if name]
     if draft.opset >= 13:
@@ -55,43 +59,43 @@ def write_training_sum(draft: Draft) -> None:
 
 
 def write_training_concat(draft: Draft) -> None:
-    """ConcatTraining: the whole, and the length of each part."""
+    """Write ConcatTraining: the whole, and the length of each part."""
     draft.take_over("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
         draft.put_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
 
 
 def write_training_split(draft: Draft) -> None:
-    """SplitTraining: as Split since version 13."""
+    """Write SplitTraining: as Split since version 13."""
     if draft.opset >= 13:
         draft.take_over("Split", list(draft.node.input), draft.output(0), ("axis",))
         draft.more_outputs(list(draft.node.output)[1:])
 
 
 def moments(draft: Draft) -> None:
-    """LambOptimizer: the step, and each of its tensors as it was."""
+    """Write LambOptimizer: the step, and each of its tensors unchanged."""
     writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
 
 
 def write_mixed_precision_scale(draft: Draft) -> None:
-    """MixedPrecisionScale: each tensor in the type `to`."""
+    """Write MixedPrecisionScale: each tensor in the type `to`."""
     for index in range(len(draft.node.output)):
         if draft.output(index) and not draft.integer("fuse_outputs"):
             draft.cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
 
 
 def scalar(draft: Draft) -> None:
-    """A number."""
+    """Write a single number."""
     draft.put_filled_tensor((), draft.output(0), draft.dtype(0))
 
 
 def truth(draft: Draft) -> None:
-    """IsFinite: a truth value for each element."""
+    """Write IsFinite: a truth value for each element."""
     draft.cast(draft.input(0), draft.output(0), BOOL)
 
 
 def write_gradient_accumulator(draft: Draft) -> None:
-    """InPlaceAccumulatorV2: whether it was updated, and the buffer."""
+    """Write InPlaceAccumulatorV2: whether it was updated, and the buffer."""
     draft.put_filled_tensor((1,), draft.output(0), BOOL)
     writer_like_inputs(None, 0)(draft)
 

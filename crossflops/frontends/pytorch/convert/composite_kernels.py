@@ -15,7 +15,7 @@ from crossflops.patches.patching import original, owner_of, patching_attribute, 
 
 
 class _OperatorKernels(NamedTuple):
-    """The kernels of an operator in Python, by dispatch key: usual ones, and those set here."""
+    """The Python kernels of an operator, by dispatch key: the usual ones, and those set here."""
 
     operator: Any
     usual: Mapping[Any, Any]
@@ -23,10 +23,10 @@ class _OperatorKernels(NamedTuple):
 
 
 class CompositeKernels:
-    """The kernels that one table of decompositions asks for.
+    """The kernels that one table of decompositions needs.
 
-    `composite` has what is done with an operator that PyTorch can keep whole, `plain` are the
-    decompositions of all others: the two halves of the table.
+    `composite` has the decompositions of operators that PyTorch can keep whole, `plain` those of
+    all others: the two halves of the table.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CompositeKernels:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """In this context PyTorch takes programs apart by the table, and sets kernels quickly."""
+        """Make PyTorch decompose programs by the table in this context, with cached kernels."""
         index = inventory.COMPOSITE_KERNELS
         library = owner_of(index)
         override = original(library, "_override_composite_implicit_decomp", index)
@@ -68,14 +68,16 @@ class CompositeKernels:
             yield
 
     def _is_known(self) -> bool:
-        """Whether the kernels are noted, and no other package has changed the usual ones since."""
+        """Return whether the kernels are cached, and no other package has changed the usual ones
+        since.
+        """
         return bool(self._kernels) and all(
             known.operator.py_kernels == known.usual for known in self._kernels
         )
 
     @contextmanager
     def _noting_kernels(self, override: Callable[..., Any]) -> Iterator[None]:
-        """In this context PyTorch has set the kernels, which are noted."""
+        """Let PyTorch set the kernels, and cache them in this context."""
         rules = _fake_rules()
         usual = {operator: dict(operator.py_kernels) for operator in self._composite}
         with override(dict(self._composite)):
@@ -90,7 +92,7 @@ class CompositeKernels:
 
     @contextmanager
     def _replacing_kernels(self) -> Iterator[None]:
-        """In this context the operators have the noted kernels."""
+        """Give the operators the cached kernels in this context."""
         with ExitStack() as undo:
             undo.callback(self._forget_dispatch)
             for known in self._kernels:
@@ -105,13 +107,13 @@ class CompositeKernels:
             yield
 
     def _forget_dispatch(self) -> None:
-        """Have operators look for their kernels again."""
+        """Make operators look up their kernels again."""
         for known in self._kernels:
             known.operator._dispatch_cache.clear()
 
 
 def _fake_rules() -> dict[Any, Any]:
-    """The table of PyTorch that says how an operator runs on fake tensors."""
+    """Return PyTorch's table of how operators run on fake tensors."""
     from torch._subclasses.fake_impls import op_implementations_dict
 
     rules: dict[Any, Any] = op_implementations_dict

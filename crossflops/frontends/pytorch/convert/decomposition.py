@@ -48,11 +48,11 @@ Signature: TypeAlias = tuple[Any, ...]
 
 
 class NotUnderstoodError(Exception):
-    """A program has something that is not taken apart by signature."""
+    """A program has a part that cannot be decomposed by signature."""
 
 
 class TensorLayout(NamedTuple):
-    """What a decomposition may know of a tensor."""
+    """The facts of a tensor that a decomposition may depend on."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class TensorLayout(NamedTuple):
 
 
 class PieceOperand(msgspec.Struct, frozen=True):
-    """The place of a tensor among the operands of a call."""
+    """The index of a tensor among the operands of a call."""
 
     place: int
 
@@ -74,9 +74,9 @@ class PieceResult(msgspec.Struct, frozen=True):
 
 
 class PieceStep(NamedTuple):
-    """One operator of a piece. `layout` is of its result: one, several, or None.
+    """One operator of a piece. `layout` is that of its result: one, several, or None.
 
-    `origin` is the place of the node that it is of among those that were taken apart together.
+    `origin` is the index of its node among those that were decomposed together.
     """
 
     origin: int
@@ -87,10 +87,10 @@ class PieceStep(NamedTuple):
 
 
 class OperatorPiece(NamedTuple):
-    """The operators that a call is taken apart into, dead ones too, and what it gives.
+    """The operators that a call is decomposed into, dead ones too, and its results.
 
-    Layouts are those of what it gives. `is_placed` says that it holds for operands that begin
-    where their memory does.
+    Layouts are those of the results. `is_placed` means that it holds for operands that begin where
+    their memory does.
     """
 
     steps: tuple[PieceStep, ...]
@@ -120,11 +120,11 @@ _RESULT = _Like(None)  # among arguments, the shape of the result
 
 
 class _CallRun(NamedTuple):
-    """Calls of a program that are taken apart together: nearly always one.
+    """Calls of a program that are decomposed together: nearly always one.
 
-    `signature` is None of a call that stays whole, as `target`. `operands` are the nodes around
-    them that they take, `outlets` those of them that others take. Of one operator that writes
-    into a tensor, `written` is the node of that.
+    `signature` is None for a call that stays whole, as `target`. `operands` are the outer nodes
+    that they read, `outlets` those of their nodes that others read. For one operator that writes
+    into a tensor, `written` is the node of that tensor.
     """
 
     nodes: tuple["fx.Node", ...]
@@ -136,16 +136,16 @@ class _CallRun(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """Return what it gives, one after the other."""
+        """The values of the results, in order."""
         values = [node.meta.get("val") for node in self.outlets]
         flat = [list(value) if isinstance(value, list | tuple) else [value] for value in values]
         return [item for items in flat for item in items if item is not None]
 
 
 class Decomposer:
-    """What PyTorch does with the operators of a program, by one table of decompositions.
+    """The decompositions of operators by one table, cached by signature.
 
-    `registered` are the operators that are to stay whole where PyTorch can leave them so.
+    `registered` are the operators that stay whole where PyTorch can keep them so.
     """
 
     def __init__(self, registered: frozenset[Any]) -> None:
@@ -163,9 +163,10 @@ class Decomposer:
     def decompose(
         self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
     ) -> "ExportedProgram":
-        """Return the program taken apart. Raises NotUnderstoodError.
+        """Return the decomposed program. Raise NotUnderstoodError where a part cannot be
+        decomposed by signature.
 
-        What PyTorch takes apart for itself is taken apart in the context `aside`.
+        PyTorch's own decompositions run in the context `aside`.
         """
         runs = list(self._runs(program))
         with aside():
@@ -226,7 +227,7 @@ class Decomposer:
         )
 
     def _take_apart(self, runs: Sequence[_CallRun]) -> None:
-        """Take care that there is a piece for each of these runs."""
+        """Ensure that there is a piece for each of these runs."""
         asked: dict[Signature, _CallRun] = {}
         similar: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
         for run in runs:
@@ -258,7 +259,7 @@ class Decomposer:
             self._pieces.popitem(last=False)
 
     def _ask(self, runs: Mapping[Signature, _CallRun]) -> None:
-        """Let PyTorch take these apart."""
+        """Let PyTorch decompose these runs, and store the pieces."""
         if not runs:
             return
         with self._kernels.used():
@@ -343,7 +344,7 @@ def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
 
 
 def _layouts(value: Any) -> Any:
-    """The layout of a result, of each of several, or None of none."""
+    """Return the layout of a result, of each of several, or None for none."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
@@ -357,7 +358,7 @@ _PLAIN = (int, float, bool, str, type(None))
 def _decomposition_argument_key(
     argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"]
 ) -> Any:
-    """An argument as a key, with operands by their places."""
+    """Return an argument as a key, with operands by their indices."""
     import torch
 
     if isinstance(argument, torch.fx.Node):
@@ -377,7 +378,9 @@ def _decomposition_argument_key(
 def _call_run_signature(
     nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
 ) -> Signature:
-    """What decides how nodes are taken apart. Their operands are in the order of `_operands`."""
+    """Return the key that determines how nodes are decomposed. Their operands are in the order of
+    `_operands`.
+    """
     known: dict[fx.Node, Any] = {}
     operands: list[fx.Node] = []
     calls = []
@@ -396,7 +399,9 @@ def _call_run_signature(
 
 
 def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
-    """Nodes that are taken apart together, as they stand. Raises NotUnderstoodError."""
+    """Return the run of nodes that are decomposed together. Raise NotUnderstoodError for other
+    nodes than calls.
+    """
     inside = set(nodes)
     for node in nodes:
         if node.op != "call_function":
@@ -417,7 +422,9 @@ def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
 
 
 def _call_run_kind(run: _CallRun) -> Any:
-    """Return what calls have in common for which one piece holds; None of a call that is alone."""
+    """Return the key of calls for which one piece holds; None for a call that has no such
+    group.
+    """
     name = str(run.target)
     if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
         return None
@@ -449,7 +456,9 @@ def _without_sizes(layout: TensorLayout) -> Any:
 
 
 def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
-    """The piece, with layouts and shapes by what they are of. Raises NotUnderstoodError."""
+    """Return the piece with symbolic layouts and shapes. Raise NotUnderstoodError where one has no
+    source.
+    """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = _fake_tensor_layout(run.values[0])
@@ -488,7 +497,7 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
 
 
 def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
-    """The piece for calls of other sizes."""
+    """Return the piece for calls of other sizes."""
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = _fake_tensor_layout(run.values[0])
@@ -520,7 +529,7 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
 
 
 def _twin(target: Any) -> Any:
-    """The operator without a write that PyTorch puts in the place of one that writes."""
+    """Return the operator without a write that PyTorch uses in place of a writing one."""
     import torch
     from torch._export.utils import _is_cia_op
 
@@ -547,7 +556,7 @@ _ALIKE = {
 
 
 def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
-    """Whether the new tensor surely lies in memory as the written one: its operands do."""
+    """Return whether the new tensor surely has the memory layout of the written one."""
     if str(node.target).removeprefix("aten.") not in _ALIKE:
         return False
     own = _fake_tensor_layout(written.meta.get("val"))
@@ -558,7 +567,7 @@ def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
 
 
 def _is_dense(layout: TensorLayout) -> bool:
-    """Whether there are no gaps in a tensor, and no element is there twice."""
+    """Return whether a tensor has no gaps, and no element twice."""
     expected = 1
     for stride, extent in sorted(zip(layout.stride, layout.shape, strict=True)):
         if extent != 1 and stride != expected:
@@ -570,11 +579,11 @@ def _is_dense(layout: TensorLayout) -> bool:
 class _Writes:
     """The tensors of a program that operators write into.
 
-    Where no view of a tensor is asked for behind a write into it, whoever takes the tensor, or
-    what a write gave, gets what was written last. PyTorch derives a view anew where it is asked
-    for behind a write: such calls are taken apart together with all that has the same memory, up
-    to those that compute with what was written. `ranges` has the places of the first and the last
-    node of each.
+    Where no view of a tensor is used after a write into it, later readers of the tensor, or of the
+    write's result, get the last written value. PyTorch makes a view again where it is used after a
+    write: such calls are decomposed together with all calls on the same memory, up to those that
+    compute with the written values. `ranges` has the indices of the first and the last node of
+    each.
     """
 
     def __init__(self, nodes: Sequence["fx.Node"]) -> None:
@@ -602,11 +611,13 @@ class _Writes:
                 self.ranges.append((begin, end))
 
     def target_of(self, node: "fx.Node") -> "fx.Node":
-        """The node of the tensor that an operator writes into."""
+        """Return the node of the tensor that an operator writes into."""
         return self._targets[node]
 
     def _range_of(self, node: "fx.Node") -> tuple[int, int]:
-        """From the first node of a memory to those that first compute with what was written."""
+        """Return the range from a memory's first node to the first computations with the written
+        values.
+        """
         index = self._position
         shared = [
             other
@@ -627,7 +638,9 @@ class _Writes:
         return min(index[other] for other in shared), max(ends)
 
     def _find_target(self, node: "fx.Node") -> "fx.Node | None":
-        """As `target_of`; None where a view of it may be asked for behind a write."""
+        """Return the written tensor's node; None where a view of it may be used after the
+        write.
+        """
         written = write_argument_nodes(node)
         if len(written) != 1 or write_and_return_node(node) not in written:
             return None
@@ -650,7 +663,7 @@ def _is_writing(node: "fx.Node") -> bool:
 
 
 def _memories(value: Any) -> list[Any]:
-    """The memories of a result."""
+    """Return the memories of a result."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -668,7 +681,7 @@ _HANDING_ON = {"aten.dropout.default", "aten.contiguous.default"}
 
 
 def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
-    """The first node of a memory, and what operators handed on of it: no views."""
+    """Return the first node of a memory, and the nodes that pass it on without a view."""
     first = sharing[0]
     if isinstance(first.meta.get("val"), list | tuple):
         raise NotUnderstoodError("a write into one of several results")
@@ -686,7 +699,7 @@ def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
 def _operator_pieces(
     runs: Sequence[_CallRun], table: Mapping[Any, Any]
 ) -> list[OperatorPiece | None]:
-    """Return the pieces of calls; None of one that has something of its own beside operators."""
+    """Return the pieces of calls; None for one that cannot be expressed as operators."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -719,7 +732,7 @@ def _operator_pieces(
 
 
 class _CopiedCalls(NamedTuple):
-    """The nodes of a run in a module of calls, by name, and those of what it gives."""
+    """The nodes of a run in a module of calls, by name, and those of its results."""
 
     names: list[str]
     results: list["fx.Node"]
@@ -735,14 +748,14 @@ def _tensor_from_layout(layout: TensorLayout) -> Any:
 
 
 class _Fakes:
-    """Tensors without values, one for each layout."""
+    """A cache of tensors without values, one for each layout."""
 
     def __init__(self, mode: Any) -> None:
         self._mode = mode
         self._known: dict[TensorLayout, Any] = {}
 
     def tensor_with_layout(self, layout: Any) -> Any:
-        """Return a tensor that lies so, one for each layout of several, or None for none."""
+        """Return a tensor with this layout, one for each of several layouts, or None for none."""
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
@@ -756,7 +769,7 @@ class _Fakes:
 def _copy_run_calls(
     graph: "fx.Graph", run: _CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
 ) -> _CopiedCalls:
-    """Write the calls on operands of their own."""
+    """Copy the calls into a graph, on operands of their own."""
     from torch.fx.node import map_arg
 
     own: dict[fx.Node, Any] = dict(zip(run.operands, operands, strict=True))
@@ -784,7 +797,7 @@ def _copy_run_calls(
 def _program_from_graph(
     graph: "fx.Graph", inputs: Sequence["fx.Node"], outputs: Sequence["fx.Node"]
 ) -> "ExportedProgram":
-    """A program of a graph, without a trace."""
+    """Return a program of a graph, without a trace."""
     import torch
     from torch._export.verifier import TrainingIRVerifier
     from torch.export.exported_program import (
@@ -827,7 +840,7 @@ def _program_from_graph(
 
 
 class _TracedNode(NamedTuple):
-    """A node with what it loses when it is erased."""
+    """A node with the attributes that it loses when it is erased."""
 
     node: "fx.Node"
     target: Any
@@ -838,7 +851,7 @@ class _TracedNode(NamedTuple):
 
 
 class _TraceRecord:
-    """What a trace wrote, before anything of it is eliminated as dead."""
+    """The graph of a trace, before dead nodes are eliminated."""
 
     def __init__(self) -> None:
         self.inputs: list[fx.Node] = []
@@ -963,8 +976,8 @@ def _piece(
 class _Stamp:
     """A program as PyTorch would trace it, node after node, with the same names.
 
-    The value of a node of the old program is a node of the new one, or several; nodes that are
-    the same tensor share a cell, in which a write leaves what it gives.
+    The value of a node of the old program is a node of the new one, or several; nodes that are the
+    same tensor share a cell, in which a write stores its result.
     """
 
     def __init__(self, program: "ExportedProgram") -> None:
@@ -977,21 +990,21 @@ class _Stamp:
         self._fakes = _Fakes(_program_fake_mode(program))
 
     def add_placeholder(self, node: "fx.Node") -> None:
-        """Take over an input."""
+        """Copy an input."""
         own = self._graph.placeholder(f"arg{len(self._cells)}_1")  # as in a trace
         own.meta = dict(node.meta)
         self._cells[node] = [own]
         self._inputs[own] = node.name
 
     def pick(self, node: "fx.Node") -> None:
-        """One of several results."""
+        """Add the selection of one of several results."""
         several = self._value(node.args[0])
         if not isinstance(several, tuple):
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
     def add_whole(self, run: _CallRun) -> None:
-        """A call that PyTorch leaves as it is."""
+        """Add a call that PyTorch keeps whole."""
         (node,) = run.nodes
         value, meta = node.meta.get("val"), _meta(node)
         args, kwargs = self._with_stamp_values(node.args), self._with_stamp_values(node.kwargs)
@@ -1006,7 +1019,7 @@ class _Stamp:
         self._set(run, tuple(picked))
 
     def add_piece(self, run: _CallRun, piece: OperatorPiece) -> None:
-        """Calls that are taken apart."""
+        """Add decomposed calls."""
         values = run.values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
         if list(map(_fake_tensor_layout, values)) != layouts:
@@ -1044,12 +1057,14 @@ class _Stamp:
         self._set(run, tuple(results) if several else results[0] if results else None)
 
     def add_output(self, node: "fx.Node") -> None:
-        """What the program gives."""
+        """Add the output of the program."""
         own = self._graph.output(self._with_stamp_values(node.args[0]))
         own.meta = dict(node.meta)
 
     def program(self) -> "ExportedProgram":
-        """Return the program without dead operators. Raises NotUnderstoodError."""
+        """Return the program without dead operators. Raise NotUnderstoodError where it cannot be
+        built.
+        """
         from torch.export.graph_signature import ConstantArgument, TensorArgument
         from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
         from torch.utils._pytree import tree_leaves
@@ -1076,7 +1091,7 @@ class _Stamp:
         return program
 
     def _name_inputs(self) -> None:
-        """Give inputs their names, and other names to what is called as they are, as PyTorch does.
+        """Give inputs their names, and rename the nodes whose names collide, as PyTorch does.
 
         Source: torch/_export/utils.py, placeholder_naming_pass.
         """
@@ -1119,7 +1134,7 @@ class _Stamp:
 
 
 def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
-    """Change what stands in lists and tables of arguments."""
+    """Change the leaves of nested lists and dicts of arguments."""
     if isinstance(argument, list | tuple):
         return type(argument)(map_leaves(item, change) for item in argument)
     if isinstance(argument, Mapping):
@@ -1134,7 +1149,7 @@ def _meta(node: "fx.Node") -> dict[str, Any]:
 
 
 def _program_fake_mode(program: "ExportedProgram") -> Any:
-    """The mode of the tensors without values of a program."""
+    """Return the fake mode of a program's tensors."""
     from torch._guards import detect_fake_mode
 
     values = [node.meta.get("val") for node in program.graph.nodes]
@@ -1152,9 +1167,9 @@ _DECOMPOSERS: OrderedDict[Any, Decomposer] = OrderedDict()
 
 @contextmanager
 def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
-    """In this context PyTorch's exporter takes programs apart by signature, where it can be.
+    """Make PyTorch's exporter decompose programs by signature, where it can be, in this context.
 
-    What is dropped of the calls that are traced for themselves is not noted.
+    Nodes dropped from the calls that are traced separately are not noted.
     """
     if is_reference_export():
         yield
@@ -1166,9 +1181,9 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
         try:
             return _decomposer(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
-            _LOG.debug("PyTorch takes the program apart as a whole: %s", error)
+            _LOG.debug("PyTorch decomposes the program as a whole: %s", error)
         except Exception:  # of PyTorch, about a module that it was not asked for
-            _LOG.debug("PyTorch takes the program apart as a whole", exc_info=True)
+            _LOG.debug("PyTorch decomposes the program as a whole", exc_info=True)
         return decompose(program, registry)
 
     interpreter = owner_of(inventory.EXPORT_PROMOTION)
@@ -1188,10 +1203,11 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
 
 
 def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
-    """How operands are brought to one type in a program that was put together of pieces.
+    """Return a method that promotes operands to one type in a program that was assembled from
+    pieces.
 
-    PyTorch runs every operator without values once more to know the types of all results, which
-    stand at the nodes.
+    PyTorch runs every operator without values once more to get the types of all results, which the
+    nodes already have.
     """
     from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
 
@@ -1208,7 +1224,7 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _decomposer(registry: Any) -> Decomposer:
-    """What takes programs apart by the table of a registry, kept for those that have the same."""
+    """Return the decomposer of a registry's table, cached for registries with the same table."""
     import torch
     from torch._decomp import decomposition_table
     from torch.onnx._internal.exporter._decomp import get_onnx_implemented_overloads

@@ -33,9 +33,9 @@ _BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators
 
 @contextmanager
 def reusing_export_registry() -> Iterator[None]:
-    """Let exports in this block take a copy of the table that the first of them built.
+    """Let exports in this block copy the table that the first of them built.
 
-    A PyTorch that has no such table at the known place builds its own, as ever.
+    If PyTorch has no such table at the known place, it builds its own as usual.
     """
     try:
         from torch.onnx._internal.exporter._registration import ONNXRegistry as Registry
@@ -64,7 +64,7 @@ def reusing_export_registry() -> Iterator[None]:
 def reusing_schema_signatures() -> Iterator[None]:
     """Let exports in this block derive the signature of an ONNX operator from its schema once.
 
-    A release of onnx-ir that has none at the known place derives them, as ever.
+    If onnx-ir has no such class at the known place, it derives them as usual.
     """
     try:
         from onnx_ir.schemas import OpSignature
@@ -104,7 +104,7 @@ def _build_export_registry(
 
 
 def _copy_export_registry(table: Any) -> Any:
-    """A table to which an export may add operators of its own."""
+    """Return a copy of the table, to which an export may add operators of its own."""
     copied = object.__new__(type(table))
     copied.__dict__.update(vars(table))
     copied.functions = {target: list(forms) for target, forms in table.functions.items()}
@@ -132,7 +132,7 @@ _TYPES = [
 
 
 def unknown_operator(error: BaseException) -> Any:
-    """The operator that an export failed on for want of an ONNX function, or None."""
+    """Return the operator that an export failed on because it has no ONNX function, or None."""
     import torch
 
     cause: BaseException | None = error
@@ -152,7 +152,7 @@ _TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(
 def untranslatable_operator(error: BaseException) -> Any:
     """Return the operator whose ONNX form refuses its arguments, or None.
 
-    `torch.histc` without bounds takes those of its values, which its form does not do.
+    `torch.histc` without bounds takes them from its values, which its form does not support.
     """
     import torch
 
@@ -172,12 +172,12 @@ def translating_complex_operators(
     forms: Mapping[Any, Callable[..., Any]],
     place: WritingPlace,
 ) -> Iterator[None]:
-    """The translations hold for complex arguments, too.
+    """Use the translations for complex arguments, too.
 
-    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own. What it has
-    no form of for complex arguments becomes an opaque node there, and keeps its form for real
-    ones. An operator that has a formula as one node for real numbers bears another name for
-    complex ones, whose work is other. `forms` are those of this program in the table.
+    PyTorch separates these, and `torch.onnx.export` adds none of them to its own. An operator
+    without a form for complex arguments becomes an opaque node there, and keeps its form for real
+    ones. An operator that has a formula as one node for real numbers gets another name for complex
+    ones, whose work differs. `forms` are those of this program in the table.
     """
     from torch.onnx._internal.exporter import _dispatching
 
@@ -209,7 +209,9 @@ def translating_complex_operators(
 
 
 def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
-    """One more axis of complex numbers, which are pairs of real ones on the last axis."""
+    """Return complex numbers, which are pairs of real ones on the last axis, with one more
+    axis.
+    """
     from onnxscript.onnx_opset import opset23
 
     return opset23.Unsqueeze(numbers, opset23.Constant(value_ints=[dim - (dim < 0)]))
@@ -221,10 +223,10 @@ _OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
 
 @contextmanager
 def promoting_scalar_operands() -> Iterator[None]:
-    """A number in the place of a tensor becomes a tensor, whatever its type.
+    """Make tensors of numbers that are passed where an operator takes a tensor, for any type.
 
     `1.0 - x` of integers is `aten.sub.Tensor(1.0, x)` in a program. PyTorch's exporter makes a
-    tensor of such a number only where it casts it, and else finds no form of the operator.
+    tensor of such a number only where it casts it, and otherwise finds no form of the operator.
     Source: torch/onnx/_internal/fx/passes/type_promotion.py (_maybe_promote_arg).
     """
     import torch
@@ -249,7 +251,7 @@ def promoting_scalar_operands() -> Iterator[None]:
 
 
 def _is_tensors_place(node: Any, number: Any) -> bool:
-    """Whether the node takes this number where its operator takes a tensor."""
+    """Return whether the node gets this number where its operator takes a tensor."""
     indices = zip(node.target._schema.arguments, node.args, strict=False)
     return any(str(index.type) == "Tensor" and provided is number for index, provided in indices)
 
@@ -260,12 +262,12 @@ def _takes_complex(node: Any) -> bool:
 
 
 def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
-    """A translation of the operator into one node of the domain `torch.ops`.
+    """Return a translation of the operator into one node of the domain `torch.ops`.
 
-    It has as many `results` as are given, or the schema has. Its inputs are the tensors among the
-    arguments, lists of tensors flattened; its attributes the plain arguments that are given, by
-    their names in the operator's schema. One that is called `self`, the number in `2 ** z`, is
-    called `self_`.
+    It has `results` results, or as many as the schema has. Its inputs are the tensors among the
+    arguments, lists of tensors flattened; its attributes the plain arguments that are passed, by
+    their names in the operator's schema. An argument called `self`, the number in `2 ** z`, is
+    renamed to `self_`.
     """
     from onnx.defs import OpSchema
     from onnxscript import values
@@ -309,7 +311,9 @@ def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def _opaque_operator_schema(
     operator: Any, name: str, has_inputs: bool, results: int | None
 ) -> Any:
-    """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
+    """Return the ONNX schema of an operator: a list of inputs must not be empty, but may be
+    absent.
+    """
     from onnx.defs import OpSchema
 
     if results is None:
@@ -331,7 +335,7 @@ def _opaque_operator_schema(
 
 
 def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> Any:
-    """How ONNX is told of a node with these attributes and one result."""
+    """Return the ONNX schema of a node with these attributes and one result."""
     from onnx.defs import OpSchema
 
     kinds = {
@@ -366,14 +370,16 @@ def _inputs_of_any_number() -> Any:
 
 
 def _attribute_name(argument: str) -> str:
-    """`self` is what Python calls the operator itself."""
+    """Return the attribute's name, `self_` for `self`, which Python uses for the operator
+    itself.
+    """
     return "self_" if argument == "self" else argument
 
 
 def _attribute_type(written: str) -> Any:
-    """The ONNX type of an attribute for an argument of this type, None where there is none.
+    """Return the ONNX type of an attribute for an argument of this type, None where there is none.
 
-    PyTorch's `number`, an int, a float or a complex number, is a float: the real part of it.
+    PyTorch's `number`, an int, a float or a complex number, is a float: its real part.
     """
     from onnx.defs import OpSchema
 
@@ -401,9 +407,9 @@ def _has_dtype_and_shape(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
-_SEE_EXPORT = "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model"
+_SEE_EXPORT = "check whether torch.onnx.export(model, inputs, dynamo=True) can export the model"
 _BY_MODULE = (
-    "a tensor is quantized by a function that was imported by its name: write "
+    "a tensor is quantized by a function imported by name: write "
     "torch.quantize_per_tensor(x, ...) in the forward, or torch.fake_quantize_per_tensor_affine"
 )
 
@@ -438,10 +444,10 @@ def to_onnx(
     dropped: DroppedOperators,
     forms: Mapping[Any, Callable[..., Any]] = {},
 ) -> Any:
-    """The ONNX program. An operator that the exporter does not know becomes an opaque node.
+    """Return the ONNX program. An operator that the exporter does not know becomes an opaque node.
 
-    What is eliminated as dead is noted in `dropped`. `forms` are ONNX forms of operators
-    beside those that are known here.
+    Operators that are eliminated as dead are noted in `dropped`. `forms` are additional ONNX forms
+    of operators.
     """
     import torch
 
@@ -517,9 +523,9 @@ def to_onnx(
 
 
 def _forget_open_sizes(exported: Any) -> None:
-    """Drop the open sizes that a trace of the program announced and did not bring to its end.
+    """Drop the open sizes that a trace of the program announced and did not resolve.
 
-    PyTorch looks for them in the next trace, and refuses it as they are not there.
+    PyTorch looks for them in the next trace, and refuses it if they are missing.
     """
     for node in exported.graph.nodes:
         mode = getattr(node.meta.get("val"), "fake_mode", None)
@@ -536,7 +542,9 @@ _FIRST_NAMES = {
 
 
 def _with_first_names(exported: Any) -> None:
-    """The program with `div` for `divide`, and the like: an integer division would run for it."""
+    """Replace aliases such as `divide` by `div`, for which an integer division would otherwise
+    run.
+    """
     import torch
 
     for module in exported.graph_module.modules():
@@ -549,9 +557,9 @@ def _with_first_names(exported: Any) -> None:
 
 
 def _without_idle_squeezes(exported: Any) -> None:
-    """The program without `squeeze` of axes that are longer than 1, which leaves them to PyTorch.
+    """Replace `squeeze` of axes that are longer than 1, which have no effect, by a copy.
 
-    The exporter writes a Squeeze all the same, which nothing can run.
+    The exporter would write a Squeeze that no runtime can run.
     """
     import torch
 
@@ -567,7 +575,9 @@ _PLACES = ("GatherND", "ScatterND")  # their indices are int64 alone
 
 
 def cast_places(model: Any) -> None:
-    """Make int64 of the int32 indices that the exporter gives GatherND and ScatterND, in place."""
+    """Cast the int32 indices that the exporter passes to GatherND and ScatterND to int64, in
+    place.
+    """
     import onnx_ir as ir
 
     for node in list(model.graph.all_nodes()):
@@ -591,9 +601,10 @@ def cast_places(model: Any) -> None:
 
 
 def _without_empty_joins(exported: Any) -> None:
-    """The program without `cat` of tensors that are all empty, which the exporter refuses.
+    """Remove `cat` of tensors that are all empty, which the exporter refuses.
 
-    Where the result is as empty as the first of them, a copy of that takes its place and its name.
+    Where the result is as empty as the first of them, a copy of that one replaces it, with its
+    name.
     """
     import torch
 
@@ -616,7 +627,7 @@ def _without_empty_joins(exported: Any) -> None:
 
 
 def _affine_grid(*args: Any) -> Any:
-    """A product with a grid, as PyTorch computes it: taken apart it would be muls and a sum.
+    """Write the product with a grid as PyTorch computes it: decomposed it would be muls and a sum.
 
     The arguments, theta, size and align_corners, have no names of their own here: the exporter
     would make tensors of plain ones by their annotations.
@@ -629,7 +640,7 @@ def _affine_grid(*args: Any) -> Any:
 
 
 def _convolution_over_time(*args: Any) -> Any:
-    """A convolution of [time, batch, channels] by [width, channels, filters].
+    """Write a convolution of [time, batch, channels] by [width, channels, filters].
 
     The arguments are the data, the weight, the bias and the padding of both ends.
     """
@@ -646,7 +657,9 @@ def _convolution_over_time(*args: Any) -> Any:
 
 
 def _has_real_dots(exported: Any) -> bool:
-    """Whether the program has products of vectors, and none of complex ones, which conjugate."""
+    """Return whether the program has products of real vectors, and none of complex ones, which
+    conjugate.
+    """
     import torch
 
     dots = exported.graph.find_nodes(
@@ -656,7 +669,7 @@ def _has_real_dots(exported: Any) -> bool:
 
 
 def _dots(first: Any, second: Any, dim: int = -1) -> Any:
-    """Products of vectors along an axis: taken apart they would be products and a sum."""
+    """Write products of vectors along an axis: decomposed they would be products and a sum."""
     from onnxscript.onnx_opset import opset23
 
     letters = [chr(ord("a") + index) for index in range(max(len(first.shape), len(second.shape)))]
@@ -666,7 +679,9 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
 
 
 def _extreme(reduction: str, *args: Any) -> Any:
-    """The least or the largest along axes; of all, where the exporter takes no axes at all."""
+    """Write the minimum or maximum along axes, or of all elements, where the exporter accepts no
+    axes.
+    """
     from onnxscript.onnx_opset import opset23
 
     x, *rest = args
@@ -676,10 +691,10 @@ def _extreme(reduction: str, *args: Any) -> Any:
 
 
 def _put(*args: Any) -> Any:
-    """One number at the places of a mask (`x[mask] = 0`) is a choice by element.
+    """Write one number at the true elements of a mask (`x[mask] = 0`) as an elementwise choice.
 
-    The exporter looks for the places, and how many there are only values tell. The arguments are
-    the tensor, masks or indices, what is put there, and whether it is added.
+    The exporter would search the elements, whose number depends on values. The arguments are the
+    tensor, masks or indices, the written values, and whether they are added.
     """
     from onnx_ir import DataType
     from onnxscript.function_libs.torch_lib.ops.core import aten_index_put
@@ -701,7 +716,7 @@ def _put(*args: Any) -> Any:
 
 
 def _wide(index: Any) -> Any:
-    """An index as int64: the exporter sets constants of that type beside those of int32."""
+    """Return an index as int64: the exporter adds constants of that type to those of int32."""
     from onnx_ir import DataType
     from onnxscript.onnx_opset import opset23
 
@@ -713,10 +728,10 @@ def _wide(index: Any) -> Any:
 
 
 def _put_in_order(*args: Any) -> Any:
-    """The elements of `source` one after the other, where the mask says so.
+    """Write the elements of `source` one after the other, where the mask is true.
 
-    The exporter looks for the places, and how many there are only values tell. Here each place
-    of the mask knows how many came before it. The arguments are the tensor, the mask, the source.
+    The exporter would search the elements, whose number depends on values. Here each element of
+    the mask knows how many came before it. The arguments are the tensor, the mask, the source.
     """
     from onnx_ir import DataType
     from onnxscript.onnx_opset import opset23
@@ -735,7 +750,7 @@ def _put_in_order(*args: Any) -> Any:
 
 
 def _uniform(*args: Any) -> Any:
-    """Numbers that are drawn, for a tensor and its bounds: taken apart it would have no form."""
+    """Write random numbers for a tensor and its bounds: decomposed they would have no form."""
     from onnxscript.onnx_opset import opset23
 
     low = float(args[1]) if len(args) > 1 else 0.0
@@ -744,13 +759,15 @@ def _uniform(*args: Any) -> Any:
 
 
 def _gives_floats(exported: Any, operator: Any) -> bool:
-    """Whether every result of the operator in the program is of floats."""
+    """Return whether every result of the operator in the program has a float type."""
     nodes = exported.graph.find_nodes(op="call_function", target=operator)
     return all(node.meta["val"].is_floating_point() for node in nodes)
 
 
 def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
-    """A `linspace` as start + i * step. The exporter computes each element from both ends."""
+    """Write a `linspace` as start + i * step. The exporter computes each element from both
+    ends.
+    """
     from onnxscript.onnx_opset import opset23
 
     dtype = 1 if dtype < 0 else int(dtype)
@@ -773,7 +790,7 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
 def _powers(
     start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
 ) -> Any:
-    """A `logspace`: the base to the power of each of a `linspace`."""
+    """Write a `logspace`: the base to the power of each element of a `linspace`."""
     from onnxscript.onnx_opset import opset23
 
     exponents = _even_steps(start, end, steps, dtype)
@@ -783,10 +800,10 @@ def _powers(
 
 
 def _without_form(exported: Any) -> set[Any]:
-    """Operators that the exporter fails on, or gives a form that does other work.
+    """Return the operators that the exporter fails on, or gives a form that does other work.
 
-    The ONNX LSTM has no projection: the exporter writes the width of the projected state for
-    that of the cell.
+    The ONNX LSTM has no projection: the exporter writes the width of the projected state as that
+    of the cell.
     """
     import torch
 
@@ -802,7 +819,7 @@ def _without_form(exported: Any) -> set[Any]:
 
 
 def _projects(hidden: Any, cell: Any) -> bool:
-    """Whether the state that goes to the next step is narrower than the cell."""
+    """Return whether the state that is passed to the next step is narrower than the cell."""
     return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
 
 

@@ -1,4 +1,4 @@
-"""Where the gradients of a PyTorch model are cut: by `detach`, and under `torch.no_grad`.
+"""Cuts in the gradients of a PyTorch model: by `detach`, and under `torch.no_grad`.
 
 The exporter drops both. A call knows whether gradients were on when it began; a tensor that was
 detached on its way from one call to the next is followed in the exported program. So is one that
@@ -56,10 +56,11 @@ _Ways = dict[tuple[str, str], tuple[bool, ...]]  # by two calls: the ways from o
 
 
 def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """The graph, each node with the places of inputs through which no gradient flows.
+    """Return the graph with the indices of each node's inputs, and of its outputs, where no
+    gradient flows.
 
-    So has the graph itself for its outputs. `operators` are the calls by the name of their node
-    in the program, without those in custom functions that detach: their backward pass is another.
+    `operators` are the calls by the name of their node in the program, without those in custom
+    functions that detach: their backward pass is another.
     """
     calls = {call.key: call for call in operators.values()}
     cut = {key for key, call in calls.items() if not call.grad}
@@ -84,7 +85,9 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
 
 
 def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
-    """The graph with the products marked that PyTorch derives as part of another operator."""
+    """Return the graph with the products marked that PyTorch derives as part of another
+    operator.
+    """
     calls = {call.key: call for call in operators.values()}
     products: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:
@@ -103,7 +106,8 @@ def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 
 
 def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str, Node]:
-    """Return what PyTorch derives for x1 W, the first product, and for that with x2, the second.
+    """Return the nodes of x1 W, the first product, and of the product with x2, as PyTorch derives
+    them.
 
     The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
     Source: bilinear in aten/src/ATen/native/Linear.cpp.
@@ -127,7 +131,7 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
 
 
 def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
-    """The graph with the last node of each call that starts gradients marked."""
+    """Return the graph with the last node of each call that starts gradients marked."""
     calls = {call.key: call for call in operators.values()}
     last = {node.call: node.key for node in graph.nodes if node.call in calls}
     starts = {key for call, key in last.items() if calls[call].starts}
@@ -140,10 +144,10 @@ def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 def mark_lost_starts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """The graph with gradients that start where there is no node.
+    """Return the graph with the gradients that start where there is no node.
 
-    Those are of inputs, of constants, which the export folds, and of what is detached, which has
-    a name of its own where it is taken. Nodes are marked that take one in another form.
+    These are gradients of inputs, of constants, which the export folds, and of detached values,
+    which have a name of their own. Nodes that read one in another form are marked.
     """
     present = {node.call for node in graph.nodes}
     inputs = (node for node in program.graph.nodes if node.op == "placeholder")
@@ -200,9 +204,9 @@ def mark_lost_starts(
 def _leaves_of_lost_calls(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[str, set[str]]:
-    """By what they are made of the `lost` calls that give what is detached, or a copy of an input.
+    """Return the sources of the `lost` calls that return a detached value, or a copy of an input.
 
-    That is the key of a call, or "=" and the name of an input.
+    A source is the key of a call, or "=" and the name of an input.
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     roots: dict[fx.Node, str] = {}
@@ -224,7 +228,9 @@ def _leaves_of_lost_calls(
 
 
 class _FoldedConstant(NamedTuple):
-    """A constant made of the `sources`, which have gradients: `whole` where its own is theirs."""
+    """A constant made of the `sources`, which have gradients; `whole` means that it has their
+    gradient unchanged.
+    """
 
     sources: frozenset[str]
     whole: bool
@@ -236,8 +242,8 @@ def _constants_with_gradients(
 ) -> dict[Hashable, _FoldedConstant]:
     """The constants that have gradients, as they come from `lost` calls.
 
-    They are known by the name of a value of the program, which PyTorch gives to another where it
-    takes an operator apart: so also by the call that takes one, with its shape.
+    They are keyed by the name of a value of the program, which PyTorch reuses where it decomposes
+    an operator: so also by the call that reads one, with its shape.
     """
     stored: dict[Hashable, _FoldedConstant] = {}
     for node in program.graph.nodes:
@@ -273,7 +279,9 @@ def _constants_with_gradients(
 
 
 def _hands_on(provided: "fx.Node", node: "fx.Node") -> bool:
-    """Whether the gradient of the node's value is that of what it is given, element by element."""
+    """Return whether the gradient of the node's value is that of its operand, element by
+    element.
+    """
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
     taken, made = (value.meta.get("val") for value in (provided, node))
@@ -284,12 +292,16 @@ def _hands_on(provided: "fx.Node", node: "fx.Node") -> bool:
 
 
 def with_hook_marks(graph: Graph, names: Collection[str]) -> Graph:
-    """The graph with the nodes marked that take a parameter whose gradient a hook may change."""
+    """Return the graph with the nodes marked that read a parameter whose gradient a hook may
+    change.
+    """
     return _taking(graph, names, _HOOK)
 
 
 def with_trainability_marks(graph: Graph, names: Collection[str]) -> Graph:
-    """The graph with the nodes marked that take a parameter that the model freezes or trains."""
+    """Return the graph with the nodes marked that read a parameter that the model freezes or
+    trains.
+    """
     return _taking(graph, names, TURNED)
 
 
@@ -304,7 +316,7 @@ def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
 
 
 def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """The graph with the nodes marked whose gradients a hook may change."""
+    """Return the graph with the nodes marked whose gradients a hook may change."""
     hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
     if not hooked:
         return graph
@@ -316,7 +328,9 @@ def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
 def mark_handed_out(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """The graph with the nodes marked whose results a reentrant checkpoint detaches at its end."""
+    """Return the graph with the nodes marked whose results a reentrant checkpoint detaches at its
+    end.
+    """
     handed = [node for node in program.graph.nodes if _is_handed_out(node, operators)]
     if not handed:
         return graph
@@ -326,11 +340,11 @@ def mark_handed_out(
 
 
 def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """The graph with the nodes marked that take a view which was made under `torch.no_grad()`.
+    """Return the graph with the nodes marked that read a view made under `torch.no_grad()`.
 
-    Where what it is a view of requires a gradient, the view does as well, and is a leaf: PyTorch
-    makes a gradient for it that goes nowhere, which is work of no sum here.
-    Source: torch/csrc/autograd/variable.h (as_view, CreationMeta::NO_GRAD_MODE).
+    Where the viewed tensor requires a gradient, the view does as well, and is a leaf: PyTorch
+    computes a gradient for it that goes nowhere, which is part of no sum here. Source:
+    torch/csrc/autograd/variable.h (as_view, CreationMeta::NO_GRAD_MODE).
     """
     parameters = program.graph_signature.inputs_to_parameters
     graded: set[fx.Node] = set()  # what may require a gradient
@@ -354,7 +368,9 @@ def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
 
 
 def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
-    """Return the graph where the nodes of these calls say why their backward pass is unknown."""
+    """Return the graph where the nodes of these calls have this reason why their backward pass is
+    unknown.
+    """
     nodes = (
         node.with_training(own_backward=reason) if node.call in calls else node
         for node in graph.nodes
@@ -363,7 +379,9 @@ def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
 
 
 def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
-    """Whether a reentrant checkpoint detaches it and hands it out, where it has a gradient."""
+    """Return whether a reentrant checkpoint detaches the node and returns it, where it has a
+    gradient.
+    """
     call = operators.get(node.name)
     if call is None or not detaches(call) or call.checkpoint is None:
         return False
@@ -375,7 +393,7 @@ def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
 
 
 def _is_in(call: Call, number: int) -> bool:
-    """Whether a call stands in the checkpoint of this number."""
+    """Return whether a call is inside the checkpoint of this number."""
     checkpoint = call.checkpoint
     while checkpoint is not None and checkpoint.number != number:
         checkpoint = checkpoint.around
@@ -385,7 +403,9 @@ def _is_in(call: Call, number: int) -> bool:
 def restore_pasts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """The graph; inputs changed in place without gradients have what they were before."""
+    """Return the graph where inputs changed in place without gradients have their previous
+    values.
+    """
     written, taken = _mutation_bases(program, operators, {node.call for node in graph.nodes})
     if not written:
         return graph
@@ -414,10 +434,11 @@ def restore_pasts(
 def _mutation_bases(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
-    """By the call that made values in place without gradients: whose these are for gradients.
+    """Return, by calls that wrote in place without gradients, the values they stand for in
+    gradients.
 
-    They are the last results of the call. And by every call the values that it takes for
-    gradients, each as "=" and the name of a parameter or as the call that made it.
+    They are the last results of the call. The second mapping has, by every call, the values that
+    it reads for gradients, each as "=" and the name of a parameter or as the call that made it.
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     bases: dict[fx.Node, str] = {}
@@ -453,7 +474,7 @@ def _mutation_bases(
 
 
 def _writes_unseen(node: "fx.Node") -> bool:
-    """Whether an operator of others writes into tensors, which autograd does not see.
+    """Return whether a custom operator writes into tensors without autograd noticing.
 
     Source: torch/_library/custom_ops.py (`_register_mutation_version_bump`).
     """
@@ -462,7 +483,7 @@ def _writes_unseen(node: "fx.Node") -> bool:
 
 
 def _gives_more(node: "fx.Node") -> bool:
-    """Whether an operator that writes has results beside what it wrote."""
+    """Return whether an operator that writes has further results."""
     target: Any = node.target
     return bool(target._schema.returns) and write_and_return_node(node) is None
 
@@ -473,17 +494,17 @@ def _is_in_place_call(call: Call) -> bool:
 
 
 def _is_view(node: "fx.Node") -> bool:
-    """Whether its result shares the memory of its first argument."""
+    """Return whether the node's result shares the memory of its first argument."""
     schema = getattr(node.target, "_schema", None)
     alias = schema.arguments[0].alias_info if schema and schema.arguments else None
     return alias is not None and not alias.is_write
 
 
 def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
-    """By node the places of what is detached.
+    """Return by node the indices of detached inputs.
 
-    Where a call takes a value both ways, as it is and detached, its arguments and the inputs of
-    its nodes have the same order. UNSURE stands where their numbers differ.
+    Where a call reads a value both directly and detached, its arguments and the inputs of its
+    nodes have the same order. The index is UNSURE where their numbers differ.
     """
     made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
     taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
@@ -509,9 +530,9 @@ def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int,
 def _ways(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[_Ways, tuple[bool, ...]]:
-    """The ways between calls, and of each output whether all ways to it are detached.
+    """Return the ways between calls, and for each output whether all ways to it are detached.
 
-    Calls without nodes hand on what they get.
+    Calls without nodes pass on their inputs.
     """
     ways: _Ways = {}
     reached = gradient_sources(program, operators, present, ways)
@@ -527,7 +548,9 @@ def gradient_sources(
     present: Container[str],
     ways: _Ways | None = None,
 ) -> "dict[fx.Node, _Sources]":
-    """By node of the program where its value comes from; the `ways` between calls are added."""
+    """Return by node of the program where its value comes from; the `ways` between calls are
+    added.
+    """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
     ways = {} if ways is None else ways
@@ -557,7 +580,7 @@ def gradient_sources(
 
 
 def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
-    """The nodes that it takes, in order, each as often as it takes it."""
+    """Return the nodes that a node reads, in order, each as often as it is read."""
     from torch.fx import Node as Taken
     from torch.utils._pytree import tree_leaves
 

@@ -38,11 +38,11 @@ _PRODUCTS = frozenset(
 
 
 def simplify(program: "ONNXProgram") -> None:
-    """Fold the shape arithmetic that the exporter leaves, and nothing that is work.
+    """Fold the shape arithmetic that the exporter leaves, and no work.
 
-    Work on weights (a position bias made from parameters, say) stays: it is counted, and shown
-    apart as constant. A bias of zeros that the exporter makes up for a convolution that has none
-    goes, since it would be counted as additions.
+    Work on weights (a position bias made from parameters, say) stays: it is counted, and reported
+    separately as constant. A bias of zeros that the exporter adds to a convolution without one is
+    removed, since it would be counted as additions.
     """
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
@@ -87,10 +87,10 @@ def simplify(program: "ONNXProgram") -> None:
 
 @contextmanager
 def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
-    """Let batch normalizations in training keep their mode and their three results in this block.
+    """Keep the mode and the three results of batch normalizations in training in this block.
 
-    Versions of onnx_ir before 1.0 take both from one whose running statistics nothing uses, which
-    then computes by other statistics; runtimes take the mode only with three results.
+    Versions of onnx_ir before 1.0 remove both where the running statistics are unused, so it
+    computes with other statistics; runtimes accept the mode only with three results.
     """
     training = [
         (node, mode, len(node.outputs))
@@ -105,7 +105,7 @@ def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
 
 
 def _works(node: "ir.Node") -> bool:
-    """Whether the operator computes, and does more than move data or make it up."""
+    """Return whether the operator computes, instead of only moving or creating data."""
     if node.op_type == "Range":
         return False
     known = find_operator_rule(Op(node.domain, node.op_type, node.version or OPSET))
@@ -113,15 +113,15 @@ def _works(node: "ir.Node") -> bool:
 
 
 def _computes_floats(node: "ir.Node") -> bool:
-    """Whether the node is work with a result that is no index and no shape."""
+    """Return whether the node is work with a result that is not an index or a shape."""
     return not all(map(_is_integer, node.outputs)) and _works(node)
 
 
 class _OperandUses(NamedTuple):
-    """`taking` are operator calls that take a tensor, `values` what is computed from one.
+    """The operator calls `taking` a tensor, and the `values` computed from one.
 
-    An operator call becomes several nodes. Those that compute with nothing but numbers and shapes
-    are the exporter's own: the count of elements in a variance, the scale of an attention.
+    An operator call becomes several nodes. Nodes that compute only with numbers and shapes are the
+    exporter's own: the count of elements in a variance, the scale of an attention.
     """
 
     taking: frozenset[str]
@@ -129,7 +129,7 @@ class _OperandUses(NamedTuple):
 
 
 def _operand_uses(model: "ir.Model") -> _OperandUses:
-    """Return what operator calls take and make, before anything is folded."""
+    """Return the operands and results of operator calls, before constants are folded."""
     taking: set[str] = set()
     values: set[str] = set()
     for node in model.graph.all_nodes():
@@ -147,7 +147,7 @@ def _operand_uses(model: "ir.Model") -> _OperandUses:
 
 
 def _is_operand(value: "ir.Value", call: str) -> bool:
-    """Whether this is a tensor that the operator call is given, and none that it makes up.
+    """Return whether the value is a tensor passed to the operator call, not one that it creates.
 
     The exporter writes equal numbers once, for all calls that need them.
     """
@@ -160,9 +160,9 @@ def _is_operand(value: "ir.Value", call: str) -> bool:
 
 
 def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
-    """Whether this is work of the model, and no arithmetic by which the exporter writes it.
+    """Return whether the node is work of the model, not arithmetic of the exporter.
 
-    A call without tensors makes a table up (a `linspace`): the exporter's are the numbers in it.
+    A call without tensors creates a table (a `linspace`): the exporter's are the numbers in it.
     """
     if fx_name(node) in uses.taking:
         return any(value.name in uses.values for value in node.outputs)
@@ -201,7 +201,9 @@ def _has_bias(node: Any) -> bool:
 
 
 def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
-    """Weights without data become zeros that take no memory: a folder looks at small ones."""
+    """Give weights without data zeros that take no memory, because a folder reads small
+    weights.
+    """
     import numpy as np
     import onnx_ir as ir
 
@@ -227,24 +229,26 @@ def _is_small_or_integer(value: "ir.Value") -> bool:
 
 
 def fx_name(node: "ir.Node") -> str:
-    """Name of the operator call of the decomposed program that an ONNX node came from."""
+    """Return the name of the program's operator call that an ONNX node came from."""
     match = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
     return match[1] if match else ""
 
 
 def weight_names(program: "ONNXProgram") -> frozenset[str]:
-    """Names of the parameters and buffers: what a folder of shape arithmetic leaves alone."""
+    """Return the names of parameters and buffers, which a folder of shape arithmetic leaves
+    alone.
+    """
     exported = program.exported_program
     return frozenset((*exported.state_dict, *exported.constants))
 
 
 def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
-    """The names of parameters by other names that the program has for them.
+    """Return parameter names by the other names that the program has for them.
 
-    torch.export knows a parameter by its name, and takes one that a model has from a list, or that
-    a function closes over, for a constant. Both are the same memory, read in the same way: that of
-    the program's own copy, or of the model, to which a function holds on. In a module around the
-    model all names are longer.
+    torch.export knows a parameter by its name, and treats one in a list of the model, or in a
+    function's closure, as a constant. Both share memory, and are read in the same way: that of the
+    program's own copy, or of the model, to which a function holds a reference. In a module around
+    the model all names are longer.
     """
     stored, prefix = program.state_dict, f"{WITHIN}."
     names = {_tensor_memory_key(parameter): name for name, parameter in model.named_parameters()}
@@ -259,10 +263,11 @@ def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
 
 
 def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
-    """By name, as the graph has it, what has a gradient and is no parameter: is it an input.
+    """Return the values with a gradient that are not parameters, by graph name: whether each is an
+    input.
 
-    Those are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules
-    that the model has in a list or a function closes over, which an export takes for constants.
+    They are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules in a
+    list of the model or in a function's closure, which an export treats as constants.
     """
     signature = program.graph_signature
     names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
@@ -287,7 +292,8 @@ def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
 
 
 def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
-    """The graph with the nodes marked that have a sparse operand or result, as ONNX has none.
+    """Return the graph with the nodes marked that have a sparse operand or result, since ONNX has
+    none.
 
     `calls` are operator calls by the name of their node in the program.
     """
@@ -304,7 +310,9 @@ def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
 
 
 def _tensor_memory_key(tensor: Any) -> Any:
-    """Where a tensor lies and how it is read; of what has no memory, the object itself."""
+    """Return where a tensor lies and how it is read; the object's id for a tensor without
+    memory.
+    """
     try:
         index = tensor.untyped_storage()._cdata
     except (AttributeError, RuntimeError, NotImplementedError):
@@ -321,7 +329,7 @@ _VALUES_ASKED = {
 
 
 class Origins(msgspec.Struct, frozen=True):
-    """Where nodes come from: the operator call of each, its module, and what the weights are.
+    """The origins of nodes: the operator call of each, its module, and the names of weights.
 
     `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
     the undecomposed operator by the decomposed one, `opset` the operator sets of the program,
@@ -337,12 +345,13 @@ class Origins(msgspec.Struct, frozen=True):
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
-    """The graph of a simplified program, each node linked to the operator call it came from.
+    """Return the graph of a simplified program, each node linked to the operator call it came
+    from.
 
-    What it is called, and how large the model is, the caller knows.
+    The caller sets the name and the size of the model.
 
     `calls` are operator calls by graph node name, `paths` the module path by call key. The nodes
-    in a body have no call of their own: they belong to that of the node which holds it.
+    in a body have no call of their own: they belong to that of the node that holds it.
     """
     model = program.model
     origins = Origins(
@@ -364,7 +373,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
 
 
 def model_input_names(program: "ONNXProgram") -> list[str]:
-    """Return the names of what the model is given, without what is stored."""
+    """Return the names of the model's inputs, without stored tensors."""
     inputs = program.model.graph.inputs
     return [value.name or "" for value in inputs if not value.is_initializer()]
 
@@ -375,7 +384,7 @@ def _convert_graph_nodes(
     inside: bool = False,
     depending: bool = False,
 ) -> tuple[Node, ...]:
-    """The nodes of one level.
+    """Return the nodes of one level.
 
     Nodes without a call of their own are `depending` on the values of inputs, or not.
     """
@@ -411,7 +420,7 @@ def _convert_graph_nodes(
 
 
 def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
-    """The whole numbers of the inputs at `_VALUES_ASKED` that are stored."""
+    """Return the stored whole numbers of the inputs at `_VALUES_ASKED`."""
     from onnx_ir.convenience import get_const_tensor
 
     asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
@@ -427,9 +436,9 @@ def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
 
 
 def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
-    """The branches of an If, the body of a Loop or a Scan, which see the values around them.
+    """Return the branches of an If, the body of a Loop or a Scan, which see outer values.
 
-    What they hold depends on the inputs where the node does.
+    Their nodes depend on the inputs where the node does.
     """
     bodies = []
     for name, attribute in node.attributes.items():
@@ -450,7 +459,7 @@ def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tupl
 
 
 def _scan_trip_count(node: "ir.Node") -> int | None:
-    """How often a Scan runs: the extent of what it scans. A Loop goes on while data says so."""
+    """Return how often a Scan runs, the extent of the scanned axis; None for a Loop."""
     if node.op_type != "Scan" or node.domain:
         return None
     shape = node.inputs[-1].shape if node.inputs and node.inputs[-1] is not None else None
@@ -459,7 +468,9 @@ def _scan_trip_count(node: "ir.Node") -> int | None:
 
 
 def _is_there(value: "ir.Value") -> bool:
-    """Whether a node gives this result: an operator of PyTorch may return None in its place."""
+    """Return whether a node has this result: an operator of PyTorch may return None in its
+    place.
+    """
     known = value.dtype is not None or value.shape is not None
     return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())
 
@@ -496,7 +507,7 @@ def _attributes(node: "ir.Node") -> dict[str, Attribute]:
 
 
 def _dropout_training_mode(node: "ir.Node") -> int | None:
-    """The value of the input `training_mode` of a Dropout, where it is a constant."""
+    """Return the value of the input `training_mode` of a Dropout, where it is a constant."""
     mode = node.inputs[2] if len(node.inputs) > 2 else None
     known = mode.const_value if mode is not None else None
     return int(known.numpy().item()) if known is not None else None

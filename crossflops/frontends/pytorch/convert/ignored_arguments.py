@@ -1,4 +1,5 @@
-"""What torchlib's forms of PyTorch's operators ignore, and what becomes of it: a reviewed list.
+"""Arguments that torchlib's forms of PyTorch's operators ignore, with the outcome of each: a
+reviewed list.
 
 The exporter translates an operator by a function of onnxscript's torchlib. An argument that this
 function never reads changes nothing in the file, and so nothing in the count. A test reads the
@@ -84,12 +85,12 @@ _NAMED = {
 
 
 def outcome(operator: str, argument: str) -> str | None:
-    """Return what becomes of an ignored argument; None for one that is not in the list."""
+    """Return the outcome of an ignored argument; None for one that is not in the list."""
     return BY_OPERATOR.get(operator, {}).get(argument) or EVERYWHERE.get(argument)
 
 
 def loses_argument(node: Any) -> bool:
-    """Whether the form of this node of a program would ignore an argument that matters."""
+    """Return whether the form of this node of a program would ignore an argument that matters."""
     names = _NAMED.get(str(node.target))
     if not names:
         return False

@@ -34,11 +34,11 @@ _KNOWN: "OrderedDict[Any, _WrittenForm]" = OrderedDict()
 
 
 class _NotPlainError(Exception):
-    """Something decides what a form writes that is not in its key."""
+    """An input of a form is not covered by its key."""
 
 
 class _WrittenForm(NamedTuple):
-    """What a form writes, for values of these types and shapes."""
+    """The nodes that a form writes for values of these types and shapes."""
 
     given: tuple[Any, ...]
     types: tuple[tuple[Any, tuple[int, ...] | None], ...]  # of what is given; extents if all known
@@ -116,9 +116,9 @@ def form_of(
     find: Callable[[], tuple[Any, str]],
     place: WritingPlace,
 ) -> tuple[Any, str]:
-    """Return the form of an operator of a program, as what it is known to write where it is.
+    """Return the form of an operator of a program, as a replay of its known nodes where possible.
 
-    `find` gives the form itself, or None and a reason. `flags` say which of several forms it is.
+    `find` returns the form itself, or None and a reason. `flags` say which of several forms it is.
     """
     try:
         key = _node_form_key(node, flags)
@@ -180,13 +180,13 @@ def _tensor_key(value: Any) -> Any:
 
 
 def _value_key(value: Any) -> Any:
-    """Return what a form may ask of a value."""
+    """Return the facts of a value that a form may read."""
     kind, shape = value.type, value.shape
     return str(kind), None if shape is None else tuple(map(str, shape))
 
 
 def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]:
-    """The values in arguments, by their identity, each once."""
+    """Return the values in arguments by their identity, each once."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -201,7 +201,7 @@ def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]
 
 
 def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
-    """The arguments with other values in them."""
+    """Return the arguments with other values in them."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -219,7 +219,7 @@ def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
 def _write_and_store_form(
     key: Any, form: Callable[..., Any], place: WritingPlace, *args: Any, **kwargs: Any
 ) -> Any:
-    """Write what a form writes, and keep that."""
+    """Write the nodes of a form, and store them for replay."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
         written = _record_form_nodes(form, args, kwargs, values)
@@ -238,7 +238,7 @@ def _write_again(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Write what is known of a form, or call it where it is given other values after all."""
+    """Replay the known nodes of a form, or call it where it gets other values."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     if tuple(map(_value_key, values)) != written.given:
         form, _ = find()
@@ -247,7 +247,7 @@ def _write_again(
 
 
 def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
-    """Return what a form writes, called on values of its own."""
+    """Return the nodes of a form, called on new values."""
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
 
@@ -308,7 +308,7 @@ def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
 
 
 def _copy_type_or_shape(value: Any) -> Any:
-    """A type or a shape of its own: values change theirs."""
+    """Return a separate copy of a type or a shape, because values change theirs."""
     if isinstance(value, tuple | type(None)):
         return value
     return value.copy() if hasattr(value, "copy") else copy.copy(value)

@@ -30,7 +30,7 @@ class _InferredTensor(NamedTuple):
 
 @contextmanager
 def reusing_shape_inference() -> Iterator[None]:
-    """In this context a folder of constants infers and folds once what is alike."""
+    """Infer and fold equal nodes once in a folder of constants, in this context."""
     if is_reference_export():
         yield
         return
@@ -103,10 +103,10 @@ def _set_results(node: Any, results: tuple[_InferredTensor | None, ...]) -> None
 
 
 class _NodeKeys:
-    """Keys of nodes, by what decides the shapes of their results, for one model.
+    """The keys of one model's nodes, by the facts that determine their result shapes.
 
-    Attributes and constants are shared by many nodes: each is looked at once, and held so that no
-    other takes its place in the table.
+    Attributes and constants are shared by many nodes: each is read once, and kept alive so that no
+    other object gets its id.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class _NodeKeys:
         self._constants: dict[int, tuple[Any, Any]] = {}
 
     def node_key(self, node: Any, opset: int | None) -> Any:
-        """Return the key of a node; None where more decides than is looked at."""
+        """Return the key of a node; None where further facts determine its result."""
         import onnx_ir as ir
 
         attributes = []
@@ -163,13 +163,15 @@ def _shape_extent_key(extent: Any) -> Any:
 
 
 def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], Any]:
-    """Return what an array holds; of texts the texts, whose bytes are only where they lie."""
+    """Return the content of an array; for texts the texts, since their bytes are only
+    addresses.
+    """
     stored = tuple(numbers.flat) if numbers.dtype.hasobject else numbers.tobytes()
     return numbers.dtype, numbers.shape, stored
 
 
 def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-    """Return what decides the result of an operator; None where that is more than is looked at."""
+    """Return the facts that determine the result of an operator; None where further facts do."""
     domain, name, version, *inputs = operator
     if any(value is not None and value.size > _SMALL for value in inputs):
         return None
@@ -199,9 +201,10 @@ def _attribute_value_key(attribute: Any) -> Any:
 
 @contextmanager
 def renumbering_opsets() -> Iterator[None]:
-    """In this context a model whose operators a newer set leaves alone gets its number alone.
+    """Set only the opset number of a model whose operators are equal in the newer set, in this
+    context.
 
-    The version converter looks at every node once for each set in between.
+    The version converter visits every node once for each set in between.
     """
     if is_reference_export():
         yield
@@ -232,7 +235,7 @@ def renumbering_opsets() -> Iterator[None]:
 
 
 def _stays(model: Any, target: int) -> bool:
-    """Whether none of the operators of a model is another one in the set of this number."""
+    """Return whether all operators of a model are the same in the set of this number."""
     from onnxscript.version_converter import _version_converter as converter
 
     known = model.opset_imports.get("")

@@ -43,7 +43,9 @@ _GROUPED = ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sum", "sum")
 
 
 def with_sparse_store_marks(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
-    """The calls by node name, marked where what inputs store decides about their work."""
+    """Return the calls by node name, marked where the stored elements of inputs determine their
+    work.
+    """
     names = _dependent(program) if has_sparse(program) else set()
     return {
         name: msgspec.structs.replace(call, depends_on_inputs=True) if name in names else call
@@ -52,7 +54,7 @@ def with_sparse_store_marks(program: "ExportedProgram", calls: dict[str, Call]) 
 
 
 def _dependent(program: "ExportedProgram") -> set[str]:
-    """The names of nodes whose work depends on which elements inputs of the model store."""
+    """Return the names of nodes whose work depends on which elements inputs of the model store."""
     inputs = set(program.graph_signature.user_inputs)
     varying: set[fx.Node] = set()  # tensors whose values depend on an input
     patterns: set[fx.Node] = set()  # sparse tensors whose places do
@@ -81,15 +83,17 @@ def _dependent(program: "ExportedProgram") -> set[str]:
 
 
 def _is_made(node: "fx.Node") -> bool:
-    """Whether the first argument says which places are stored: the indices of a COO tensor."""
+    """Return whether the first argument gives the stored positions: the indices of a COO
+    tensor.
+    """
     return "sparse_coo_tensor" in str(node.target)
 
 
 def write_out_sparse(program: "ExportedProgram") -> None:
-    """Rewrite what is sparse by what one run of the program stores.
+    """Rewrite sparse operators by the elements that one run of the program stores.
 
-    The program is changed. Raises NormalizeError where it cannot be run: elements of one place
-    may be stored any number of times, so no shape bounds the work.
+    The program is changed. Raises NormalizeError where it cannot be run: one position may be
+    stored any number of times, so no shape bounds the work.
     """
     observed = _observe_sparse_run(program)
     _store_values(program, observed)
@@ -112,7 +116,7 @@ def write_out_sparse(program: "ExportedProgram") -> None:
 def _observe_sparse_run(
     program: "ExportedProgram",
 ) -> dict[str, tuple[Any, dict[str, Any] | None]]:
-    """By node name what it gave where that is sparse, and of sparse operators the facts."""
+    """Return by node name its sparse result, and the facts of sparse operators."""
     import torch
 
     seen: dict[str, tuple[Any, dict[str, Any] | None]] = {}
@@ -123,7 +127,7 @@ def _observe_sparse_run(
     }
 
     class Observing(torch.fx.Interpreter):
-        """Notes what sparse operators are given and give."""
+        """An interpreter that notes the operands and results of sparse operators."""
 
         def run_node(self, n: Any) -> Any:
             result = super().run_node(n)
@@ -149,8 +153,8 @@ def _observe_sparse_run(
 
 def _sparse_storage_error(why: str) -> NormalizeError:
     return NormalizeError(
-        f"how much the sparse tensors of the model store is not known: {why}",
-        "give the model and its inputs values, or count it with dense tensors in their place",
+        f"the number of elements in the model's sparse tensors is unknown: {why}",
+        "give the model and its inputs values, or use dense tensors instead",
     )
 
 
@@ -178,7 +182,7 @@ def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> 
 
 
 def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
-    """Return whether it does to the stored values what it would do to a dense tensor of these."""
+    """Return whether the operator works on the stored values as on a dense tensor of these."""
     import torch
 
     pointwise = torch.Tag.pointwise in getattr(target, "tags", ())
@@ -192,10 +196,11 @@ def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
 
 
 def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
-    """The multiply-accumulates of a product, and those of the gradient of its sparse factor.
+    """Return the multiply-accumulates of a product, and those of the gradient of its sparse
+    factor.
 
-    Each stored element of the one factor meets a row of the other: all of a dense one, what is
-    stored of a sparse one. -1 where it is no product, or not known.
+    Each stored element of one factor meets a row of the other: all of a dense one, the stored part
+    of a sparse one. -1 where it is not a product, or unknown.
     """
     indices = _FACTORS.get(name)
     if indices is None or len(tensors) <= indices[1]:
@@ -224,7 +229,7 @@ def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
 
 
 def _matching_pair_count(left: Any, right: Any) -> int:
-    """Pairs of stored elements, one of a column of A and one of the same row of B."""
+    """Return the pairs of stored elements, one of a column of A and one of the same row of B."""
     import torch
 
     inner = left.shape[-1]
@@ -234,7 +239,7 @@ def _matching_pair_count(left: Any, right: Any) -> int:
 
 
 def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, Any]) -> int:
-    """How many groups of stored elements a softmax or a sum has; -1 where it has none."""
+    """Return the groups of stored elements of a softmax or a sum; -1 for other operators."""
     import torch
 
     if name not in _GROUPED or not tensors or not is_sparse(tensors[0]):
@@ -257,7 +262,7 @@ def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, An
 
 
 def _coordinates(tensor: Any) -> Any:
-    """The places of the stored elements, each once."""
+    """Return the positions of the stored elements, each once."""
     coo = tensor if tensor.is_sparse else tensor.to_sparse_coo()
     return coo.coalesce().indices()
 
@@ -286,7 +291,7 @@ def _tensors_in_arguments(values: Any) -> Iterator[Any]:
 def _store_values(
     program: "ExportedProgram", observed: dict[str, tuple[Any, dict[str, Any] | None]]
 ) -> None:
-    """Weights, constants and inputs that are sparse become their values."""
+    """Replace sparse weights, constants and inputs by their values."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -308,7 +313,7 @@ def _store_values(
 
 
 def _fake_values(mode: Any, real: Any) -> Any:
-    """A fake tensor that stands for the stored values."""
+    """Return a fake tensor in place of the stored values."""
     import torch
 
     values = _sparse_tensor_values(real)
@@ -317,9 +322,9 @@ def _fake_values(mode: Any, real: Any) -> Any:
 
 
 def _replace_sparse_node(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
-    """Make the node a call of the operator that stands for any one on sparse tensors.
+    """Replace the node by a call of the operator for any sparse operator.
 
-    One without operands makes a tensor that stores nothing, and its values are as many zeros:
+    A node without operands makes a tensor that stores nothing, and its values are as many zeros:
     the operator would have no device.
     """
     import torch
@@ -348,7 +353,7 @@ def _replace_sparse_node(node: "fx.Node", facts: dict[str, Any], real: Any) -> N
 
 @functools.cache
 def _sparse_operator() -> Any:
-    """The operator `crossflops::on_sparse`, which has a shape and no kernel."""
+    """Return the operator `crossflops::on_sparse`, which has a shape and no kernel."""
     import torch
 
     library = torch.library.Library("crossflops", "FRAGMENT")
@@ -366,7 +371,9 @@ def _sparse_operator() -> Any:
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """The ONNX form of `crossflops::on_sparse`: one node by the name of the operator itself."""
+    """Return the ONNX form of `crossflops::on_sparse`: one node by the name of the operator
+    itself.
+    """
     return {_sparse_operator(): _translate}
 
 

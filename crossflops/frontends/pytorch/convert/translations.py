@@ -49,14 +49,14 @@ def replacement_forms() -> dict[Any, Callable[..., Any]]:
 
 
 def torch_constant_like(number: float, like: Any) -> Any:
-    """A number of the type of a tensor."""
+    """Write a number of the type of a tensor."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(number, dtype=like.dtype))
 
 
 def integer_list_constant(*numbers: int) -> Any:
-    """A list of integers, as axes and shapes are given."""
+    """Write a list of integers, as axes and shapes are passed."""
     return opset23.Constant(value_ints=list(numbers))
 
 
@@ -73,11 +73,10 @@ def attention_form(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Return softmax(scale Q K^T + mask) V, with dropout of the weights where there is some.
+    """Write softmax(scale Q K^T + mask) V, with dropout of the weights where there is some.
 
-    The exporter adds a mask of booleans as if these were numbers where there is dropout, which it
-    writes as that of inference. Where there is none, onnxruntime wants a row of the mask for every
-    query, and a scale above 0.
+    With dropout, the exporter adds a boolean mask as numbers, and writes dropout as in inference.
+    Without, onnxruntime needs a row of the mask for every query, and a scale above 0.
     https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 
     Raises AssertionError for operands of other than four axes, as the exporter's form does.
@@ -116,7 +115,7 @@ def _true() -> Any:
 
 
 def _expand_mask_rows(mask: Any, query: Any) -> Any:
-    """Return a mask that has one row for all queries with one for each of them."""
+    """Write a mask with one row for each query, from one with a row for all."""
     if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
         return mask
     rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
@@ -128,7 +127,7 @@ def _are_numbers(sizes: Sequence[Any]) -> bool:
 
 
 def _as_summand(mask: Any, query: Any) -> Any:
-    """Return 0 where a mask of booleans keeps a score, and minus infinity where it does not."""
+    """Write 0 where a boolean mask keeps a score, and minus infinity elsewhere."""
     import onnx_ir as ir
 
     if mask.dtype != ir.DataType.BOOL:
@@ -151,10 +150,10 @@ def batch_norm_form(
     momentum: float,
     eps: float,
 ) -> Any:
-    """Return what `native_batch_norm` does: y, what the backward pass keeps, the new statistics.
+    """Write `native_batch_norm`: y, the values for the backward pass, the new statistics.
 
-    In training the result of the exporter is that of inference. Where there are no running
-    statistics, a momentum of 1 says that those which ONNX asks for stay as they are.
+    In training the result of the exporter is that of inference. Without running statistics, a
+    momentum of 1 keeps those that ONNX needs unchanged.
     https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html
     """
     from onnxscript.function_libs.torch_lib.ops.core import (
@@ -184,7 +183,7 @@ def batch_norm_form(
 
 
 def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
-    """The running variance as PyTorch has it: by n - 1 where ONNX divides by n elements.
+    """Write PyTorch's running variance: divided by n - 1 where ONNX divides by n elements.
 
     A model that does not use it has no such nodes.
     """
@@ -197,7 +196,7 @@ def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
 
 
 def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
-    """The mean and 1 / sqrt(variance + eps) by channel, which the backward pass is given."""
+    """Write the mean and 1 / sqrt(variance + eps) by channel, for the backward pass."""
     axes = integer_list_constant(*(axis for axis in range(len(x.shape)) if axis != 1))
     centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
     variance = opset23.ReduceMean(opset23.Mul(centred, centred), axes, keepdims=0)
@@ -208,7 +207,9 @@ def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
 def batch_norm_without_statistics(
     x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """As `batch_norm_form`, of `_native_batch_norm_legit.no_stats`, which has three results."""
+    """Write `_native_batch_norm_legit.no_stats`, which has the three first results of
+    `batch_norm_form`.
+    """
     return batch_norm_form(x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
@@ -223,10 +224,11 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """With running statistics, a batch normalization of one item with N C channels, as it runs.
+    """Write an instance norm with running statistics as the batch normalization of N C channels
+    that runs.
 
-    The exporter leaves out the running statistics where those of the input are used.
-    Source: aten/src/ATen/native/Normalization.cpp (instance_norm).
+    The exporter leaves out the running statistics where those of the input are used. Source:
+    aten/src/ATen/native/Normalization.cpp (instance_norm).
     """
     from onnxscript.function_libs.torch_lib.ops.core import aten_instance_norm
 
@@ -247,7 +249,9 @@ def instance_norm(
 
 
 def _set_type(value: Any, like: Any, *shape: int) -> Any:
-    """A value of a known type and shape, which forms ask for, and which nodes do not infer."""
+    """Return a value with a known type and shape, which forms read, and which nodes do not
+    infer.
+    """
     import onnx_ir as ir
 
     value.dtype, value.shape = like.dtype, ir.Shape(shape)
@@ -268,10 +272,10 @@ def cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Return -log softmax(x)[target], with smoothed labels or probabilities of classes, too.
+    """Write -log softmax(x)[target], with smoothed labels or probabilities of classes, too.
 
-    x [N, C, d...] or [C]. Written as PyTorch runs it, where the exporter's form lacks something.
-    Source: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss).
+    x [N, C, d...] or [C]. It is written as PyTorch runs it, where the exporter's form is
+    incomplete. Source: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss).
     """
     from onnxscript.function_libs.torch_lib.ops.nn import aten_cross_entropy_loss
 
@@ -290,14 +294,14 @@ def cross_entropy(
 
 
 def _reshape_class_weights(weight: Any, axes: int) -> Any:
-    """The weights of classes along the second of so many axes."""
+    """Write the weights of classes along the second of `axes` axes."""
     return opset23.Reshape(weight, integer_list_constant(1, -1, *[1] * (axes - 2)))
 
 
 def _probability_cross_entropy(
     x: Any, target: Any, weight: Any, reduction: int, smoothing: float
 ) -> Any:
-    """- sum of target log softmax(x); the mean is by the number of targets."""
+    """Write - sum of target log softmax(x); the mean is by the number of targets."""
     classes = x.shape[1]
     if smoothing:
         kept = opset23.Mul(target, torch_constant_like(1.0 - smoothing, target))
@@ -319,7 +323,7 @@ def _probability_cross_entropy(
 def _label_smoothing_loss(
     x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, smoothing: float
 ) -> Any:
-    """(1 - s) nll + s / C * the loss of all classes alike."""
+    """Write (1 - s) nll + s / C * the loss of all classes."""
     named = {_MEAN: "mean", _SUM: "sum"}.get(reduction, "none")
     logs = opset23.LogSoftmax(x, axis=1)
     likelihood = opset23.NegativeLogLikelihoodLoss(
@@ -340,7 +344,7 @@ def _label_smoothing_loss(
 
 
 def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
-    """How many targets count, or the sum of their weights."""
+    """Write the number of counted targets, or the sum of their weights."""
     if weight is None:
         return opset23.ReduceSum(opset23.CastLike(opset23.Not(ignored), x), keepdims=0)
     valid = opset23.Where(ignored, torch_constant_like(0, target), target)
@@ -349,10 +353,10 @@ def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
 
 
 def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
-    """Return the sum of max(0, 1 - (x[label] - x[other])) / classes for each row.
+    """Write the sum of max(0, 1 - (x[label] - x[other])) / classes for each row.
 
-    x [N, C] or [C]. Labels end at the first -1; PyTorch takes the operator apart with a term for
-    each place behind that, too. Source: aten/src/ATen/native/LossMultiLabelMargin.cpp.
+    x [N, C] or [C]. Labels end at the first -1; PyTorch's decomposition has a term for each
+    position behind that, too. Source: aten/src/ATen/native/LossMultiLabelMargin.cpp.
     """
     classes, second, last = int(x.shape[-1]), integer_list_constant(1), integer_list_constant(2)
     if len(x.shape) == 1:
@@ -394,10 +398,11 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """The means of windows, or their sums by a divisor that is given, of so many last axes.
+    """Write the means of windows over the last `axes` axes, or their sums divided by a given
+    divisor.
 
-    A mean over all places of a window, padded ones too, times their number by the divisor.
-    Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp.
+    With a divisor: the mean over all positions of a window, padded ones too, times their number
+    over the divisor. Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp.
     """
     from onnxscript.function_libs.torch_lib.ops import nn
 
@@ -423,12 +428,12 @@ def average_pool(
 
 
 def _numbers_per_axis(numbers: Sequence[int], axes: int) -> list[int]:
-    """A number for each axis: one may stand for all."""
+    """Return a number for each axis: a single one is repeated."""
     return list(numbers) * axes if len(numbers) == 1 else list(numbers)
 
 
 def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
-    """Return what the last window needs behind the end; none begins in it."""
+    """Return the padding that the last window needs behind the end; no window begins in it."""
     steps = size + 2 * before - kernel
     count = (-(-steps // stride) if ceil_mode else steps // stride) + 1
     if (count - 1) * stride >= size + before:
@@ -439,11 +444,10 @@ def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bo
 def resize_form(
     operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any
 ) -> Any:
-    """Interpolate to a size, by the scales that are given where they are not the ratio of sizes.
+    """Write an interpolation to a size, by the given scales where they are not the ratio of sizes.
 
-    What ONNX cannot say stays an opaque node: scales that lead to another size, and corners that
-    are aligned under a filter against aliasing.
-    Source: aten/src/ATen/native/UpSample.h (area_pixel_compute_scale).
+    Two cases that ONNX lacks stay opaque nodes: scales that lead to another size, and aligned
+    corners with antialiasing. Source: aten/src/ATen/native/UpSample.h (area_pixel_compute_scale).
     """
     from onnxscript.function_libs.torch_lib.ops import nn
 
@@ -475,7 +479,9 @@ def resize_form(
 
 
 def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
-    """The source in the type and the shape of x: the exporter leaves it the smaller shape."""
+    """Write the source in the type and the shape of x: the exporter leaves it the smaller
+    shape.
+    """
     provided = opset23.CastLike(source, x)
     if list(source.shape) == list(x.shape):
         return provided
@@ -483,9 +489,9 @@ def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    """Return scale * x above 0, and scale * alpha * (exp(input_scale * x) - 1) below.
+    """Write scale * x above 0, and scale * alpha * (exp(input_scale * x) - 1) below.
 
-    The exporter scales what is above 0 by both factors, and multiplies where they are 1, too.
+    The exporter scales x above 0 by both factors, and multiplies where they are 1, too.
     """
     if input_scale == 1:
         result = opset23.Elu(x, alpha=float(alpha))
@@ -498,7 +504,7 @@ def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> A
 
 
 def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
-    """Return 0.54 - 0.46 cos(2 pi i / n): ONNX's window has other factors, 25/46 and 21/46."""
+    """Write 0.54 - 0.46 cos(2 pi i / n): ONNX's window has other factors, 25/46 and 21/46."""
     import onnx_ir as ir
 
     kind = 1 if dtype is None or dtype < 0 else int(dtype)
@@ -511,12 +517,14 @@ def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
 
 
 def determinant(x: Any) -> Any:
-    """The determinant; the factors, of which the exporter has none, are for the backward pass."""
+    """Write the determinant; the factors for the backward pass, which the exporter lacks, are
+    placeholders.
+    """
     return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
 
 
 def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
-    """Draw so many places of each row by their weights; those that were drawn stay out.
+    """Write the draw of `count` indices of each row by their weights, with or without replacement.
 
     With replacement as the exporter writes it. Without, the largest of weight / exponential, as
     PyTorch draws them. Source: aten/src/ATen/native/Distributions.cpp (multinomial).

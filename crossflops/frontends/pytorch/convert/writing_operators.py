@@ -29,7 +29,7 @@ _NAMESPACE = "crossflops_written"
 
 
 class _WritingCall(NamedTuple):
-    """A call of such an operator: what stays of its node when that is gone."""
+    """A call of such an operator: its node's facts, kept after the node is removed."""
 
     target: Any
     args: Any
@@ -40,7 +40,7 @@ class _WritingCall(NamedTuple):
 
     @property
     def results(self) -> int:
-        """How many tensors it returns and writes."""
+        """The number of tensors that it returns and writes."""
         return self.returns + len(self.written)
 
     def arguments_with_values(self, values: Iterable[Any]) -> tuple[Any, Any]:
@@ -53,9 +53,9 @@ class _WritingCall(NamedTuple):
 
 @contextmanager
 def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
-    """Yield the program without operators that write, and the ONNX forms of those in their place.
+    """Yield the program without operators that write, and the ONNX forms of their replacements.
 
-    The operators are there in this context alone. The program itself is left as it is.
+    The replacements exist in this context alone. The program itself is not changed.
     """
     import torch
 
@@ -79,7 +79,7 @@ def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, di
 
 
 def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
-    """Yield the nodes of foreign operators that write, with the graph in which each stands."""
+    """Yield the nodes of custom operators that write, each with its graph."""
     import torch
 
     for module in program.graph_module.modules():
@@ -99,7 +99,7 @@ def _to_writing_call(node: "fx.Node") -> _WritingCall:
 
 
 def _define(library: Any, name: str, call: _WritingCall) -> Any:
-    """Return an operator that gives what the call returns and writes.
+    """Return an operator whose results are those that the call returns and writes.
 
     Its arguments are the tensors alone, by the names that the operator has for them.
     """
@@ -144,7 +144,7 @@ def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
 
 
 def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
-    """Write one opaque node that bears the name of the operator itself."""
+    """Write one opaque node with the name of the operator itself."""
     args, kwargs = call.arguments_with_values(provided)
     return opaque(call.target, results=call.results)(*args, **kwargs)
 
@@ -152,7 +152,7 @@ def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
 def _replace_writing_node(
     graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: Any
 ) -> None:
-    """Put the operator in the place of a node, and copy what that wrote to where it belongs."""
+    """Replace a node by the operator, and copy the written results to their tensors."""
     import torch
     from torch.fx.traceback import NodeSource
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running_uncompiled() -> Iterator[None]:
-    """Run in this context what a model compiles as Python runs it.
+    """Run compiled parts of a model as plain Python in this context.
 
-    PyTorch itself compiles the functions that an operator holds (torch.cond) where nobody asked
-    for it, as such operators take no others: it does so here, too, but for FlexAttention.
+    PyTorch itself compiles the functions that an operator holds (torch.cond), as such operators
+    accept no others: it does so here, too, except for FlexAttention.
     """
     if "torch" not in sys.modules:
         yield
@@ -54,9 +54,9 @@ def running_uncompiled() -> Iterator[None]:
 
 
 def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
-    """Give a copy of a model its own methods where it holds compiled ones, as the code is.
+    """Give a copy of a model its own uncompiled methods in place of compiled ones.
 
-    Python copies no function, and that of a compiled method runs the module that it was of.
+    Python does not copy functions, and that of a compiled method runs the original module.
     """
     twins = dict(zip(map(id, model.modules()), own.modules(), strict=False))
     for module in model.modules():

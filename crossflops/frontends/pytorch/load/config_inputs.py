@@ -25,15 +25,15 @@ _SECOND = 16_000  # samples of audio
 _FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
 _SIDE = 224
 _WITHOUT_IMAGE = (
-    "is counted on text alone: how its images become an input is not known here ({}); --input "
+    "is counted on text alone: crossflops cannot make an image input for it ({}); --input "
     "gives all inputs"
 )
 _WITHOUT_SOUND = (
-    "is counted on text alone: how a sound becomes tokens of its text is not known here; --input "
+    "is counted on text alone: crossflops cannot turn a sound into its text tokens; --input "
     "gives all inputs"
 )
 _IMAGE_WITHOUT_SOUND = (
-    "is counted on an image and text: how a sound becomes tokens of its text is not known here; "
+    "is counted on an image and text: crossflops cannot turn a sound into its text tokens; "
     "--input gives all inputs"
 )
 _WITHOUT_VALUES = (
@@ -43,7 +43,7 @@ _WITHOUT_VALUES = (
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """Specs of inputs, the values of those whose values matter, and sentences for the report."""
+    """The specs of inputs, the values of those that need values, and notes for the report."""
 
     specs: tuple[TensorSpec, ...]
     values: Mapping[str, Any] = {}
@@ -51,7 +51,9 @@ class Usual(msgspec.Struct, frozen=True):
 
 
 def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
-    """Return the main input of the model, and what has to come with it, in the type of weights."""
+    """Return the main input of the model, and the inputs it requires, in the type of the
+    weights.
+    """
     if _image_token(config) is None:
         _refuse_unnamed_token(model, config)
         specs = with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
@@ -78,14 +80,14 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
 
 
 def _hears(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
-    """Whether tokens of the text stand for a sound, and no sound is among the inputs."""
+    """Return whether the text has tokens for a sound, but no sound is among the inputs."""
     named = hasattr(config, "audio_token_id") or hasattr(config, "audio_token_index")
     sounds = {"input_features", "input_values"} & set(inspect.signature(model.forward).parameters)
     return named and bool(sounds) and not sounds & {spec.name for spec in specs}
 
 
 def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """Inputs of which each has a shape, and no value that matters."""
+    """Yield the inputs whose shapes matter, but not their values."""
     main, batch = model.main_input_name, sizes.get("batch", 1)
     length = _config_text_length(config, sizes)
     if main in ("input_values", "input_features"):
@@ -109,7 +111,7 @@ def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> It
 
 
 def _speech_decoder_inputs(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
-    """A spectrogram that a decoder goes on with, and the voice that it speaks with."""
+    """Yield a decoder's spectrogram so far, and the speaker embedding."""
     shape = (batch, length, config.num_mel_bins)
     yield TensorSpec("decoder_input_values", "float32", shape, "input")
     if voice := getattr(config, "speaker_embedding_dim", None):
@@ -117,12 +119,12 @@ def _speech_decoder_inputs(config: Any, batch: int, length: int) -> Iterator[Ten
 
 
 def _has_vision_and_text(config: Any) -> bool:
-    """Whether a model of images has a text, too."""
+    """Return whether a model of images has a text, too."""
     return all(hasattr(config, part) for part in ("vision_config", "text_config"))
 
 
 def _spectrogram(config: Any) -> tuple[int, int]:
-    """Frames of sound by what each holds; as Whisper takes them, the other way round."""
+    """Return the frames of sound and the features of each; for Whisper in the other order."""
     for name in ("input_feat_per_channel", "feature_projection_input_dim"):
         if isinstance(width := getattr(config, name, None), int):
             return _FRAMES, width
@@ -136,7 +138,7 @@ def _config_text_length(config: Any, sizes: Mapping[str, int]) -> int:
 
 
 def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
-    """An image, or the frames of a clip, for a model whose config says how many it takes."""
+    """Return an image, or the frames of a clip, of the size in the config."""
     seen = getattr(config, "vision_config", None) or config
     side = getattr(seen, "image_size", None) or _SIDE
     height, width = side if isinstance(side, list | tuple) else (side, side)
@@ -151,7 +153,7 @@ def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
 
 
 def _image_token(config: Any) -> int | None:
-    """The number of the token that stands for a piece of an image; None where there is none."""
+    """Return the id of the token that marks a piece of an image; None where there is none."""
     for name in ("image_token_id", "image_token_index", "im_token_id"):
         token = getattr(config, name, None)
         if isinstance(token, int) and getattr(config, "vision_config", None) is not None:
@@ -160,23 +162,27 @@ def _image_token(config: Any) -> int | None:
 
 
 def _refuse_unnamed_token(model: Any, config: Any) -> None:
-    """Raises InputError for a model that looks for its images in the text, by a token unnamed."""
+    """Raise InputError for a model that finds images in the text by a token that its config does
+    not name.
+    """
     name = "image_token_index"
     if getattr(config, name, name) is None and hasattr(model, "get_placeholder_mask"):
         raise InputError(
-            f"the config names no token that stands for an image: its {name} is missing",
+            f"the config names no image token: {name} is missing",
             f"give a number below vocab_size: --arg {name}=NUMBER",
         )
 
 
 def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
-    """One image for each example, and text behind the tokens that stand for it."""
+    """Return the inputs of one image for each example, and text after its image tokens."""
     token, batch = _image_token(config), sizes.get("batch", 1)
     details: tuple[TensorSpec, ...] = ()
     taken = inspect.signature(model.forward).parameters
     grid = _image_patch_grid(config, sizes) if "image_grid_thw" in taken else None
     if grid is not None and next(model.parameters()).is_meta:
-        raise ValueError("the model reads the grid, and nothing on this device has values")
+        raise ValueError(
+            "the model reads the image grid, but tensors on this device have no values"
+        )
     if grid is None:
         (pixels,) = with_float_dtype((_config_image_spec(config, sizes),), dtype)
         details = (
@@ -187,7 +193,7 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
         pixels, rows = _patches(config, grid, batch, dtype)
     if not rows or ("seq" in sizes and sizes["seq"] <= rows):
         raise InputError(
-            f"an image takes {rows} tokens of the text, and --seq leaves it {sizes.get('seq')}",
+            f"an image takes {rows} text tokens, but --seq has only {sizes.get('seq')}",
             f"give --seq {rows + 1} or more",
         )
     length = sizes.get("seq", rows + _config_text_length(config, {}))
@@ -210,13 +216,15 @@ def _row_table_shape(rows: Any) -> tuple[int, ...]:
 
 
 def _details(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """The same image in the size that a second tower takes, of a model that has one."""
+    """Yield the same image in the size that a second tower takes, for a model that has one."""
     seen = config.high_res_vision_config
     yield image_input_spec(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
 
 
 def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
-    """The rows of the features of images, as the model computes them for their shapes."""
+    """Return the number of rows of image features, which the model computes from the images'
+    shapes.
+    """
     import torch
 
     device = next(model.parameters()).device
@@ -235,13 +243,15 @@ def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
 
 
 def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
-    """Of an image that comes as a row of patches: frames, and patches along its sides."""
+    """Return the grid of an image that is passed as a row of patches: frames, and patches per
+    side.
+    """
     seen = config.vision_config
     merged = seen.patch_size * _merge_size(seen)
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
     if not side:
         raise InputError(
-            f"an image is made of squares of {merged} pixels",
+            f"an image needs at least {merged} pixels per side",
             f"give --image-size {merged} or more",
         )
     return 1, side, side
@@ -250,9 +260,9 @@ def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, 
 def _patches(
     config: Any, grid: tuple[int, int, int], batch: int, dtype: str
 ) -> tuple[TensorSpec, int]:
-    """The patches of all images, and how many tokens stand for one image.
+    """Return the patches of all images, and the number of tokens for one image.
 
-    Each is a row of numbers, or an image where a config speaks of a kernel that merges them.
+    Each patch is a row of numbers, or an image where a config has a kernel that merges them.
     """
     seen = config.vision_config
     channels: int = getattr(seen, "in_channels", 0) or getattr(seen, "in_chans", 3)
@@ -265,7 +275,7 @@ def _patches(
 
 
 def _merge_size(seen: Any) -> int:
-    """How many patches along each side of an image become one token."""
+    """Return how many patches along each side of an image become one token."""
     if kernel := getattr(seen, _MERGING, None):
         return int(max(kernel))
     merged: int = getattr(seen, "spatial_merge_size", 0) or getattr(seen, "merge_size", 1)

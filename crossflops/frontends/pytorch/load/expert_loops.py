@@ -15,9 +15,9 @@ from crossflops.patches.patching import patching_attribute
 
 
 def group_loops(model: Any) -> bool:
-    """Let experts with a loop of their own run by products of groups; False where none do.
+    """Let experts with a loop of their own run as grouped products; return whether any do.
 
-    A model with numbers keeps its loop.
+    A model with values keeps its loop.
     """
     grouped = False
     for module in model.modules():
@@ -32,7 +32,9 @@ def group_loops(model: Any) -> bool:
 
 
 def _run_dbrx(experts: Any, hidden: Any, chosen: Any, scores: Any) -> Any:
-    """Return what DbrxExperts.forward does; each matrix has the experts one below the other."""
+    """Return the result of DbrxExperts.forward; each matrix holds all experts one below the
+    other.
+    """
     import torch
 
     glu = experts.mlp

@@ -1,4 +1,4 @@
-"""By which of its implementations transformers multiplies tokens with the experts they choose.
+"""The choice of transformers' implementation for products of tokens with their experts.
 
 "grouped_mm" is one product of all rows, sorted by expert, for which shapes are enough; "eager"
 is a loop over the experts that were chosen, for which a run needs values. Both do the same
@@ -14,7 +14,7 @@ _ALIGNED = 16  # bytes between rows, as PyTorch's kernel wants them
 
 
 def choose_experts(model: Any) -> str:
-    """Return the implementation that the experts of a model run by; "" where it has none.
+    """Return the implementation that the experts of a model run with; "" where it has none.
 
     It is the loop where the kernel of the grouped product would refuse the weights.
     """
@@ -29,7 +29,7 @@ def choose_experts(model: Any) -> str:
 
 
 def _expert_modules(model: Any) -> Iterator[Any]:
-    """The modules whose forward asks the config for an implementation."""
+    """Yield the modules whose forward reads the implementation from the config."""
     for module in model.modules():
         implementation = getattr(getattr(module, "config", None), "_experts_implementation", None)
         if implementation is not None and hasattr(type(module), "_apply_gate"):
@@ -37,7 +37,9 @@ def _expert_modules(model: Any) -> Iterator[Any]:
 
 
 def _is_grouped(experts: Any) -> bool:
-    """Whether the kernel takes the weights: their type, and rows at multiples of 16 bytes."""
+    """Return whether the kernel accepts the weights: their type, and rows at multiples of 16
+    bytes.
+    """
     import torch
 
     types = (torch.float32, torch.bfloat16, torch.float16)

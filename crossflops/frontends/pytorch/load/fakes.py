@@ -28,10 +28,10 @@ _SCRIPTED = "parts of it are TorchScript"
 
 @contextmanager
 def faking_grouped_products() -> Iterator[None]:
-    """In this context fake tensors take a product of groups of rows in the types that a CPU takes.
+    """Let fake tensors accept a grouped product in the types that a CPU accepts, in this context.
 
-    PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9).
-    Source: torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
+    PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9). Source:
+    torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
     """
     import torch
     from torch import _meta_registrations
@@ -60,7 +60,7 @@ _GROUPED = "_meta_grouped_mm_common"
 
 @contextmanager
 def building_fake_tensors() -> Iterator[None]:
-    """Tensors that are made in this context are fake. Raises ValuesNeededError where that fails.
+    """Make all new tensors fake in this context. Raise ValuesNeededError where that fails.
 
     Modules that are imported meanwhile make real ones, which they may keep.
     """
@@ -80,10 +80,10 @@ def building_fake_tensors() -> Iterator[None]:
 
 
 def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
-    """A module whose tensors lose their values, and its inputs, of which those without any do.
+    """Return a module whose tensors have lost their values, and its inputs without meta tensors.
 
-    The module is changed. What is on the meta device stands on the CPU afterwards, as all else:
-    code asks a tensor for its device, and takes another path on that one.
+    The module is changed. Meta tensors become fake CPU tensors: code may read a tensor's device
+    and take another path on the meta device.
     """
     import torch
     from torch.utils._pytree import tree_map_only
@@ -115,7 +115,7 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
 
 
 def without_values() -> Callable[[Any], Any]:
-    """What makes of a tensor one on the CPU of its shape and type, and of others nothing else."""
+    """Return a function that turns a tensor into a fake CPU tensor of its shape and type."""
     import torch
 
     mode = _new_fake_mode()
@@ -134,7 +134,9 @@ def without_values() -> Callable[[Any], Any]:
 
 @contextmanager
 def watching_values(model: Any) -> Iterator[Callable[[], str]]:
-    """Gives what tells what a run of such a module needed values for, in words; "" for nothing."""
+    """Yield a function that tells in words for which operation a run needed values; "" for
+    none.
+    """
     modes = _fake_modes(model)
     for mode in modes:
         mode.asked, mode.doing = "", "running"
@@ -147,9 +149,10 @@ def watching_values(model: Any) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def hiding_tool_replacements(model: Any) -> Iterator[None]:
-    """The kernels of fake tensors, which are written in Python, find the functions of before.
+    """Let the Python kernels of fake tensors call the original functions, not a tool's
+    replacements.
 
-    A tool that replaces some within this block would see calls that the model does not make.
+    The tool would otherwise see calls that the model does not make.
     """
     modes, own = _fake_modes(model), owner_attributes()
     for mode in modes:
@@ -173,7 +176,7 @@ def _mode_of(tensor: Any) -> Any:
 
 
 def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
-    """Return what a module holds beside its children, and what it is called with, as leaves."""
+    """Return the attributes of a module's parts, and its inputs, as leaves."""
     from torch.utils._pytree import tree_leaves
 
     attributes = [value for module in model.modules() for value in attributes_of(module)]
@@ -182,7 +185,7 @@ def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
 
 
 def is_ours(tensor: Any) -> bool:
-    """Whether a tensor was made fake by `building_fake_tensors`."""
+    """Return whether a tensor was made fake by `building_fake_tensors`."""
     return _mode_of(tensor) is not None
 
 
@@ -192,26 +195,28 @@ def is_fake_model(model: Any, *inputs: Any) -> bool:
 
 
 def weights_kind(model: Any, args: Any, kwargs: Any) -> str:
-    """Return what a report says of the weights: "fake", "meta" or "real"."""
+    """Return the kind of the weights for the report: "fake", "meta" or "real"."""
     if any(map(_is_bare, model.parameters())):
         return META
     return FAKE if is_fake_model(model, args, kwargs) else REAL
 
 
 def _is_bare(tensor: Any) -> bool:
-    """Whether it is on the meta device: a fake tensor there says that it is not meta."""
+    """Return whether the tensor is on the meta device; a fake tensor there reports another
+    device.
+    """
     return bool(tensor.device.type == "meta")
 
 
 def is_building() -> bool:
-    """Whether a model is built in `building_fake_tensors` now."""
+    """Return whether a model is being built in `building_fake_tensors`."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
 
 
 def refuse_scripted(model: Any) -> None:
-    """TorchScript holds its tensors itself. Raises ValuesNeededError."""
+    """Raise ValuesNeededError for TorchScript, which stores its tensors itself."""
     import torch
 
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -219,7 +224,7 @@ def refuse_scripted(model: Any) -> None:
 
 
 def is_fake(tensor: Any) -> bool:
-    """Whether a tensor has no data though its device is a real one."""
+    """Return whether a tensor has no data, although its device is a real one."""
     return type(tensor).__name__ == "FakeTensor"
 
 
@@ -229,7 +234,7 @@ def _new_fake_mode() -> Any:
 
 @functools.cache
 def _fake_mode_class() -> Any:
-    """PyTorch's mode, which remembers in `asked` what first needed values, in words."""
+    """Return the class of fake modes that note in `asked` which operation first needed values."""
     import torch
     from torch import _C
     from torch._subclasses.fake_tensor import (
@@ -245,7 +250,7 @@ def _fake_mode_class() -> Any:
     _convolution = torch.ops.aten._convolution.default
 
     class Hearing(FakeTensorMode):
-        """Hears who asks for values."""
+        """A fake mode that notes which operation needs values."""
 
         of_crossflops = True
         asked = ""
@@ -282,7 +287,9 @@ def _fake_mode_class() -> Any:
 
 @contextmanager
 def _suspending_jit_trace() -> Iterator[None]:
-    """In this block torch.jit records nothing: under it the sizes of tensors would be tensors."""
+    """Suspend torch.jit's recording in this block, since sizes of tensors would be tensors under
+    it.
+    """
     from torch import _C
 
     state = _C._get_tracing_state()
@@ -299,7 +306,7 @@ def _suspending_jit_trace() -> Iterator[None]:
 
 
 def _traceable() -> Any:
-    """A block in which operators reach torch.jit, although it has been left out of the way."""
+    """Return a context in which operators reach torch.jit again."""
     from torch import _C
 
     excluded = _C._dispatch_tls_local_exclude_set().remove(_C._parse_dispatch_key("Tracer"))
@@ -308,7 +315,7 @@ def _traceable() -> Any:
 
 @contextmanager
 def _no_scripts(mode: Any) -> Iterator[None]:
-    """In this context no TorchScript is made, which holds its tensors itself, real or not."""
+    """Prevent TorchScript in this context, because it stores its tensors itself."""
     from torch.jit import RecursiveScriptModule
 
     def refuse(*args: Any, **kwargs: Any) -> None:
@@ -321,9 +328,9 @@ def _no_scripts(mode: Any) -> Iterator[None]:
 
 @contextmanager
 def _real_imports() -> Iterator[None]:
-    """In this context the code of a module that is imported runs outside of every mode.
+    """Run the code of imported modules outside of all modes in this context.
 
-    What a module makes when it is imported stays there, for whoever uses it after this context.
+    Tensors that a module creates at import stay in it after this context.
     """
     from torch.utils._python_dispatch import _disable_current_modes
 

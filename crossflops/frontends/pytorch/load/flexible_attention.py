@@ -38,10 +38,10 @@ AS_OPERATORS = "FlexAttention ran as operators: on a CPU PyTorch has no backward
 
 
 class Attending:
-    """Runs a model whose FlexAttention needs gradients, and knows whether it had any.
+    """A runner of models whose FlexAttention may need gradients.
 
-    On a CPU PyTorch refuses these, so that it runs as the operators that are counted. Elsewhere,
-    and where nothing is trained, the model runs as it is.
+    On a CPU PyTorch refuses these, so they run as the operators that are counted. Elsewhere, and
+    where no gradient is needed, the model runs unchanged.
     """
 
     def __init__(self, model: Any, graded: bool = True) -> None:
@@ -52,12 +52,12 @@ class Attending:
 
     @property
     def note(self) -> str:
-        """Return a note on the runs until now, "" where none was changed."""
+        """A note on the runs until now, "" where none was changed."""
         return AS_OPERATORS if self._calls else ""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The context of a run. Code that does not import FlexAttention has none."""
+        """Run the model in this context; code that does not import FlexAttention needs none."""
         if not self._is_refused or _API not in sys.modules:
             yield
             return
@@ -108,10 +108,10 @@ def _accept_any_tensors(*_tensors: Any) -> None:
 
 
 def _indices() -> Any:
-    """Return a context that selects by tensors of one number as by others, which are not read.
+    """Return a context in which an index that is a tensor of one number is not read.
 
-    A mode and no assignment to `Tensor.__getitem__`: PyTorch takes tensors for sequences from then
-    on, in the whole process (see entry_points.py).
+    It is a mode and not an assignment to `Tensor.__getitem__`: that would make PyTorch treat
+    tensors as sequences from then on, in the whole process (see entry_points.py).
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -129,7 +129,7 @@ def _indices() -> Any:
 
 
 def _has_indices(index: Any) -> bool:
-    """Return whether an index has a tensor, and nothing but tensors and integers."""
+    """Return whether an index has a tensor, and only tensors and integers."""
     import torch
 
     indices = index if isinstance(index, tuple | list) else (index,)
@@ -147,7 +147,9 @@ def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
 
 
 def describe_masks(calls: Sequence[MaskedAttention]) -> str:
-    """Return how much of the products a kernel that skips blocks runs, or "" without masks."""
+    """Return which share of the products a block-skipping kernel runs, in words; "" without
+    masks.
+    """
     if not calls or any(call.kept is None for call in calls):
         return ""
     macs, blocks = sum(call.macs for call in calls), sum(call.blocks for call in calls)

@@ -14,9 +14,10 @@ from crossflops.ir.graph import TensorSpec
 
 
 def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}) -> Arguments:
-    """Positional and keyword arguments for a PyTorch model: random floats, zeros of other types.
+    """Return positional and keyword arguments for a PyTorch model: random floats, zeros of other
+    types.
 
-    Those that are `known` have these values. They have no data where the model's weights have none
+    Inputs in `known` have these values. They have no data where the model's weights have none
     (PyTorch's device "meta"). The caller's random state is not used. Raises InputError when a
     tensor cannot be made.
     """
@@ -33,7 +34,7 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
 
 
 def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
-    """A tensor of this spec, without data where there is no generator."""
+    """Return a tensor of this spec, without data where there is no generator."""
     import torch
 
     dtype = getattr(torch, spec.dtype, None)
@@ -43,7 +44,7 @@ def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
     if size > _largest_input_bytes():
         raise InputError(
             f"the input {spec.name!r} would take {size / 2**30:.3g} GiB",
-            "give a smaller one; convolutions cost in proportion to the area",
+            "give a smaller input; the cost of convolutions is proportional to the area",
         )
     try:
         if generator is None:
@@ -56,21 +57,23 @@ def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
 
 
 def tensors_from_npz(path: str) -> Arguments:
-    """Tensors with the values of an .npz file, one for each input. Raises InputError."""
+    """Return tensors with the values of an .npz file, one for each input. Raise InputError where
+    it cannot be read.
+    """
     import torch
 
     return from_npz(path, torch.from_numpy)
 
 
 def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Whether a PyTorch model takes so many inputs, by these names: told before it is run.
+    """Check before a run that a PyTorch model takes this number of inputs, by these names.
 
     Raises InputError, also for tensors that no run can take. A model with hooks, which may change
-    what forward is given, is not asked.
+    the arguments of forward, is not checked.
     """
     if is_within_model():
         raise InputError(
-            "a model that is counted calls crossflops in its own forward",
+            "the model calls crossflops in its own forward while it is counted",
             "call crossflops outside of the model",
         )
     _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
@@ -95,7 +98,7 @@ def _refuse_fakes(tensors: Iterable[Any]) -> None:
     for tensor in tensors:
         if getattr(tensor, "is_nested", False):
             raise InputError(
-                "a nested tensor has no shape to count with",
+                "a nested tensor has no shape, which the count needs",
                 "pad it, as torch.nested.to_padded_tensor does",
             )
         if is_fake(tensor) and not is_ours(tensor):
@@ -106,7 +109,9 @@ def _refuse_fakes(tensors: Iterable[Any]) -> None:
 
 
 def _largest_input_bytes() -> int:
-    """A quarter of the machine's memory: each tool needs the input too, and room to work."""
+    """Return a quarter of the machine's memory: each tool needs the input too, and room to
+    work.
+    """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf

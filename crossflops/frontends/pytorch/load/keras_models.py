@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_torch_keras_layer(model: object) -> bool:
-    """Whether this is a layer or a model of Keras."""
+    """Return whether the model is a layer or a model of Keras."""
     keras = sys.modules.get("keras")
     return keras is not None and hasattr(keras, "Layer") and isinstance(model, keras.Layer)
 
@@ -23,7 +23,7 @@ def is_torch_keras_layer(model: object) -> bool:
 def as_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the inputs as Keras takes them, with tensors in the place of NumPy's arrays."""
+    """Return the inputs as Keras takes them, with tensors in place of NumPy's arrays."""
     import numpy as np
     import torch
     from torch.utils._pytree import tree_map_only
@@ -34,7 +34,7 @@ def as_arguments(
 
 
 def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Let a model make its variables, by a call on shapes. Raises InputError where that raises."""
+    """Let a model create its variables by a call on shapes. Raise InputError where that fails."""
     if is_built(model):
         return
     import keras
@@ -58,7 +58,7 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
 
 @contextmanager
 def registering_keras_classes(model: Any) -> Iterator[None]:
-    """Let Keras find the classes of a model's layers by name: it copies by writing and reading."""
+    """Let Keras find the classes of a model's layers by name, since it copies by serialization."""
     if not is_torch_keras_layer(model):
         yield
         return
@@ -73,7 +73,7 @@ def registering_keras_classes(model: Any) -> Iterator[None]:
 def copying_keras_attributes(model: Any) -> Iterator[None]:
     """Let Python copy layers of Keras by their attributes, as it copies other modules.
 
-    Keras writes and reads them instead, which takes a `get_config` that many models leave out.
+    Keras serializes them instead, which needs a `get_config` that many models leave out.
     """
     if not is_torch_keras_layer(model):
         yield
@@ -85,9 +85,9 @@ def copying_keras_attributes(model: Any) -> Iterator[None]:
 
 
 def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
-    """Return what `copy` makes a copy of a layer from: its class, and its attributes.
+    """Return the constructor, its arguments and the state from which `copy` copies a layer.
 
-    The methods that Keras binds to a layer when it is made belong to it: the copy has its own.
+    The methods that Keras binds to a layer at creation belong to it: the copy has its own.
     """
     made = _make_like(type(layer))
     state = {
@@ -103,7 +103,9 @@ def _make_like(kind: Any) -> Any:
 
 
 def without_weights(model: "nn.Module") -> frozenset[int]:
-    """Return the ids of tensors that Keras holds as parameters, and are statistics or seeds."""
+    """Return the ids of tensors that Keras holds as parameters, but that are statistics or
+    seeds.
+    """
     if not is_torch_keras_layer(model):
         return frozenset()
     keras_model: Any = model

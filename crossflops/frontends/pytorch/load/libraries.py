@@ -3,7 +3,7 @@
 Each makes the model without weights from anywhere, and tells its usual input: of timm that stands
 in `pretrained_cfg`, of torchvision it is what the transforms of the weights give, of transformers
 a model is made from its config alone (`hf:FOLDER`, `hf:config.json`, `hf:org/name`): nothing but
-the config is ever fetched, and no code of a repository is run.
+the config is ever fetched, and crossflops runs no code of a repository.
 """
 
 import functools
@@ -37,13 +37,13 @@ _TIMM_NAMES = r"^@register_model\s*\ndef (\w+)\("
 
 
 class Timm(Library):
-    """`timm:NAME`, a tag of weights after the name being of no matter for a count."""
+    """The source `timm:NAME`; a tag of weights after the name does not matter for a count."""
 
     prefix = "timm"
     package = "timm"
 
     def names(self) -> Sequence[str]:
-        """Return what timm's files register."""
+        """Return the names that timm's files register."""
         return names_in_package("timm", "models", _TIMM_NAMES)
 
     def make(
@@ -51,7 +51,7 @@ class Timm(Library):
     ) -> NamedModel:
         """The model with random weights unless the arguments say else.
 
-        A transformer whose input has one size is built for the size that is asked for.
+        A transformer with a fixed input size is built for the requested size.
         """
         timm = importlib.import_module("timm")
         dtype, others = split_type(arguments)
@@ -75,7 +75,7 @@ class Timm(Library):
 
 
 def _with_weight_dtype(model: Any, dtype: str) -> Any:
-    """Return the model in the type that an argument names, if one does."""
+    """Return the model in the type that an argument names, if any."""
     if not dtype:
         return model
     import torch
@@ -91,13 +91,15 @@ _RGB = 3
 
 
 class Torchvision(Library):
-    """`torchvision:NAME`, as `torchvision.models.get_model` takes it."""
+    """The source `torchvision:NAME`, with the names of `torchvision.models.get_model`."""
 
     prefix = "torchvision"
     package = "torchvision"
 
     def names(self) -> Sequence[str]:
-        """What torchvision's files register; quantized models apart, which no exporter takes."""
+        """Return the names that torchvision's files register, without quantized models, which no
+        exporter takes.
+        """
         return names_in_package("torchvision", "models", _TORCHVISION_NAMES)
 
     def make(
@@ -105,7 +107,7 @@ class Torchvision(Library):
     ) -> NamedModel:
         """The model without weights, its backbone's too.
 
-        A transformer whose input has one size is built for the size that is asked for.
+        A transformer with a fixed input size is built for the requested size.
         """
         models = importlib.import_module("torchvision").models
         known = models.list_models()
@@ -139,9 +141,9 @@ def _has_backbone(models: Any, name: str) -> bool:
 def _torchvision_input_spec(
     name: str, model: Any, weights: Any, sizes: Mapping[str, int]
 ) -> TensorSpec | None:
-    """The input of one image or clip; None where the model takes something else.
+    """Return the spec of one image or clip; None where the model takes other inputs.
 
-    Of segmentation the transforms only resize; detection and optical flow take lists and pairs.
+    For segmentation the transforms only resize; detection and optical flow take lists and pairs.
     """
     kind = type(model).__module__.removeprefix("torchvision.models.").partition(".")[0]
     if kind in ("detection", "optical_flow"):
@@ -168,14 +170,16 @@ _LARGE = 10**9  # parameters: from here on a model has no numbers in its weights
 
 
 class Transformers(Library):
-    """`hf:` and a folder, a config, or the name of a repository on the Hugging Face hub."""
+    """The source `hf:` with a folder, a config, or the name of a repository on the Hugging Face
+    hub.
+    """
 
     prefix = "hf"
     package = "transformers"
     names_models = False
 
     def names(self) -> Sequence[str]:
-        """None: a repository is no name of the library."""
+        """Return None: a repository is not a name of the library."""
         return ()
 
     def make(
@@ -183,8 +187,8 @@ class Transformers(Library):
     ) -> NamedModel:
         """The class that the config names, with random weights; `arguments` change the config.
 
-        From 10^9 parameters on the weights have no numbers in any case (PyTorch's device "meta"),
-        so that no memory is needed. A cache of keys and values is switched off.
+        From 10^9 parameters on the weights never have values (PyTorch's device "meta"), so that no
+        memory is needed. The key-value cache is disabled.
         """
         transformers = importlib.import_module("transformers")
         content = _read_config_content(transformers, name)
@@ -196,15 +200,15 @@ class Transformers(Library):
         _refuse_strays(name, config, others)
         if getattr(config, "use_cache", False):
             config.use_cache = False
-            notes.append(f"hf:{name} is counted without a cache of keys and values")
+            notes.append(f"hf:{name} is counted without a key-value cache")
         _set_image_size(config, sizes)
         model = _model(transformers, config, name)
         if experts := choose_experts(model):
             notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
         elif group_loops(model):
             notes.append(
-                f"the experts of hf:{name} run by one grouped product for each matrix: their own"
-                " loop reads which were chosen, and weights without numbers choose none"
+                f"the experts of hf:{name} run as one grouped product for each matrix: their own"
+                " loop reads which experts are chosen, and weights without values choose none"
             )
         usual = usual_inputs(model, config, sizes, dtype)
         specs = usual.specs
@@ -220,7 +224,7 @@ class Transformers(Library):
 
 
 def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
-    """What stands in the config of a file, of a folder, of the hub's cache here, or of the hub."""
+    """Return the content of the config in a file, a folder, the local hub cache, or on the hub."""
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / _CONFIG
@@ -234,7 +238,7 @@ def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
 def _notes_on_weights(
     name: str, content: Mapping[str, Any], dtype: str, is_argument: bool
 ) -> Iterator[str]:
-    """Sentences on the type of the weights, and on what a quantized model stores instead."""
+    """Yield notes on the type of the weights, and on the stored weights of a quantized model."""
     origin = "--arg" if is_argument else "its config"
     method = quantization(content)
     if dtype:
@@ -247,12 +251,12 @@ def _notes_on_weights(
     if method:
         yield (
             f"the config of hf:{name} stores quantized weights ({method}): they are counted as "
-            f"{dtype or UNPACKED}, so bytes of weights are more than those that are stored"
+            f"{dtype or UNPACKED}, so the bytes of weights are larger than stored"
         )
 
 
 def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: str) -> Any:
-    """The config of such content, for weights of this type."""
+    """Return the config object of this content, for weights of this type."""
     content = without_types(provided)
     if dtype:
         content["torch_dtype"] = dtype  # which every transformers reads
@@ -264,16 +268,16 @@ def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: st
             nearest_name_hint(
                 str(kind),
                 list(known.keys()),
-                "update transformers; no code of a repository is run",
+                "update transformers; crossflops runs no code of a repository",
             ),
         )
     return transformers.AutoConfig.for_model(kind, **content)
 
 
 def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> None:
-    """Raises TargetError for an argument that configs of this kind do not have.
+    """Raise TargetError for an argument that configs of this kind do not have.
 
-    They keep what they are given, and no model looks at it.
+    Configs store any argument, but no model reads an unknown one.
     """
     try:
         plain = type(config)()
@@ -292,7 +296,9 @@ def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> N
 
 
 def _fetch_hub_config(name: str) -> str:
-    """The config of a repository, from the cache or else from the hub. Never the weights."""
+    """Return the config of a repository, from the cache or otherwise from the hub. Weights are
+    never fetched.
+    """
     if name.endswith(".json") or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TargetError(f"there is no {name}", "give hf:FOLDER, hf:config.json or hf:org/name")
     try:
@@ -317,7 +323,9 @@ def _fetch_hub_config(name: str) -> str:
 
 
 def _model(transformers: Any, config: Any, name: str) -> Any:
-    """The model of the class that the config names, else of the bare class of its type."""
+    """Return the model of the class that the config names, otherwise of the base class of its
+    type.
+    """
     import torch
 
     from crossflops.frontends.pytorch.load.fakes import is_building
@@ -330,12 +338,13 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
         kind = transformers.MODEL_MAPPING.get(type(config), None)
     if kind is None:
         raise TargetError(
-            f"hf:{name} names no class that transformers has", "add architectures to its config"
+            f"hf:{name} names no class of the installed transformers",
+            "add architectures to its config",
         )
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
         raise TargetError(
-            f"hf:{name} runs by its generate() alone: {kind.__name__} has no forward",
+            f"hf:{name} can only run generate(): {kind.__name__} has no forward",
             f"count a part: hf:FILE with its {parts or 'parts'}, and the part's architectures",
         )
     if is_building():
@@ -348,14 +357,14 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
 
 
 def _build_config_model(kind: Any, config: Any) -> Any:
-    """A model of this class with the types that transformers gives its weights."""
+    """Return a model of this class with the types that transformers gives its weights."""
     model = kind._from_config(config)  # from_config of the classes that choose one ends here
     keep_single_precision(model)
     return model.eval()
 
 
 def _set_image_size(config: Any, sizes: Mapping[str, int]) -> None:
-    """A model whose images have one size is built for the size that is asked for."""
+    """Set the requested image size in the config of a model with a fixed one."""
     seen = getattr(config, "vision_config", None) or config
     if "image_size" in sizes and hasattr(seen, "image_size"):
         seen.image_size = sizes["image_size"]
@@ -388,7 +397,7 @@ _libraries: list[Any] = []  # a library that is collected takes its operators wi
 
 
 def mends(error: Exception) -> bool:
-    """Whether an import failed on torchvision's operators, which are declared now."""
+    """Return whether an import failed on torchvision's operators, which are declared now."""
     if not _names_its_operators(error) or _libraries:
         return False
     _declare_torchvision_schemas()
@@ -396,7 +405,9 @@ def mends(error: Exception) -> bool:
 
 
 def _names_its_operators(error: BaseException | None) -> bool:
-    """Whether this is the failure, or was raised by it: transformers wraps it in another."""
+    """Return whether this is the failure, or was raised by it: transformers wraps it in
+    another.
+    """
     while error is not None:
         if isinstance(error, RuntimeError) and "torchvision::" in str(error):
             return True

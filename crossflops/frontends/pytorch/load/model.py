@@ -50,10 +50,9 @@ _KINETO = "KINETO_LOG_LEVEL"  # of the library behind PyTorch's profiler
 
 
 def compiler_tables() -> None:
-    """PyTorch's compiler and its export list the functions that they know, once, at first use.
+    """Make PyTorch's compiler and its export build their lists of known functions now.
 
-    Where that first use is an export that is recorded, the lists would hold wrappers, and these
-    the model.
+    If they were built in a recorded export, the lists would hold wrappers, and these the model.
     """
     import torch._dynamo.trace_rules as rules
 
@@ -63,10 +62,11 @@ def compiler_tables() -> None:
 
 
 def forget_compiled() -> None:
-    """PyTorch's compiler begins anew, and with it what fake tensors remember of operators.
+    """Reset PyTorch's compiler, and the cache of fake operators.
 
-    What it took over (torch.cond) while a run was watched would raise in every other run. While
-    it compiles it runs the operators of the model on fake tensors, and fewer of them every time.
+    Functions that it replaced (torch.cond) while a run was observed would raise in every other
+    run. While it compiles, it runs the model's operators on fake tensors, and fewer of them every
+    time.
     """
     import torch._dynamo
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -78,7 +78,7 @@ def forget_compiled() -> None:
 def fresh(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Inputs for a real run: a model may work in place on the tensors that it is given."""
+    """Return copies of the inputs for a real run, because a model may change them in place."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -92,9 +92,9 @@ def fresh(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Neither warnings nor log lines nor progress of an export belong on a counter's output.
+    """Suppress warnings, log lines and progress of an export.
 
-    What crossflops logs itself was asked for.
+    Log lines of crossflops itself, which a user enables, are kept.
     """
     with (
         silence_logs(lambda record: not record.name.startswith("crossflops.")),
@@ -110,9 +110,9 @@ def _is_library_record(record: "LogRecord") -> bool:
 
 @contextmanager
 def quiet_profiler() -> Iterator[None]:
-    """Without the lines that PyTorch's profiler writes when it starts and stops.
+    """Suppress the lines that PyTorch's profiler writes when it starts and stops.
 
-    They are of a level above errors. The level is read when the profiler first starts.
+    Their level is above errors. The level is read when the profiler first starts.
     """
     before = os.environ.get(_KINETO)
     os.environ.setdefault(_KINETO, "6")
@@ -125,7 +125,7 @@ def quiet_profiler() -> Iterator[None]:
 
 @contextmanager
 def without_stack_traces() -> Iterator[None]:
-    """Traced operators know no lines of code: to find them takes a sixth of an export."""
+    """Trace operators without their lines of code, whose search takes a sixth of an export."""
     from torch.fx import config
 
     if not hasattr(config, "do_not_emit_stack_traces"):
@@ -137,10 +137,10 @@ def without_stack_traces() -> Iterator[None]:
 
 @contextmanager
 def spelling_module_names() -> Iterator[None]:
-    """PyTorch writes the names of modules into code as Python can read them.
+    """Let PyTorch write the names of modules into code as valid Python.
 
-    It takes every word for an attribute, also a keyword such as "class", and puts others between
-    quotes as they are: torch/fx/graph.py, `_format_target`.
+    PyTorch treats every word as an attribute, also a keyword such as "class", and quotes others
+    without escaping: torch/fx/graph.py, `_format_target`.
     """
     import torch.fx.graph as written
 
@@ -158,10 +158,11 @@ def _format_target(base: str, target: str) -> str:
 def prepare_torch_model(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], owned: bool
 ) -> "nn.Module":
-    """What the exporter and the tools are given: no compiler around it, no layer without size.
+    """Return the model for the exporter and the tools: without a compiler, and with lazy layers
+    initialized.
 
-    A compiled model is the model that was compiled. Lazy layers get their sizes by one run on
-    these inputs, on a copy unless the model is `owned`. Raises InputError when that run raises.
+    A compiled model is replaced by the original. Lazy layers get their sizes by one run on these
+    inputs, on a copy unless the model is `owned`. Raises InputError when that run raises.
     """
     import torch
 
@@ -182,7 +183,7 @@ def prepare_torch_model(
 
 
 def _compiles() -> bool:
-    """Whether PyTorch's compiler was ever asked for: to import it takes seconds."""
+    """Return whether PyTorch's compiler was ever imported, which takes seconds."""
     import sys
 
     return "torch._dynamo" in sys.modules
@@ -199,20 +200,20 @@ def _is_lazy(model: "nn.Module") -> bool:
 
 
 def weight_storage_bytes(model: "nn.Module") -> int:
-    """The bytes of parameters and buffers, each object once, whether they have values or not."""
+    """Return the bytes of parameters and buffers, each object once, with or without values."""
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
-    """A copy of its own, parameters too: a forward may write into them.
+    """Return a separate copy of a model, with its parameters: a forward may write into them.
 
-    One that is only `exported` reads and writes no number, so its parameters are those of the
-    model, under other names: a model may be half of what the memory holds.
+    A copy that is only `exported` reads and writes no number, so its parameters share the model's
+    memory, as other objects: a model may fill half of the memory.
 
-    Shared are only tensors that were computed from others (weight_norm keeps such), which Python
-    cannot copy and every run computes anew, and what has no copy (a lock, an open file); but no
-    iterator, which the first of several runs would use up.
+    Shared are only tensors that were computed from others (weight_norm has such), which Python
+    cannot copy and every run computes anew, and objects without a copy (a lock, an open file); but
+    no iterator, which the first of several runs would use up.
     """
     import torch
     from torch.nn.parameter import UninitializedBuffer
@@ -240,7 +241,7 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
 
 
 def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
-    """Return a copy, apart from what is in the memo, and what cannot be copied.
+    """Return a copy, except for objects in the memo, and those that cannot be copied.
 
     Layers of Keras are copied by their attributes; where a graph of many is too deep for that, as
     Keras copies them. Raises NormalizeError.
@@ -262,9 +263,9 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
 
 @contextmanager
 def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
-    """A copy for one run, in training or evaluation, whose parameters are gone when it has ended.
+    """Yield a copy for one run, in training or evaluation, and release its parameters afterwards.
 
-    What a run leaves behind (hooks, frames of recorded calls) may refer to the copy for longer.
+    Leftovers of a run (hooks, frames of recorded calls) may hold the copy for longer.
     """
     import torch
 
@@ -282,11 +283,12 @@ def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Modul
 
 @contextmanager
 def restoring_module_variables(model: "nn.Module") -> Iterator[None]:
-    """A run that finds no result of an earlier one in the model's code, and leaves none there.
+    """Hide results of earlier runs in the model's code from a run, and remove those that it
+    leaves.
 
     Code keeps anchors, masks and positions in caches of `functools`, or in variables of its
     modules and classes: these outlive every copy of the model. A tool has a process of its own,
-    and sees the first run of all; and an export would leave tensors without values.
+    and sees the very first run; an export would leave tensors without values.
     """
     import torch
 
@@ -312,7 +314,7 @@ _EMPTY = CellType()  # of a variable that has no value yet
 
 
 def clear_caches(model: "nn.Module") -> None:
-    """The caches of `functools` that hold tensors are emptied, PyTorch's own apart."""
+    """Clear the caches of `functools` that hold tensors, except PyTorch's own."""
     import torch
 
     for cache in {*_caches(len(sys.modules)), *_own_caches(model)}:
@@ -324,14 +326,18 @@ def clear_caches(model: "nn.Module") -> None:
 
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> list[Any]:
-    """Those of all code, while so many modules are imported: to look for them takes 50 ms."""
+    """Return the caches of all code, cached by the number of imported modules, since a search
+    takes 50 ms.
+    """
     kind = _CACHE  # a local: the loop is over all objects that there are
     caches = [value for value in gc.get_objects() if type(value) is kind]
     return [cache for cache in caches if _package(cache) not in _WITHOUT_MODEL_TENSORS]
 
 
 def _own_caches(model: "nn.Module") -> Iterator[Any]:
-    """Those of the modules, their classes and files, which a collector may leave out (frozen)."""
+    """Yield the caches of the modules, their classes and files, which a collector may leave out
+    (frozen).
+    """
     stored = (value for module in model.modules() for value in vars(module).values())
     for value in (*stored, *(value for _, _, value in _class_and_file_variables(model))):
         # by their exact types: to ask anything else for an attribute may load a whole library
@@ -355,7 +361,7 @@ def _is_of_pytorch(code: Any) -> bool:
 
 
 def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
-    """The variables of the classes of the modules, and of the files that these stand in."""
+    """Yield the variables of the classes of the modules, and of the files that define these."""
     kinds = {kind for module in model.modules() for kind in type(module).__mro__[:-1]}
     own = [kind for kind in kinds if not _is_of_pytorch(kind)]
     files = {id(file): file for kind in own if (file := sys.modules.get(kind.__module__))}
@@ -366,7 +372,9 @@ def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, An
 
 
 def _variable_content(value: Any) -> Any:
-    """What is put back: a copy of a container, which a run fills, and of others the same."""
+    """Return the value to restore: a copy of a container, which a run may fill, otherwise the
+    value itself.
+    """
     return copy.copy(value) if isinstance(value, (dict, list)) else value
 
 
@@ -383,7 +391,7 @@ def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
 
 
 def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield what lies in containers within containers, of which some hold themselves."""
+    """Yield the leaves of nested containers, some of which may contain themselves."""
     inner = value.values() if isinstance(value, dict) else value
     if depth and isinstance(value, (dict, list, tuple, set)):
         for part in inner:
@@ -393,7 +401,7 @@ def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
 
 
 def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
-    """What a copy of the parameter holds; None where Python can copy it as any other object.
+    """Return the data of a parameter's copy; None where Python can copy it as any other object.
 
     The numbers of a plain one are copied when one of the two is written.
     """
@@ -413,7 +421,9 @@ def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
 
 
 def _storage(tensor: Any) -> int:
-    """What holds its numbers; 0 where it has none. Its address would be asked for writing."""
+    """Return the id of a tensor's storage; 0 where it has none. The address would need write
+    access.
+    """
     try:
         storage = tensor.untyped_storage()
     except (RuntimeError, NotImplementedError):
@@ -422,7 +432,7 @@ def _storage(tensor: Any) -> int:
 
 
 def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
-    """The attributes of modules, apart from parameters and modules, that cannot be copied."""
+    """Yield the attributes of modules, except parameters and modules, that cannot be copied."""
     modules: dict[int, Any] = {id(module): module for module in model.modules()}
     for module in model.modules():
         for name, value in vars(module).items():
@@ -436,7 +446,7 @@ def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
 
 
 def switch(model: "nn.Module", training: bool) -> "nn.Module":
-    """The model in training or evaluation. An exported program stays in the mode that it has."""
+    """Return the model in training or evaluation mode. An exported program keeps its own mode."""
     try:
         return model.train(training)
     except NotImplementedError:
@@ -446,7 +456,7 @@ def switch(model: "nn.Module", training: bool) -> "nn.Module":
 def run_torch_model(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool
 ) -> None:
-    """Run the model for real, on copies of its inputs. Raises InputError when it raises."""
+    """Run the model for real, on copies of its inputs. Raise InputError when it raises."""
     import torch
 
     args, kwargs = fresh(args, kwargs)
@@ -460,7 +470,7 @@ def run_torch_model(
 def try_out(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> None:
-    """Run a copy of the model as it is asked for. Raises InputError when it raises."""
+    """Run a copy of the model in this setting. Raise InputError when it raises."""
     with generators(), quiet(), running_model_copy(model, setting.training) as own:
         run_torch_model(own, args, kwargs, setting.grad)
 
@@ -472,7 +482,7 @@ def run_unwatched(
     setting: Setting,
     error: BaseException,
 ) -> None:
-    """Raises InputError, with the error of a watched run, where the model itself raises."""
+    """Raise InputError, with the error of an observed run, where the model itself raises."""
     forget_compiled()
     try:
         with running_model_copy(model, setting.training) as own:
@@ -482,27 +492,28 @@ def run_unwatched(
 
 
 _OF_VALUES = (
-    "it reads a value, and weights without numbers give none: build it smaller (--arg), or with "
-    "numbers"
+    "the model reads a value, which weights without values do not have: build it smaller "
+    "(--arg), or with values"
 )
 _OF_TYPES = (
-    "give floats the type of the weights (--input x=1x8:bfloat16), or build a model by name in "
+    "give float inputs the type of the weights (--input "
+    "x=1x8:bfloat16), or build a model by name in "
     "another type: --arg dtype=float32"
 )
 
 
 def model_run_error(error: BaseException, where: str = "on these inputs") -> InputError:
-    """The model's own error, as one line."""
+    """Return the InputError for the model's own error, as one line."""
     leaves = isinstance(error, SystemExit)
     plain = "device meta" in str(error) or "meta tensor" in str(error)
     mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
     return InputError(
         f"the model raised {where}: {error_words(error)}{error_location(error)}",
-        "take the exit out of the model: it would end the process that runs it"
+        "remove the exit from the model: it would end the process that runs it"
         if leaves
         else _OF_VALUES
         if "item() cannot be called on meta" in str(error)
-        else "give inputs without numbers where the weights have none (device='meta'), or shapes"
+        else "give inputs without values where the weights have none (device='meta'), or shapes"
         if plain
         else _OF_TYPES
         if mistyped
@@ -514,16 +525,16 @@ WITHIN = "model_within"  # the model's name in a module around it
 
 
 def callable_by_export(model: "nn.Module") -> "nn.Module":
-    """The model, or one around it where torch.export would not call it.
+    """Return the model, or a wrapper of it where torch.export would not call it.
 
-    It interprets the nodes of a GraphModule, and refuses TorchScript, whose operators reach who
-    traces all the same. Its program is a GraphModule, which has no place for a layer or a weight
-    that is called `graph` or `code`. The model may be changed: pass a copy.
+    torch.export interprets the nodes of a GraphModule, and refuses TorchScript, whose operators
+    reach a tracer anyway. Its program is a GraphModule, which cannot hold a layer or a weight
+    called `graph` or `code`. The model may be changed: pass a copy.
     """
     import torch
 
     class ModelCaller(torch.nn.Module):
-        """Calls the model."""
+        """A wrapper that calls the model."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -540,7 +551,9 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
 
 
 def _name_parameters(model: "nn.Module") -> None:
-    """Make the parameters of TorchScript what Python calls parameters: in a copy they are not."""
+    """Turn the parameters of TorchScript into Python parameters: in a copy they are plain
+    tensors.
+    """
     import torch
     from torch.nn import Parameter
 
@@ -554,7 +567,9 @@ def _name_parameters(model: "nn.Module") -> None:
 
 
 def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """The module called on its inputs; on an accelerator, until that is done."""
+    """Return the module ready to be called on its inputs; on an accelerator a call waits for the
+    result.
+    """
     import torch
 
     model, args, kwargs = source.model, source.args, source.kwargs

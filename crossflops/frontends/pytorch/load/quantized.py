@@ -28,7 +28,7 @@ _RANGE = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)
 class PackedWeight(msgspec.Struct, kw_only=True):
     """The weight and the bias of one packed object, and what a convolution packs with them.
 
-    Of a recurrent layer `inner` are those of the input and of the state.
+    For a recurrent layer, `inner` has those of the input and of the state.
     """
 
     weight: Any = None
@@ -42,7 +42,7 @@ class PackedWeight(msgspec.Struct, kw_only=True):
 
 
 def is_quantized(model: "nn.Module") -> bool:
-    """Whether a module holds packed weights, or a place at which torch.ao quantizes."""
+    """Return whether a module holds packed weights, or a layer of torch.ao that quantizes."""
     return any(
         next(_script_object_items(module), None) is not None
         or type(module).__module__.startswith("torch.ao.nn")
@@ -51,9 +51,10 @@ def is_quantized(model: "nn.Module") -> bool:
 
 
 def unpack_weights(model: "nn.Module") -> tuple[int, int]:
-    """Replace what the modules hold packed by tensors. Return their elements and bytes.
+    """Replace packed weights of the modules by tensors; return their elements and bytes.
 
-    Those are parameters of the model which PyTorch does not have among its own. A copy changes.
+    They are parameters of the model which PyTorch does not list. The modules are changed: pass a
+    copy.
     """
     known: dict[int, PackedWeight] = {}
     for module in model.modules():
@@ -67,9 +68,10 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
 
 
 def dequantize_tensors(model: "nn.Module") -> None:
-    """Make quantized tensors that modules hold float tensors, as activations are. A copy changes.
+    """Replace quantized tensors of modules by float tensors, as activations are.
 
-    PyTorch makes no fake tensor of one that is quantized by channel.
+    The modules are changed: pass a copy. PyTorch cannot make a fake tensor of one that is
+    quantized by channel.
     """
     import torch
 
@@ -81,7 +83,9 @@ def dequantize_tensors(model: "nn.Module") -> None:
 
 
 def _read_scales(module: "nn.Module") -> None:
-    """Make scales numbers, which quantized modules would read from tensors without values."""
+    """Replace scales by numbers, which quantized modules would read from tensors without
+    values.
+    """
     if not type(module).__module__.startswith("torch.ao.nn"):
         return
     for name, kind in (("scale", float), ("zero_point", int)):
@@ -114,7 +118,7 @@ def _class_of(value: Any) -> str:
 
 
 def _unpack_script_object(value: Any) -> PackedWeight:
-    """Return what a packed object holds."""
+    """Return the content of a packed object."""
     import torch
 
     kind, library = _class_of(value), torch.ops.quantized
@@ -173,10 +177,10 @@ _patched = functools.partial(patching_attribute, declared=inventory.QUANTIZED)
 
 @contextmanager
 def replacing_quantized_operators(packed: bool) -> Iterator[None]:
-    """In this context operators on quantized tensors compute what the float model computes.
+    """Compute operators on quantized tensors as the float model does, in this context.
 
-    A model without packed weights may quantize in its own code: from its first call on, so that
-    the operators of torch.ao are loaded for those alone that need them.
+    A model without packed weights may quantize in its own code: the replacement starts at its
+    first call, so that the operators of torch.ao are loaded only for models that need them.
     """
     import torch
 
@@ -201,7 +205,9 @@ _QUANTIZING = {
 
 
 def _quantizing(enter: Callable[[], None], index: int) -> Callable[..., Any]:
-    """Return what takes a float tensor, or each of a list, through whole numbers and back."""
+    """Return a function that rounds a float tensor, or each of a list, to whole numbers and
+    back.
+    """
 
     def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
         enter()
@@ -216,7 +222,7 @@ def _quantizing(enter: Callable[[], None], index: int) -> Callable[..., Any]:
 
 
 def _replace_operators(stack: ExitStack) -> None:
-    """Let operators on quantized tensors be those of the float model until the stack ends."""
+    """Replace operators on quantized tensors by those of the float model until the stack ends."""
     import torch
     import torch.ao.quantization.fx._decomposed  # defines the operators below
     from torch import _VF
@@ -232,7 +238,7 @@ def _replace_operators(stack: ExitStack) -> None:
 
 
 def _round_through(x: Any, kind: str = "uint8") -> Any:
-    """A float tensor through whole numbers and back."""
+    """Return a float tensor rounded to whole numbers and back."""
     return _float(_quantize(x, kind))
 
 
@@ -256,7 +262,9 @@ _READING: dict[str, Callable[..., Any]] = {
 
 
 def _float(x: Any) -> Any:
-    """Whole numbers as a float tensor; a weight of float16 as it is multiplied."""
+    """Return whole numbers as a float tensor; a weight of float16 in the type in which it is
+    multiplied.
+    """
     import torch
 
     if x.dtype == torch.float16:
@@ -267,7 +275,7 @@ def _float(x: Any) -> Any:
 
 
 def _last_axis_sizes(sizes: list[int], count: int) -> list[int]:
-    """Of a convolution over one axis, which is packed as one over two."""
+    """Return the sizes of a convolution over one axis, which is packed as one over two."""
     return sizes[-count:]
 
 
@@ -309,7 +317,7 @@ def _relu(x: Any) -> Any:
 
 
 def _product_functions() -> dict[str, Callable[..., Any]]:
-    """Convolutions and linear layers, with a function behind them or none."""
+    """Return convolutions and linear layers, with or without a fused activation."""
     table: dict[str, Callable[..., Any]] = {}
     for suffix, after in (("", _identity_function), ("_relu", _relu)):
         table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _float_linear(False, f, x, p)
@@ -330,7 +338,7 @@ def _product_functions() -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _float_function_table() -> dict[str, Callable[..., Any]]:
-    """Return what operators of `torch.ops.quantized` compute, by name."""
+    """Return the float versions of the operators of `torch.ops.quantized`, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -369,7 +377,7 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
 
 
 def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
-    """Norms and activations."""
+    """Return the float versions of norms and activations, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -395,7 +403,9 @@ def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
 
 
 def _functional_replacements() -> dict[str, Callable[..., Any]]:
-    """Functions of torch.ao.nn.quantized that take nothing but quantized tensors."""
+    """Return replacements for functions of torch.ao.nn.quantized that accept only quantized
+    tensors.
+    """
     import torch.ao.nn.quantized.functional as quantized
     import torch.nn.functional as plain
 
@@ -456,7 +466,7 @@ def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> An
 
 
 def _flat_layer_weights(params: Any) -> list[Any]:
-    """The weights of all layers as a recurrence takes them: two, and two biases."""
+    """Return the weights of all layers as a recurrence takes them: two weights, and two biases."""
     flat: list[Any] = []
     for cell in params:
         flat += [_float(layer.weight) for layer in cell.inner]
@@ -473,7 +483,9 @@ def _gru(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
-    """Of a padded batch; of a packed sequence its sizes stand before the state."""
+    """Run a recurrence on a padded batch, or on a packed sequence, whose sizes precede the
+    state.
+    """
     import torch
 
     packet = getattr(torch.ops.aten, name)

@@ -15,7 +15,7 @@ _HINTS = (
     ),
     (
         r"'size' failed to unpack",
-        "a size is a value of a tensor there, as in a packed sequence: give recurrent layers the "
+        "a size is read from a tensor there, as in a packed sequence: give recurrent layers the "
         "padded batch, and write sizes as numbers",
     ),
     (
@@ -32,11 +32,12 @@ _HINTS = (
     ),
     (
         r"data pointer|\.numpy\(\)|data_ptr|not supported for tensor subclasses",
-        "the model leaves PyTorch while it runs (NumPy, a kernel of its own): keep it in PyTorch",
+        "the model leaves PyTorch while it runs (NumPy, a custom "
+        "kernel): use PyTorch operators instead",
     ),
     (
         PIECES,
-        "forward itself works with pieces of tensors: count the model as it is before it is cut "
+        "forward itself works with pieces of tensors: count the model before it is sharded "
         "(by parallelize_module, distribute_tensor)",
     ),
 )
@@ -48,21 +49,23 @@ _FALLBACK = "see what torch.export.export(model, inputs, strict=False) says abou
 
 
 def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
-    """Return the error of a model that runs, and that torch.export does not take.
+    """Return the error for a model that runs, but that torch.export refuses.
 
-    `derives` is the function by which it derives something while it runs, if it does.
+    `derives` is the function by which the model differentiates while it runs, if any.
     """
     text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
     if derives and not hint:
-        message = f"{REFUSED}it derives something while it runs, by {derives}"
+        message = f"{REFUSED}it differentiates while it runs, by {derives}"
         return NormalizeError(message, _DERIVES)
     message = f"{REFUSED}{brief_error_text(error)}{error_location(error)}"
     return NormalizeError(message, hint or _FALLBACK)
 
 
 def brief_error_text(error: BaseException) -> str:
-    """Return the first sentence of an error, cut where long; its class where it says nothing."""
+    """Return the first sentence of an error, truncated if long; its class where there is no
+    text.
+    """
     name = type(error).__name__
     # Where the text is only what PyTorch stumbled over, the class says what it was.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]

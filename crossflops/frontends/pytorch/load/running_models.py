@@ -15,5 +15,5 @@ RUNNING: list[RunningModel] = []
 
 
 def is_within_model() -> bool:
-    """Return whether a model that is recorded runs in this thread, and asks for this itself."""
+    """Return whether this call comes from a model that is being recorded in this thread."""
     return any(model.recording for model in RUNNING)

@@ -22,7 +22,7 @@ _STATE = "__composable_api_"  # where FSDP keeps its own: torch/distributed/_com
 
 
 def unwrap_data_parallel(model: "nn.Module") -> "nn.Module":
-    """The module that DistributedDataParallel wraps, if it is one."""
+    """Return the module that DistributedDataParallel wraps, or the model itself."""
     parallel = sys.modules.get("torch.nn.parallel.distributed")
     while parallel is not None and isinstance(model, parallel.DistributedDataParallel):
         model = model.module
@@ -30,16 +30,16 @@ def unwrap_data_parallel(model: "nn.Module") -> "nn.Module":
 
 
 def is_sharded(model: "nn.Module") -> bool:
-    """Whether some tensor that the model holds is a piece of a larger one."""
+    """Return whether any tensor of the model is a shard of a larger one."""
     return _TENSORS in sys.modules and any(True for _ in _dtensors_in_model(model))
 
 
 def without_model_shards(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple["nn.Module", tuple[Any, ...], dict[str, Any]]:
-    """A copy with whole tensors, which have no values, and inputs without any.
+    """Return a copy with whole tensors, which have no values, and inputs without values.
 
-    What the processes say to each other is left out: it is none of the model's work.
+    Communication between the processes is left out: it is not the model's work.
     """
     fake = without_values()
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in _dtensors_in_model(model)}
@@ -61,7 +61,9 @@ def without_model_shards(
 
 
 def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
-    """Parameters, buffers and plain attributes, in lists and tables as well."""
+    """Yield the DTensors among parameters, buffers and plain attributes, also in lists and
+    dicts.
+    """
     from torch.utils._pytree import tree_leaves
 
     kind = sys.modules[_TENSORS].DTensor
@@ -71,14 +73,14 @@ def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
 
 
 def _own_class(kind: type) -> type:
-    """The class that a module had before FSDP gave it one."""
+    """Return the class that a module had before FSDP replaced it."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     provided = fsdp is not None and fsdp.FSDPModule in kind.__bases__
     return kind.__bases__[1] if provided else kind
 
 
 def _without_theirs(hooks: Any) -> Any:
-    """The hooks of a module without those of PyTorch's distribution."""
+    """Return the hooks of a module without those of PyTorch's distribution."""
     return type(hooks)((key, hook) for key, hook in hooks.items() if not _distributes(hook))
 
 

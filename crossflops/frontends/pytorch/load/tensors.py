@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=128)
 def dtype_name(dtype: object) -> str:
-    """`torch.float32` -> "float32", `torch.float8_e4m3fn` -> "float8e4m3fn"."""
+    """Return the name of a type: `torch.float32` -> "float32", `torch.float8_e4m3fn` ->
+    "float8e4m3fn".
+    """
     name = str(dtype).removeprefix("torch.").replace("float8_", "float8")
     return name.removesuffix("fnu") if name == "float8e8m0fnu" else name
 
@@ -32,8 +34,9 @@ def dtype_name(dtype: object) -> str:
 def torch_tensor_spec(name: str, tensor: Any) -> TensorSpec:
     """Return the spec of a tensor, real, fake or proxied.
 
-    Modes that see calls of PyTorch, ours and those of an export, would see each question for a
-    type or a shape; a class of tensors with a `__torch_function__` of its own is asked by that.
+    Modes that see calls of PyTorch, ours and those of an export, would see each query of a type or
+    a shape, so it is read without them; a tensor class with its own `__torch_function__` is still
+    queried through it.
     """
     import torch
 
@@ -45,7 +48,9 @@ def torch_tensor_spec(name: str, tensor: Any) -> TensorSpec:
 
 
 def _static_tensor_shape(tensor: Any) -> tuple[int, ...] | None:
-    """The shape, None where an extent depends on values, or on rows of different lengths."""
+    """Return the shape, None where an extent depends on values, or on rows of different
+    lengths.
+    """
     if tensor.is_nested:
         return None
     shape = tuple(tensor.shape)
@@ -56,7 +61,7 @@ def _static_tensor_shape(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _static_extent(extent: Any) -> int | None:
-    """An extent, which is a symbol for as long as it is unknown."""
+    """Return an extent, None while it is an unknown symbol."""
     if isinstance(extent, int):
         return extent
     known = extent.node.maybe_as_int()
@@ -64,7 +69,9 @@ def _static_extent(extent: Any) -> int | None:
 
 
 def torch_tensor_specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
-    """The tensors in nested tuples, lists, mappings, named by place: "0", "1.0", "mask"."""
+    """Yield the specs of tensors in nested tuples, lists, mappings, named by index: "0", "1.0",
+    "mask".
+    """
     import torch
 
     if isinstance(values, torch.Tensor):
@@ -84,10 +91,10 @@ _WITHOUT_TENSORS = frozenset((bool, int, float, str, bytes, type(None)))
 
 
 def attributes_of(module: "nn.Module") -> Iterator[Any]:
-    """Yield what a module holds and where a tensor may be, apart from the modules within it.
+    """Yield the attributes of a module that may hold a tensor, without its submodules.
 
-    Most attributes are numbers and empty tables of hooks: to ask PyTorch's trees for the leaves of
-    each of them would take longer than all else.
+    Most attributes are numbers and empty tables of hooks: to flatten each of them by PyTorch's
+    trees would take longer than all else.
     """
     for name, value in vars(module).items():
         if name == "_modules" or type(value) in _WITHOUT_TENSORS:
@@ -99,7 +106,7 @@ def attributes_of(module: "nn.Module") -> Iterator[Any]:
 
 
 def torch_value_kind(value: Any) -> str:
-    """What sort of thing a module returned: "tensor", "sequence", "mapping", "none", "object"."""
+    """Return the kind of a module's result: "tensor", "sequence", "mapping", "none", "object"."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -112,7 +119,7 @@ def torch_value_kind(value: Any) -> str:
 
 
 def plain_argument_settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
-    """The plain arguments, by place or by keyword."""
+    """Return the plain arguments, by index or by keyword."""
     named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     plain_values = {name: plain_json_value(value) for name, value in named.items()}
     return {name: value for name, value in plain_values.items() if value is not None}
@@ -127,9 +134,9 @@ def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def plain_json_value(value: Any) -> Scalar:
-    """A JSON value for what is plain, None for a tensor or an object.
+    """Return a JSON value for a plain value, None for a tensor or an object.
 
-    NumPy's scalars are those of Python: some are a kind of float or str that JSON does not take.
+    NumPy's scalars become Python's: some are a kind of float or str that JSON does not take.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -146,11 +153,11 @@ def plain_json_value(value: Any) -> Scalar:
 
 
 def exportable(result: Any) -> Any:
-    """The result itself where it holds nothing but tensors, else the tensors in it, in order.
+    """Return the result itself where it holds only tensors, otherwise the tensors in it, in order.
 
-    Numbers, texts and None go. So do the shells of classes that PyTorch cannot take apart:
-    what they hold stays, so that the work behind it is not taken for dead. A generator, whose
-    work has yet to be done, is run to its end.
+    Numbers, texts and None are dropped. Containers of classes that PyTorch cannot flatten are
+    dropped too, but their tensors stay, so that the work behind them is not dead. A generator,
+    whose work has yet to be done, is run to its end.
     """
     from torch.utils._pytree import tree_leaves
 
@@ -162,7 +169,7 @@ def exportable(result: Any) -> Any:
 
 
 def _is_tensor_or_symbol(value: Any) -> bool:
-    """Whether this is a tensor, or a number that was read out of one."""
+    """Return whether the value is a tensor, or a number read from one."""
     import torch
 
     return isinstance(value, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool)
@@ -194,7 +201,7 @@ def _value_items(value: Any) -> Iterator[Any]:
 
 
 def values_by_name(value: Any) -> dict[Any, Any] | None:
-    """Return what such a value holds, by name; None of any other."""
+    """Return the content of such a container by name; None for any other value."""
     if isinstance(value, UserDict):
         return dict(value.data)
     if isinstance(value, SimpleNamespace):
@@ -206,7 +213,7 @@ def values_by_name(value: Any) -> dict[Any, Any] | None:
 
 
 def plainly(value: Any) -> Any:
-    """The value with dicts in the place of such containers, in lists, tuples and dicts too."""
+    """Return the value with dicts in place of such containers, in lists, tuples and dicts too."""
     from torch.utils._pytree import SUPPORTED_NODES
 
     if type(value) in (list, tuple):
@@ -219,9 +226,9 @@ def plainly(value: Any) -> Any:
 
 @contextmanager
 def registering_input_containers(inputs: Any) -> Iterator[None]:
-    """In this context PyTorch's trees take the containers in these inputs apart.
+    """Let PyTorch's trees flatten the container classes of these inputs in this context.
 
-    The classes are registered, and forgotten behind the context.
+    The classes are registered, and removed when the context ends.
     """
     from torch.utils import _pytree
 
@@ -238,7 +245,7 @@ def registering_input_containers(inputs: Any) -> Iterator[None]:
 
 
 def _container_classes(value: Any) -> Iterator[type]:
-    """The classes of all such containers in a value, also of those in others."""
+    """Yield the classes of all such containers in a value, also of nested ones."""
     if isinstance(value, list | tuple):
         inner: Any = value
     elif isinstance(value, dict):
@@ -254,7 +261,7 @@ def _container_classes(value: Any) -> Iterator[type]:
 
 
 class _InstanceExtras:
-    """What an instance has beside its named values. For a tree any two are alike."""
+    """The state of an instance without its named values. For a tree any two are equal."""
 
     def __init__(self, value: Any, names: Any) -> None:
         self.attributes = {

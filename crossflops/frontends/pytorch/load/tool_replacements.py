@@ -14,14 +14,14 @@ Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
 def owner_attributes() -> Own:
-    """Return what stands now in the owners of such functions, where PyTorch has been imported."""
+    """Return the current attributes of the owners of such functions, if PyTorch is imported."""
     torch = sys.modules.get("torch")
     owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
     return [(owner, dict(vars(owner))) for owner in owners]
 
 
 def replaceable_functions() -> dict[tuple[int, str], Any]:
-    """The functions of PyTorch that tools replace, by the owner's identity and the name."""
+    """Return the functions of PyTorch that tools replace, by the owner's identity and the name."""
     return {
         (id(owner), name): value
         for owner, names in owner_attributes()
@@ -32,9 +32,9 @@ def replaceable_functions() -> dict[tuple[int, str], Any]:
 
 @contextmanager
 def restoring_torch_functions() -> Iterator[None]:
-    """Functions of PyTorch that a tool replaces within this block are as before after it.
+    """Restore functions of PyTorch that a tool replaces within this block.
 
-    So is what hides a function that tensors inherit.
+    Attributes that hide an inherited function of tensors are removed as well.
     """
     before = owner_attributes()
     try:
@@ -45,7 +45,9 @@ def restoring_torch_functions() -> Iterator[None]:
 
 @contextmanager
 def undone(before: Own) -> Iterator[None]:
-    """Within this block functions are as before, and after it as they were when it began."""
+    """Restore the functions of `before` in this block, and put the replacements back
+    afterwards.
+    """
     replaced = _restore_replacements(before)
     try:
         yield
@@ -55,7 +57,7 @@ def undone(before: Own) -> Iterator[None]:
 
 
 def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
-    """Put back what was replaced, by owner and name with what stood there in its place."""
+    """Restore replaced functions; return owner, name and the replacement of each."""
     replaced = []
     for owner, own in before:
         now = vars(owner)
@@ -73,7 +75,7 @@ def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
 def _replacement_attributes(
     owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Return what stands where a function stood, or hides an inherited one."""
+    """Return the attributes that replace a function, or hide an inherited one."""
     return [
         (name, value)
         for name, value in now.items()

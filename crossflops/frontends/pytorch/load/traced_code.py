@@ -11,9 +11,9 @@ from typing import Any
 
 @contextmanager
 def forgetting_graph_code() -> Iterator[None]:
-    """Let PyTorch forget the code that graphs get within this context.
+    """Let PyTorch drop the code that graphs get within this context.
 
-    A process that counts a thousand models would hold that of all of them.
+    A process that counts a thousand models would otherwise hold that of all of them.
     """
     import torch.fx.graph_module
 

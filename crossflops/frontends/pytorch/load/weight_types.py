@@ -28,9 +28,9 @@ def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]
 
 
 def type_of_config(content: Mapping[str, Any], target: str) -> str:
-    """Return the type that a config names, else that of a config within it; "" for none.
+    """Return the type that a config names, otherwise that of a nested config; "" for none.
 
-    The text model of several goes first, as transformers builds all of them in one type. Raises
+    The text model of several is preferred, as transformers builds all of them in one type. Raises
     TargetError for a type that weights cannot have.
     """
     configs = sorted(_configs(content), key=lambda index: index[0] not in ("", "text_config"))
@@ -43,7 +43,7 @@ def type_of_config(content: Mapping[str, Any], target: str) -> str:
 
 
 def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config without the types of weights, and without what would quantize them."""
+    """Return the config without the types of weights and without quantization settings."""
     left = (*_KEYS, *_QUANTIZATIONS)
     return {
         key: without_types(value) if isinstance(value, dict) and _is_config(key) else value
@@ -53,7 +53,7 @@ def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def quantization(content: Mapping[str, Any]) -> str:
-    """Return how a config says that the stored weights are quantized; "" where it does not."""
+    """Return how the stored weights are quantized, by the config; "" where they are not."""
     for _, config in _configs(content):
         for key in _QUANTIZATIONS:
             if isinstance(stored := config.get(key), dict):
@@ -65,7 +65,7 @@ def quantization(content: Mapping[str, Any]) -> str:
 
 
 def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpec, ...]:
-    """Return the inputs, those of floats in the type of the weights."""
+    """Return the inputs, with floats in the type of the weights."""
     return tuple(
         msgspec.structs.replace(spec, dtype=dtype or USUAL) if spec.dtype == USUAL else spec
         for spec in specs
@@ -73,7 +73,7 @@ def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpe
 
 
 def keep_single_precision(model: Any) -> None:
-    """Give parameters float32 that transformers keeps so in a model of half precision.
+    """Convert parameters to float32 that transformers keeps so in a model of half precision.
 
     `_keep_in_fp32_modules_strict` names them for both types of 16 bits, `_keep_in_fp32_modules`
     for float16 alone. Source: transformers/modeling_utils.py (`_get_dtype_plan`).
@@ -99,7 +99,7 @@ def _weight_dtype_name(value: object, where: str) -> str:
     name = str(value).removeprefix("torch.")
     if name not in TYPES:
         raise TargetError(
-            f"{where} is {value!r}, which is no type that layers of PyTorch compute in",
+            f"{where} is {value!r}, a type that PyTorch's layers cannot compute in",
             nearest_name_hint(
                 name, TYPES, f"give {', '.join(TYPES[:-1])} or {TYPES[-1]}: {_SETS_ONE}"
             ),
@@ -108,7 +108,7 @@ def _weight_dtype_name(value: object, where: str) -> str:
 
 
 def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A config and those of its parts, with the keys of these."""
+    """Yield a config and its nested configs, with their keys."""
     yield key, content
     for name, value in content.items():
         if isinstance(value, dict) and _is_config(name):
@@ -116,5 +116,5 @@ def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, M
 
 
 def _is_config(key: str) -> bool:
-    """Whether the value of such a key is the config of a part, as `text_config` is."""
+    """Return whether the value of such a key is a nested config, as `text_config` is."""
     return (key.endswith("_config") and key not in _QUANTIZATIONS) or key in ("encoder", "decoder")

@@ -1,4 +1,4 @@
-"""What a real run showed, set beside the calls of the export: which did whose work.
+"""The alignment of observed operators with the calls of the export whose work they do.
 
 Both go through the same modules, in the same order. Within one call of a module (and where
 functions are told apart in both runs, of a function) the first
@@ -36,11 +36,11 @@ BRANCH = "branch"  # the setting of an operator that stands in a branch of a con
 
 
 class WatchedCall(msgspec.Struct):
-    """An operator that ran: `frames` are the keys of the calls around it, innermost first.
+    """An operator that ran: `frames` are the keys of the enclosing calls, innermost first.
 
     `inside` are the operators that it called itself. Tensors and settings have the names of the
-    operator's schema where it is known, else their places. `sequence` is the number of its node of
-    autograd, or of the node that ran it where it computes gradients; -1 where there is none.
+    operator's schema where it is known, otherwise their indices. `sequence` is the number of its
+    autograd node, or of the node that ran it where it computes gradients; -1 where there is none.
     """
 
     target: str
@@ -54,7 +54,9 @@ class WatchedCall(msgspec.Struct):
 
 
 def frame_chains(recorder: Recorder) -> list[tuple[str, ...]]:
-    """For every frame, by its number, its key and those of all around it, innermost first."""
+    """Return for every frame, by its number, its key and those of all enclosing frames, innermost
+    first.
+    """
     by_key: dict[str | None, tuple[str, ...]] = {None: ()}
     for frame in recorder.frames:
         by_key[frame.key] = (frame.key, *by_key[frame.parent])
@@ -68,9 +70,9 @@ Around = Callable[[str | None, dict[str, Call]], str]
 def align_observed_calls(
     seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
 ) -> tuple[Call, ...]:
-    """Return what was seen in this run, as calls beside those of the export.
+    """Return the observed operators of this run, as calls beside those of the export.
 
-    `functions` are the keys of the calls of custom functions of autograd.
+    `functions` are the keys of the calls of custom autograd functions.
     """
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
@@ -117,7 +119,9 @@ _Belonging: TypeAlias = tuple[
 def _function_operator_groups(
     calls: Sequence[Call], by_key: Mapping[str, Call], functions: Container[str]
 ) -> dict[str, tuple[str, ...]]:
-    """By each operator in a custom function all of them: they have one backward pass."""
+    """Return for each operator in a custom function all operators of it: they share one backward
+    pass.
+    """
     inside: dict[str, list[str]] = defaultdict(list)
     for call in calls:
         enclosing = call.parent
@@ -134,11 +138,12 @@ def _match_backward_calls(
     root: str,
     together: Mapping[str, tuple[str, ...]],
 ) -> Iterator[_Belonging]:
-    """Yield what the backward pass of a training step ran, each with the calls for whose sake.
+    """Yield the operators of a training step's backward pass, each with the forward calls that it
+    serves.
 
-    Gradients are known by the node of autograd, which the forward pass made for the first of its
-    operators with this number, or for a custom function in which they stand `together`; what a
-    checkpoint runs again, by its operator, its sizes and its module, in their order.
+    A gradient is matched by the autograd node that the forward pass made for the first operator
+    with this number, or for a custom function whose operators are grouped in `together`; an
+    operator that a checkpoint recomputes is matched by its name, sizes and module, in order.
     """
     made: dict[int, list[_Belonging]] = defaultdict(list)
     waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
@@ -169,19 +174,19 @@ def _match_backward_calls(
 
 
 def _autograd_node_numbers(call: WatchedCall) -> list[int]:
-    """The nodes of autograd that an operator and those in it are about, each once."""
+    """Return the autograd nodes of an operator and of those in it, each once."""
     below = [number for inner in call.inside for number in _autograd_node_numbers(inner)]
     return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
 def _likeness(call: WatchedCall) -> tuple[object, ...]:
-    """Return what a call has in common with itself when a checkpoint runs it again."""
+    """Return the key by which a recomputed call is matched with its original."""
     index = _module_path(call.frames[0]) if call.frames else ""
     return call.target, index, tuple(spec.shape for spec in call.inputs)
 
 
 def _is_fused_gradient(call: WatchedCall) -> bool:
-    """Whether this is the backward pass of a fused attention, or such a kernel is in it."""
+    """Return whether the call is, or contains, the backward pass of a fused attention."""
     fused = "_scaled_dot_product_" in call.target and "_backward" in call.target
     return fused or any(map(_is_fused_gradient, call.inside))
 
@@ -189,7 +194,9 @@ def _is_fused_gradient(call: WatchedCall) -> bool:
 def _convert_watched_call(
     observed: WatchedCall, like: Call, names: Counter[str]
 ) -> Iterator[Call]:
-    """The call of an operator, then of those inside it. Keys are unique among all real runs."""
+    """Yield the call of an operator, then of those inside it. Keys are unique among all real
+    runs.
+    """
     name = f"{like.parent}/{short_target_name(observed.target)}"
     names[name] += 1
     call = msgspec.structs.replace(
@@ -209,31 +216,35 @@ def _convert_watched_call(
 
 
 def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
-    """The innermost call around that the export knows, too."""
+    """Return the innermost enclosing call that the export has, too."""
     return next((key for key in frames if key in by_key), None)
 
 
 def _innermost_module_call(key: str | None, by_key: dict[str, Call]) -> str:
-    """The innermost module call around."""
+    """Return the innermost enclosing module call."""
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _frame(key: str | None, by_key: dict[str, Call]) -> str:
-    """The innermost call of a module or of a function around."""
+    """Return the innermost enclosing call of a module or of a function."""
     while key is not None and by_key[key].level == "operator":
         key = by_key[key].parent
     return key or ""
 
 
 def _has_run_in_view(call: Call, view: View) -> bool:
-    """The tracer drops what no output needs, and what is written nowhere."""
+    """Return whether a call appears in the view: a tracer drops unused calls that store
+    nothing.
+    """
     return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
 def _work_kind(seen: WatchedCall) -> str:
-    """What runs in a branch is the condition's work: of it an export shows nothing else."""
+    """Return the kind of an operator; one in a cond branch is the cond, because the export has
+    only that.
+    """
     return _CONDITION if seen.settings.get(BRANCH) else _bare_operator_name(seen.target)
 
 
@@ -244,7 +255,9 @@ def _assign_operator_work(
     by_key: dict[str, Call],
     enclosing: Around,
 ) -> list[tuple[str, ...]]:
-    """For each that was seen the operator calls, among those that ran, whose work it does."""
+    """Return for each observed operator the exported calls, among those that ran, whose work it
+    does.
+    """
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
     for number, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
         waiting[index, kind].append(number)
@@ -269,7 +282,9 @@ def _assign_operator_work(
 def _nearest_free_work(
     location: str, free: dict[str, list[int]], by_key: dict[str, Call], enclosing: Around
 ) -> list[int]:
-    """Return what is left over in this call, or in the innermost around it that has any."""
+    """Return the unassigned operators of this call, or of the innermost enclosing one that has
+    any.
+    """
     while location:
         if free.get(location):
             return free[location]
@@ -278,7 +293,7 @@ def _nearest_free_work(
 
 
 def _bare_operator_name(target: str) -> str:
-    """The bare name of an operator. Convolutions of all kinds are one to the tracer."""
+    """Return the bare name of an operator. All kinds of convolutions are one to the tracer."""
     name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
     name = name.partition(".")[0]
     return "convolution" if re.match(r"_?conv(olution|_?transpose|\dd)", name) else name
@@ -288,9 +303,9 @@ def _bare_operator_name(target: str) -> str:
 
 
 def hooks_matter(model: "nn.Module") -> bool:
-    """Whether a module of the model takes another path where there are hooks.
+    """Return whether a module of the model takes another path where there are hooks.
 
-    Of PyTorch's own that is the layer of an encoder: torch/nn/modules/transformer.py.
+    In PyTorch itself that is the layer of an encoder: torch/nn/modules/transformer.py.
     """
     from torch import nn
 
@@ -299,7 +314,7 @@ def hooks_matter(model: "nn.Module") -> bool:
 
 @contextmanager
 def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
-    """Forward hooks on the modules that the setting names, until the context is left."""
+    """Install forward hooks on the modules that the setting names, until the context is left."""
     hooked_modules: dict[bool | str, Iterable[Any]] = {
         False: (),
         True: model.modules(),
@@ -341,18 +356,18 @@ Ran: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and 
 
 
 def is_fused(operator: str) -> bool:
-    """Whether a dispatched operator, `aten.name.overload`, is such a kernel."""
+    """Return whether a dispatched operator, `aten.name.overload`, is such a kernel."""
     return operator.startswith(_FUSED)
 
 
 def observe_fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[Ran]:
-    """Run the model for real: each fused kernel, with the frames around it, innermost first.
+    """Run the model and return each fused kernel with its enclosing frames, innermost first.
 
-    So are modules and functions that dealt with nested tensors, with their own frame alone: as
-    `NESTED`, with the number of positions that the mask left.
-    The model may be changed by the run (buffers in training mode): pass a copy.
+    Modules and functions that handled nested tensors are returned as `NESTED` with their own frame
+    alone, and the number of kept positions. The run may change the model (buffers in training
+    mode): pass a copy.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -362,7 +377,7 @@ def observe_fused_kernels(
     recorder = Recorder(ModuleIndex(model))
 
     class Kernels(TorchDispatchMode):
-        """Sees what is dispatched, as the dispatch tools do."""
+        """A dispatch mode that sees calls as the dispatch tools do."""
 
         supports_higher_order_operators = True
 
@@ -390,13 +405,13 @@ def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterato
 
 
 def _is_nested(frame: Frame) -> bool:
-    """In a real run only a nested tensor has no shape."""
+    """Return whether a frame handled a nested tensor: in a real run only these have no shape."""
     tensors = (*frame.inputs, *frame.outputs)
     return frame.level != "operator" and any(tensor.shape is None for tensor in tensors)
 
 
 def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
-    """The kernels by name, each with the modules in which it ran."""
+    """Return the kernels by name, each with the modules in which it ran."""
     owners: dict[str, list[str]] = {}
     for frames, name in kernels:
         if not name.startswith(NESTED):
@@ -407,20 +422,20 @@ def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
 
 
 def _module_path(key: str) -> str:
-    """The path of the module that a key begins with: "a.b" of "a.b@2/F.linear"."""
+    """Return the path of the module in a key: "a.b" for "a.b@2/F.linear"."""
     path = key.partition("/")[0].partition("@")[0]
     return "" if path == ROOT else path
 
 
 def kernel_by_fused_call(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
-    """Key of an operator or a function call -> the kernel that swallowed it.
+    """Return the kernel that replaced each operator or function call, by the call's key.
 
-    Of the call of a module or a function that dealt with nested tensors: `NESTED`, and how many
-    rows are left.
+    The calls of modules and functions that handled nested tensors have `NESTED`, and the number of
+    kept rows.
 
-    A kernel swallows the operators that the innermost call around it contains, and those of its
-    functions that are not called on the way to the kernel. Where the export has no such call (it
-    took another path there), the next one out is meant.
+    A kernel replaces the operators in its innermost enclosing call, and those of functions that
+    are not on the way to the kernel. If the export has no such call (it took another path there),
+    the next outer one is used.
     """
     parents = {call.key: call.parent for call in calls}
     inside: dict[str, list[Call]] = {}

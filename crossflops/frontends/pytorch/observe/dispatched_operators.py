@@ -51,10 +51,10 @@ Counted = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts f
 def observe_dispatched_calls(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """The operators that multiply, in order, each with its tensors and settings by place.
+    """Return the operators that multiply, in order, each with its tensors and settings by index.
 
-    The first stands for the run itself. The model may be changed by the run (buffers in training
-    mode): pass a copy.
+    The first entry is the run itself. The run may change the model (buffers in training mode):
+    pass a copy.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -63,7 +63,7 @@ def observe_dispatched_calls(
     recorder = Recorder(ModuleIndex(model), without_wrappers=True)
 
     class DispatchRecorder(TorchDispatchMode):
-        """Keeps what is dispatched, and what that is composed of."""
+        """A dispatch mode that keeps dispatched operators, and the parts of composites."""
 
         supports_higher_order_operators = True
         depth = branches = 0
@@ -91,11 +91,12 @@ def observe_dispatched_calls(
             return result
 
         def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
-            """The result of the first branch. Both are seen, as far as PyTorch's mode adds them.
+            """Return the result of the first branch, after both branches ran and were merged as
+            PyTorch's mode does.
 
-            It counts either in a copy of its tables, and merges these by the larger number for
-            each operator. The copies share the tables that were there before: their numbers are
-            the sum, once anything was counted before the condition.
+            It counts either branch in a copy of its tables, and merges these by the larger number
+            for each operator. The copies share the tables that existed before: their numbers are
+            the sum, once an operator was counted before the condition.
             """
             before = self.found
             adds = any(weight for _, weight in before)
@@ -110,7 +111,9 @@ def observe_dispatched_calls(
             return result
 
         def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
-            """The result of a composite, operator by operator; NotImplemented for another one."""
+            """Return the result of a composite, operator by operator; NotImplemented for other
+            operators.
+            """
             if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
                 return NotImplemented
             self.depth += 1
@@ -134,11 +137,11 @@ def observe_dispatched_calls(
 
 
 def _place_in_step(functions: Running) -> tuple[Phase, int]:
-    """The phase of a training step, and the number of the node of autograd that it is about.
+    """Return the phase of a training step, and the number of the current autograd node.
 
-    That is the last that was made, of the operator itself or of the function around it, or the one
-    that runs. There gradients are off, but for what a checkpoint runs again, and for what a custom
-    function does in a backward pass of its own.
+    That is the last one that was made, of the operator itself or of the enclosing function, or the
+    one that runs. There gradients are off, except in a checkpoint's recomputation, and in a custom
+    function's own backward pass.
     """
     import torch
 
@@ -155,7 +158,9 @@ def _place_in_step(functions: Running) -> tuple[Phase, int]:
 
 
 def _larger(first: Counted, second: Counted) -> Counted:
-    """Of each operator, whatever its overload, what the branch has that counts more of it."""
+    """Return for each operator, over all overloads, the calls of the branch that counts more of
+    it.
+    """
     sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for total, branch in zip(sums, (first, second), strict=True):
         for seen, weight in branch:
@@ -184,7 +189,9 @@ def _dispatch_watched_call(
 
 
 def _is_composite(func: Any) -> bool:
-    """Whether PyTorch has nothing but its composition. Not what only looks at a tensor."""
+    """Return whether PyTorch has only a composition for the operator. Queries of a tensor are
+    not.
+    """
     return str(func).startswith("aten.") and func._can_decompose()
 
 
@@ -207,16 +214,16 @@ _MODE = "PythonDispatchMode"
 def observe_operator_events(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """The operators that Python called, in order, each with those that it called itself.
+    """Return the operators that Python called, in order, each with those that it called itself.
 
-    The first stands for the run itself.
+    The first entry is the run itself.
 
     `aten::add` with a number calls `aten::add` with a tensor: the inner one is marked as repeated.
-    What a dispatch mode takes (that of a checkpoint with a policy) is an event as it is called,
-    and one as the mode runs it: both are marked as twice.
+    An operator taken by a dispatch mode (that of a checkpoint with a policy) is one event as it is
+    called, and one as the mode runs it: both are marked as twice.
 
-    Inputs have their shapes; what is no tensor has the shape (), and no type is reported.
-    The model may be changed by the run (buffers in training mode): pass a copy.
+    Inputs have their shapes; arguments that are not tensors have the shape (), and no type is
+    reported. The run may change the model (buffers in training mode): pass a copy.
     """
     import torch
     from torch import autograd
@@ -253,14 +260,14 @@ def _marking_frame_event(number: int) -> Iterator[None]:
 
 @contextmanager
 def _stops_marked() -> Iterator[None]:
-    """In this context an event stands where a checkpoint stops, in the operator that it is in."""
+    """Record an event where a checkpoint stops, within its operator, in this context."""
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
     usual = names["_StopRecomputationError"]
 
     class Stop(usual):  # type: ignore[misc, valid-type]
-        """Raised in the midst of an operator."""
+        """A replacement of PyTorch's exception, raised in the midst of an operator."""
 
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
@@ -281,23 +288,25 @@ def _event_marker(name: str) -> Any:
 
 
 class _Marking(Running):
-    """Marks among the events where a custom function's own backward pass runs."""
+    """A watcher that marks in the events where a custom function's own backward pass runs."""
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Operators from here on belong to the function of this node."""
+        """Assign operators from here on to the function of this node."""
         if self.node is not None or is_checkpoint(node._forward_cls):
             return run()
         with _event_marker(f"{_OWN}{node._sequence_nr()}"):
             return super().back(node, run)
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """But for those that a checkpoint runs again for it."""
+        """Exclude the operators that a checkpoint recomputes for the function."""
         with _event_marker(f"{_OWN}{-1}"):
             return super().unpack(node, run)
 
 
 class _OwnPass(NamedTuple):
-    """A custom function's own backward pass, by the number of its node; -1 where it is held up."""
+    """A custom function's own backward pass, by the number of its node; -1 while it is
+    suspended.
+    """
 
     sequence: int
 
@@ -306,7 +315,7 @@ _Open: TypeAlias = int | WatchedCall | _OwnPass
 
 
 def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
-    """The outermost operators of a thread. Events come as "push" and "pop", in order."""
+    """Return the outermost operators of a thread. Events come as "push" and "pop", in order."""
     tree: list[WatchedCall] = []
     open_: list[_Open] = []
     for event in thread:
@@ -351,7 +360,9 @@ def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> li
 
 
 def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
-    """In a node of autograd gradients are on for what a checkpoint runs again alone."""
+    """Return the phase; in an autograd node gradients are on only for a checkpoint's
+    recomputation.
+    """
     enclosing = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
     if not any(target.startswith(_ENGINE) for target in enclosing):
         return "forward"
@@ -361,7 +372,9 @@ def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Ph
 def _mark_repeated(
     seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
 ) -> None:
-    """`taken` is the operator that a dispatch mode took, which runs these."""
+    """Mark calls that repeat their caller; `taken` is the operator that a dispatch mode took and
+    runs here.
+    """
     for call in seen:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
         call.settings = {

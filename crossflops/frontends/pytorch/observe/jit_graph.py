@@ -35,13 +35,14 @@ _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "
 def jit_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """The nodes of the graph, in order; one `untraced` with the reason where tracing raises.
+    """Return the nodes of the graph, in order; one `untraced` with the reason where tracing
+    raises.
 
-    The first stands for the run itself. Where tracing raises only because it is watched, there is
+    The first entry is the run itself. Where tracing raises only because it is observed, there is
     one `UNWATCHED` with the reason.
 
-    The model may be changed by the run (buffers in training mode): pass a copy. Inputs go by
-    position, as tools that trace pass them.
+    The run may change the model (buffers in training mode): pass a copy. Inputs go by position, as
+    tools that trace pass them.
     """
     return _trace_jit_nodes(_with_flat_result(model), model, args, kwargs, setting)
 
@@ -49,8 +50,8 @@ def jit_nodes(
 def observe_traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """As `jit_nodes`, of the model as it is: the tracer takes no result but tensors, and lists,
-    tuples and dicts of them.
+    """Return the nodes as `jit_nodes` does, of the unchanged model: the tracer accepts only
+    results of tensors, and lists, tuples and dicts of them.
     """
     return _trace_jit_nodes(model, model, args, kwargs, setting)
 
@@ -89,7 +90,7 @@ def _is_traced_unwatched(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> bool:
-    """Whether PyTorch traces the model while nothing of it is recorded."""
+    """Return whether PyTorch can trace the model without recording."""
     import torch
 
     try:
@@ -103,10 +104,10 @@ def _is_traced_unwatched(
 
 @contextmanager
 def _scope(number: int, recorder: Recorder) -> Iterator[None]:
-    """What is traced meanwhile carries the number as its scope.
+    """Give nodes traced in this context the number as their scope.
 
-    Not inside a custom autograd function, which is one node: PyTorch takes the nodes inside it by
-    the scope of that node.
+    This is not done inside a custom autograd function, which is one node: PyTorch assigns the
+    nodes inside it by that node's scope.
     """
     import torch
 
@@ -122,15 +123,15 @@ def _scope(number: int, recorder: Recorder) -> Iterator[None]:
 
 
 def _with_flat_result(model: "nn.Module") -> "nn.Module":
-    """The model with its result as a flat list: the tracer takes no dicts.
+    """Return the model with its result as a flat list: the tracer takes no dicts.
 
-    What is neither tensor nor list, tuple or dict of tensors is left out, and with it what was
-    computed for it: so do the tools.
+    Results other than tensors and lists, tuples or dicts of tensors are left out, and so is the
+    work behind them, as the tools do.
     """
     import torch
 
     class Flat(torch.nn.Module):
-        """Calls the model."""
+        """A wrapper that calls the model."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -176,7 +177,7 @@ def _jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
 
 
 def _jit_input_names(node: Any, count: int) -> list[str]:
-    """The names of a node's inputs: those of the operator's schema, or their places."""
+    """Return the names of a node's inputs: those of the operator's schema, or their indices."""
     import torch
 
     schema = node.schema()
@@ -192,7 +193,7 @@ def _position_names(values: Sequence[Any]) -> list[str]:
 
 
 def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
-    """The tensors among values, and in lists of them: "tensors.0"."""
+    """Yield the specs of tensors among values, and in lists of them: "tensors.0"."""
     for name, value in zip(names, values, strict=True):
         if value.type().kind() == "TensorType":
             sizes = value.type().sizes()

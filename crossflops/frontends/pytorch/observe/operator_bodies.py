@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
-    """Return the calls, those of operators that torch.library defined in Python marked so."""
+    """Return the calls, with those of operators that torch.library defined in Python marked."""
     import torch
 
     defined: Any = torch.library
@@ -55,9 +55,9 @@ def with_bodies(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> tuple[Call, ...]:
-    """Return the calls with those that the bodies of custom operators make, beneath these.
+    """Return the calls with those that the bodies of custom operators make, below these.
 
-    Tensors without values run no body, for a tool neither.
+    Fake tensors run no body, not even for a tool.
     """
     custom = [call for call in calls if call.custom]
     if not custom or weights_kind(model, args, kwargs) != REAL:
@@ -92,7 +92,7 @@ def _record_operator_run(
 
 @contextmanager
 def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
-    """Record the calls of operators outside of PyTorch in this context, by either way in."""
+    """Record calls of operators outside of PyTorch in this context, for both ways to call them."""
     import torch
 
     kinds: tuple[tuple[Any, Patch], ...] = (
@@ -145,14 +145,16 @@ def _body_calls(
 
 
 def _nearest_module_call(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:
-    """Return the innermost call of a module around."""
+    """Return the innermost enclosing call of a module."""
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
-    """Return whether a frame in a body is none to a tool: an operator, or a foreign module."""
+    """Return whether a tool does not see a frame in a body: an operator, or an unregistered
+    module.
+    """
     unnamed = not recorder.index.rows[frame.module].names
     return frame.level == "operator" or (frame.level == "module" and unnamed)
 

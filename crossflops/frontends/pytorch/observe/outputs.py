@@ -1,4 +1,4 @@
-"""What a model returns: the inputs and outputs of a run, as arrays."""
+"""The inputs and outputs of a run, as arrays."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,10 +19,10 @@ _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
 def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
-    """Run copies of the model with other random numbers; what differs depends on these.
+    """Run copies of the model with different random seeds, and mark the outputs that differ.
 
-    Further runs have other weights and inputs by one rounding: a deep model on a small batch in
-    training may make another output of that. Raises InputError where the model raises.
+    Further runs have weights and inputs that differ by one rounding: a deep model on a small batch
+    in training may amplify that. Raises InputError where the model raises.
     """
     first, other = (_run_seeded_copy(source, setting, seed) for seed in _SEEDS)
     rounded = [
@@ -40,7 +40,9 @@ def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
 
 
 def _torch_output_change(output: Any, other: Any) -> float:
-    """By which share of its largest element an output changes; of whole numbers, how many do."""
+    """Return the change of an output relative to its largest element; for whole numbers the share
+    that differs.
+    """
     import torch
 
     if output.shape != other.shape or not output.numel():
@@ -58,7 +60,7 @@ def _torch_output_change(output: Any, other: Any) -> float:
 
 
 def _round_otherwise(tensor: Any) -> Any:
-    """The tensor with each number moved by up to one step of its type."""
+    """Return the tensor with each number moved by up to one step of its type."""
     import torch
 
     is_real = tensor.is_floating_point()
@@ -89,7 +91,7 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
 
 
 def _tensors_in_export_order(values: Any) -> Iterable[Any]:
-    """The tensors in a nest, in the order of an export."""
+    """Return the tensors in a nested value, in the order of an export."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -103,15 +105,18 @@ def _is_close_output(first: Any, second: Any) -> bool:
 
 
 def _torch_output_array(tensor: Any) -> Any:
-    """The numbers as NumPy has them; complex ones are pairs, as the exporter writes them."""
+    """Return the numbers as a NumPy array; complex ones are pairs, as the exporter writes them."""
     import torch
 
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise InputError(
-            "a sparse or quantized tensor cannot be given to onnxruntime", "leave --verify out"
+            "onnxruntime cannot take a sparse or quantized tensor", "leave --verify out"
         )
     if tensor.dtype is torch.bfloat16:
-        raise InputError("NumPy has no bfloat16 for onnxruntime", "leave --verify out")
+        raise InputError(
+            "NumPy lacks bfloat16, so the outputs cannot be compared with onnxruntime",
+            "leave --verify out",
+        )
     return tensor.detach().resolve_neg().cpu().numpy()

@@ -33,11 +33,12 @@ def run_torch_training_step(
     setting: Setting,
     going_back: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """Run the model and, where the setting has a step, the backward pass, `going_back`.
+    """Run the model and, where the setting has a step, the backward pass in the context
+    `going_back`.
 
-    That begins with gradients of ones at the outputs that the loss is made of, which are those of
-    their sum: what is run depends on no value, and so the loss does no work of its own here. The
-    model is changed: parameters are frozen and trained as the step says, and have gradients.
+    It begins with gradients of ones at the outputs of the loss, which are those of their sum: the
+    work depends on no value, so the loss does no work of its own here. The model is changed:
+    parameters are frozen and trained as the step says, and have gradients.
     """
     if not setting.step:
         model(*args, **kwargs)
@@ -52,7 +53,7 @@ def run_torch_training_step(
 
 
 def train_as_said(model: "nn.Module", step: StepSetting) -> None:
-    """Let parameters need gradients as the step says, a tied one by any of its names."""
+    """Set the parameters' `requires_grad` as the step says, a tied one by any of its names."""
     names: dict[Any, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
@@ -62,7 +63,7 @@ def train_as_said(model: "nn.Module", step: StepSetting) -> None:
 
 
 def _torch_loss_outputs(result: Any, step: StepSetting) -> list[Any]:
-    """The outputs that the loss is made of, and that have a gradient."""
+    """Return the outputs that the loss consists of, and that have a gradient."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -74,17 +75,17 @@ def _torch_loss_outputs(result: Any, step: StepSetting) -> list[Any]:
 
 # Which outputs a loss is made of.
 
-_HINT = "give a callable that takes what the model returns, and returns one number"
+_HINT = "give a callable that maps the model's outputs to one number"
 
 
 def torch_loss_dependence(
     source: Source, loss: Callable[[Any], Any], setting: Setting
 ) -> tuple[bool, ...]:
-    """Of each output, flat and in their order, whether the loss depends on it.
+    """Return for each output, flat and in order, whether the loss depends on it.
 
-    A copy of the model runs once, with all of it trained. Raises InputError where the model or
-    the loss raises, and for a loss that is no number or depends on no output; ValuesNeededError
-    for one that reads values, where the model has none.
+    A copy of the model runs once, with all of it trained. Raises InputError where the model or the
+    loss raises, and for a loss that is not a number or depends on no output; ValuesNeededError for
+    one that reads values, where the model has none.
     """
     import torch
     from torch._subclasses.fake_tensor import (
@@ -110,7 +111,9 @@ def torch_loss_dependence(
         except Exception as error:
             raise InputError(f"the loss raised {error_words(error)}", _HINT) from error
         if not torch.is_tensor(value) or value.numel() != 1:
-            raise InputError(f"the loss is {_output_value_label(value)}, and no number", _HINT)
+            raise InputError(
+                f"the loss is {_output_value_label(value)}, but must be one number", _HINT
+            )
         if not value.requires_grad:
             raise InputError("the loss depends on no output of the model", _HINT)
         graded = [index for index, leaf in enumerate(outputs) if leaf.requires_grad]

@@ -36,6 +36,8 @@ def _attention_window(module: Any) -> int:
 
 
 def _reads_config(forward: Any) -> bool:
-    """Return whether a pass asks for the window, which many configs have and no model reads."""
+    """Return whether a forward reads the window from the config, which many configs have without
+    effect.
+    """
     code = getattr(inspect.unwrap(forward), "__code__", None)
     return code is not None and _NAME in (*code.co_names, *code.co_consts)

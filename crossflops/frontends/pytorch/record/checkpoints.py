@@ -1,4 +1,4 @@
-"""Which operators stand in a checkpoint, and what each of them keeps for its backward pass.
+"""The operators in each checkpoint, and the values they keep for the backward pass.
 
 A checkpoint keeps its inputs alone and runs its part of the model again in the backward pass. The
 kind that is not reentrant stops once all that is kept was made again (torch/utils/checkpoint.py).
@@ -54,7 +54,7 @@ _OPERANDS = frozenset({
 
 
 def operator_kept_values(node: "fx.Node") -> Kept:
-    """Return what this operator keeps for the gradients of its operands."""
+    """Return which values this operator keeps for the gradients of its operands."""
     packet = getattr(node.target, "overloadpacket", None)
     name = getattr(packet, "__name__", "")
     if name == "dropout":  # a mask where it drops, which is kept before it is multiplied with
@@ -75,7 +75,9 @@ def _to_tensor_tuple(provided: Any) -> tuple[Any, ...]:
 def notice_checkpoints(
     replace: Callable[[Any, str, Any, Patch], None], recorder: "Recorder"
 ) -> None:
-    """Note which part of the model each checkpoint runs: both kinds go through one of these."""
+    """Note which part of the model each checkpoint runs: both kinds go through one of these
+    functions.
+    """
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
@@ -118,9 +120,9 @@ def notice_checkpoints(
 def _recording_checkpoint(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
-    """What is recorded meanwhile stands in a checkpoint, which may stand in another one.
+    """Assign recorded operators to a checkpoint, which may be nested, in this context.
 
-    In the forward pass of a custom function nothing is kept, and nothing runs again.
+    In the forward pass of a custom function no values are kept, and nothing is recomputed.
     """
     if recorder.in_function:
         yield
@@ -138,9 +140,9 @@ def _recording_checkpoint(
 
 
 def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
-    """Whether a policy saves what this operator computes, so that it need not run again.
+    """Return whether a policy saves the result of this operator, so that it is not recomputed.
 
-    The policy is asked for each operator of PyTorch that the node runs as, as the checkpoint asks
+    The policy is called for each PyTorch operator that the node runs as, as the checkpoint calls
     it; products decide where there are any. None: it saves only some of them, or fails.
     """
     import torch

@@ -24,7 +24,7 @@ GIVEN = "crossflops given"  # stands at nodes whose result a custom function is 
 
 
 def function_of(method: Any) -> Callable[..., Any]:
-    """Return the function of a class method, which takes the class first.
+    """Return the function behind a class method, which takes the class first.
 
     From torch 2.14 on `Function.apply` is a method of C, which has no such function.
     """
@@ -34,7 +34,9 @@ def function_of(method: Any) -> Callable[..., Any]:
 
 
 def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
-    """`Function.apply`, which notes what it is given: not in another one, and of no checkpoint."""
+    """Return a wrapper of `Function.apply` that notes its arguments, outside of other functions
+    and checkpoints.
+    """
     import torch
 
     def notice_function_call(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -71,7 +73,7 @@ def _append_use(use: tuple[int, int], uses: Any) -> Any:
 
 
 def is_unseen(function: Any) -> bool:
-    """Whether what is applied is a checkpoint, or stands under a transform.
+    """Return whether a function is a checkpoint, or is applied under a transform.
 
     A transform applies another function in its place, without the axis that `vmap` maps over.
     """
@@ -79,7 +81,9 @@ def is_unseen(function: Any) -> bool:
 
 
 def are_transforms_active() -> bool:
-    """Whether `torch.func` transforms (vmap, grad) are there that have not seen this call yet."""
+    """Return whether `torch.func` transforms (vmap, grad) are active that have not seen this call
+    yet.
+    """
     import torch
 
     library: Any = torch._C
@@ -87,14 +91,14 @@ def are_transforms_active() -> bool:
 
 
 def is_checkpoint(function: Any) -> bool:
-    """Whether a function is the one that PyTorch's reentrant checkpoints are."""
+    """Return whether a function is PyTorch's reentrant checkpoint."""
     from torch.utils.checkpoint import CheckpointFunction
 
     return function is CheckpointFunction
 
 
 def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
-    """The names of the parameters, by the identity that they have now."""
+    """Return the names of the parameters, by their current identity."""
     names: dict[int, list[str]] = defaultdict(list)
     for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
         for path in row.names:
@@ -107,7 +111,7 @@ def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
 def members(
     calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """By the key of each operator call in a custom function the place of that among all."""
+    """Return for each operator call in a custom function, by key, the index of that function."""
     if not applied:
         return {}
     calls = tuple(calls)
@@ -150,10 +154,10 @@ def _calls_of_generated_functions(
 def without_detached_calls(
     operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
 ) -> dict[str, Call]:
-    """The calls without those in custom functions that detach, which these do anyway.
+    """Return the calls without those in custom functions that detach, as these do anyway.
 
-    So does PyTorch with the results of a function to which nothing with a gradient is given. A
-    reentrant checkpoint is one, whose results have a gradient where the inputs of the model do.
+    PyTorch does the same with the results of a function whose inputs have no gradient. A reentrant
+    checkpoint is such a function; its results have a gradient where the inputs of the model do.
     """
     functions = {frame.key for frame in frames if frame.target == CUSTOM}
     return {
@@ -169,10 +173,10 @@ def with_functions(
     inside: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
 ) -> Graph:
-    """The graph with the custom functions in it.
+    """Return the graph with its custom functions.
 
     `sources` are, by node of the exported program, the keys of the calls that made its value, or
-    "=" and the name of a parameter; `inside` is what `members` gives.
+    "=" and the name of a parameter; `inside` is the result of `members`.
     """
     nodes: dict[int | None, list[str]] = defaultdict(list)
     for node in graph.nodes:
@@ -204,17 +208,17 @@ def with_functions(
 
 
 class Running:
-    """Hears of custom functions that run: of all that are in one another the outermost.
+    """An observer of running custom functions; of nested ones only the outermost is reported.
 
-    `node` is that of autograd whose own backward pass runs, `applied` the number of the one whose
-    forward pass does; None where none does.
+    `node` is the autograd node whose own backward pass runs, `applied` the number of the function
+    whose forward pass runs; None where none runs.
     """
 
     node: Any = None
     applied: int | None = None
 
     def apply(self, function: Any, run: Callable[[], Any]) -> Any:
-        """A function is applied."""
+        """Observe the forward pass of a function."""
         from torch import autograd
 
         if self.applied is not None or is_checkpoint(function):
@@ -227,7 +231,7 @@ class Running:
             self.applied = None
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """The backward pass of a function runs."""
+        """Observe the backward pass of a function."""
         if self.node is not None or is_checkpoint(node._forward_cls):
             return run()
         self.node = node
@@ -237,7 +241,7 @@ class Running:
             self.node = None
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """A function asks for what it kept. A checkpoint may run again then."""
+        """Observe a function that reads its saved values, which may recompute a checkpoint."""
         before, self.node = self.node, None
         try:
             return run()
@@ -245,12 +249,12 @@ class Running:
             self.node = before
 
     def save(self, tensors: tuple[Any, ...]) -> None:
-        """A function keeps tensors for its backward pass."""
+        """Observe a function that saves tensors for its backward pass."""
 
 
 @contextmanager
 def running(watch: Running) -> Iterator[None]:
-    """In this context the watch hears of custom functions."""
+    """Report custom functions to the observer in this context."""
     from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
 
     own: Any = {owner: dict(vars(owner)) for owner in (Function, BackwardCFunction, FunctionCtx)}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the model can be run: all its tensors and its inputs hold data."""
+    """Return whether the model can be run: all its tensors and its inputs hold data."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -47,8 +47,8 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 def carrying_real_tensors() -> Iterator[RandomDraws]:
     """In this context torch.export carries real tensors, and asks them where it would guess.
 
-    Random numbers begin at seed 0: the same ones when a program is traced again. Whether there
-    were any is known behind the context.
+    Random numbers begin at seed 0: the same ones when a program is traced again. Whether any were
+    drawn is known after the context.
     """
     import torch._functorch.config as config
     from torch._subclasses import meta_utils
@@ -93,7 +93,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
 
 
 def _copy_real_tensor(copy: Any, source: Any) -> None:
-    """Parameters too: PyTorch's own leaves the copy of a parameter without values."""
+    """Copy parameters' values too, which PyTorch's own function leaves out."""
     import torch
 
     if type(source) in (torch.Tensor, torch.nn.Parameter):
@@ -104,7 +104,7 @@ _UNKNOWN = object()
 
 
 def asks_for_values(func: Any) -> bool:
-    """Whether an operator's result, or the size of it, is a matter of values."""
+    """Return whether an operator's result, or its size, depends on values."""
     import torch
 
     asking = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -119,12 +119,12 @@ _OPEN_COMPOSITES = frozenset({
 
 
 def _is_mutating_operator(func: Any) -> bool:
-    """Whether an operator works in place: it may have done so before it raised."""
+    """Return whether an operator works in place, so that a failed one may already have written."""
     return getattr(getattr(func, "_schema", None), "is_mutable", True)
 
 
 def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Return what the operator gives for the real tensors; _UNKNOWN where one of them has none."""
+    """Return the operator's result for the real tensors; _UNKNOWN where one of them is missing."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -136,7 +136,7 @@ def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _real(args: Any, kwargs: Any) -> Any:
-    """The arguments with the real tensors behind them; None where a tensor has none behind it."""
+    """Return the arguments with the real tensors behind them; None where one is missing."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
@@ -152,10 +152,10 @@ def _real(args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
-    """In this context an operator draws and writes what one call of it draws and writes.
+    """Make random draws and in-place writes happen once in this context.
 
-    It is computed for the real tensors, and may be again in the decomposition of the fake ones:
-    `index_add_` would add twice.
+    The operator is computed for the real tensors, and possibly again in the decomposition of the
+    fake ones: `index_add_` would add twice.
     """
     import torch
     from torch.utils._pytree import tree_map_only
@@ -186,7 +186,7 @@ def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
 
 
 def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """The tensors among the arguments that the operator writes into, by its schema."""
+    """Yield the tensors among the arguments that the operator writes into, by its schema."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -197,7 +197,7 @@ def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
 
 
 def draws(func: Any) -> bool:
-    """Whether an operator may draw random numbers."""
+    """Return whether an operator may draw random numbers."""
     import torch
 
     return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
@@ -205,9 +205,9 @@ def draws(func: Any) -> bool:
 
 @contextmanager
 def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
-    """In this context the nodes of a program that is traced again have the values in `drawn`.
+    """Give the nodes of a program the values in `drawn` when it is traced again in this context.
 
-    An exporter traces more than once, and by operators that draw other numbers (a `bernoulli`
+    An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
     becomes a comparison with `rand`).
     """
     from torch.fx import Interpreter
@@ -225,7 +225,7 @@ def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _overwrite(result: Any, value: Any) -> None:
-    """Give the fake tensors of a result these values, where they have their shapes."""
+    """Copy these values into the fake tensors of a result, where the shapes agree."""
     import torch
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.utils._python_dispatch import _disable_current_modes
@@ -239,10 +239,10 @@ def _overwrite(result: Any, value: Any) -> None:
 
 
 def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
-    """Return what an operator gives, with the real sizes where its own are open or are others.
+    """Return an operator's result, with the real sizes where its own are open or wrong.
 
-    An operator from outside makes open ones up (torchvision's nms), which nothing announces, and
-    a fake kernel may not know better (that of _pack_padded_sequence knows no lengths).
+    A custom operator invents open sizes (torchvision's nms) without announcing them, and a fake
+    kernel may be wrong (that of _pack_padded_sequence knows no lengths).
     """
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._pytree import tree_map_only
@@ -264,7 +264,7 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
 
 
 def _fake(mode: Any, real: Any) -> Any:
-    """A fake tensor that stands for a real one, and carries it."""
+    """Return a fake tensor that carries a real one."""
     import torch
 
     if str(real.layout).startswith("torch.sparse"):
@@ -282,14 +282,16 @@ Known: TypeAlias = list[tuple[str, bool]]
 
 
 def loops(program: "ExportedProgram") -> bool:
-    """Whether a program holds a loop of PyTorch that goes on while values say so."""
+    """Return whether a program holds a loop of PyTorch whose end depends on values."""
     return any(
         getattr(node.target, "__name__", "") == "while_loop" for node in program.graph.nodes
     )
 
 
 def open_sizes(program: "ExportedProgram") -> Known:
-    """Which operators of a program that was exported without values have to do with open sizes."""
+    """Return which operators of a program exported without values have operands or results of open
+    size.
+    """
     return [
         (str(node.target), _touches(node, _is_open)) for node in _tensor_operator_nodes(program)
     ]
@@ -298,11 +300,11 @@ def open_sizes(program: "ExportedProgram") -> Known:
 def with_dependence_marks(
     program: "ExportedProgram", calls: dict[str, Call], known: Known | None
 ) -> dict[str, Call]:
-    """The calls by node name, with those marked that depend on values.
+    """Return the calls by node name, with those marked that depend on values.
 
-    `known` are the open sizes of the same program, exported without values: then nothing but sizes
-    depends on them. Without it a path was chosen by a value that was read, and everything behind
-    this place depends on it.
+    `known` are the open sizes of the same program, exported without values: then only sizes depend
+    on values. Without it a path was chosen by a value that was read, and everything after this
+    point depends on it.
     """
     operators = list(_tensor_operator_nodes(program))
     same = known is not None and [name for name, _ in known] == [str(o.target) for o in operators]
@@ -318,7 +320,9 @@ def with_dependence_marks(
 
 
 def _tensor_operator_nodes(program: "ExportedProgram") -> Iterator["fx.Node"]:
-    """Those that give tensors: what asks for numbers and checks them differs by the export."""
+    """Yield the operators that return tensors: those that read and check numbers vary between
+    exports.
+    """
     for node in program.graph.nodes:
         if node.op == "call_function" and any(torch_tensor_specs((node.meta.get("val"),))):
             yield node
@@ -329,7 +333,7 @@ def _is_open(node: "fx.Node") -> bool:
 
 
 def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
-    """Whether this holds for the result of an operator or for something that it takes."""
+    """Return whether the test holds for the result of an operator or for one of its operands."""
     return test(node) or any(map(test, node.all_input_nodes))
 
 
@@ -350,7 +354,7 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
 
 
 def reads_values(program: "ExportedProgram") -> bool:
-    """Whether the program hands a value of a tensor to Python, whatever is done with it."""
+    """Return whether the program passes a value of a tensor to Python, for any purpose."""
     return any(
         _is_data_dependent_read(node.target) or _is_item(node)
         for node in program.graph.nodes
@@ -359,7 +363,7 @@ def reads_values(program: "ExportedProgram") -> bool:
 
 
 def _is_data_dependent_read(operator: Any) -> bool:
-    """Whether the operator hands a value to Python."""
+    """Return whether the operator passes a value to Python."""
     import torch
 
     return torch.Tag.data_dependent_output in getattr(operator, "tags", ())
@@ -370,9 +374,9 @@ def _is_item(node: "fx.Node") -> bool:
 
 
 def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
-    """Whether the result's size may depend on values: it is asked of them, or inherited.
+    """Return whether the result's size may depend on values, directly or by its operands.
 
-    What an operator that could work in place gives for a tensor of a fixed size has that size.
+    An operator with an in-place variant keeps the fixed size of its operand.
     """
     if str(node.target) in _OPEN_COMPOSITES:
         return True
@@ -390,7 +394,9 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
 
 
 def _takes_places(node: "fx.Node") -> bool:
-    """Whether it is `index` by numbers of places and no mask: the result is as large as these."""
+    """Return whether the node is `index` by integers, not a mask: the result's size is that of the
+    indices.
+    """
     import torch
 
     if node.target is not torch.ops.aten.index.Tensor:
@@ -401,7 +407,7 @@ def _takes_places(node: "fx.Node") -> bool:
 
 
 def _can_work_in_place(operator: Any) -> bool:
-    """Whether the operator works in place, or has a twin that does."""
+    """Return whether the operator works in place, or has a variant that does."""
     import torch
 
     schema = getattr(operator, "_schema", None)
@@ -422,10 +428,10 @@ _LARGEST = 1 << 24  # elements of a tensor that is still computed for its shape
 
 
 def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
-    """Give every value of an unknown shape that of its real value. The program is changed.
+    """Give every value of unknown shape the shape of its real value. The program is changed.
 
-    `known` are numbers that were drawn, by the operator that drew them. A value stays unknown
-    where the program cannot be run, or ONNX's reference cannot evaluate a node.
+    `known` are random numbers, by the operator that drew them. A value stays unknown where the
+    program cannot be run, or ONNX's reference cannot evaluate a node.
     """
     unknown = [
         node
@@ -446,7 +452,7 @@ def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
 
 
 def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
-    """The values of the exported program that a node is computed from."""
+    """Yield the values of the exported program that a node is computed from."""
     seen, todo = set(), [value for value in node.inputs if value is not None]
     while todo:
         value = todo.pop()
@@ -461,7 +467,7 @@ def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
 
 
 def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
-    """Return what the nodes of a program that draw random numbers give in a run of it, by name.
+    """Return the values of a program's nodes that draw random numbers in one run, by name.
 
     `states` are those of generators other than PyTorch's.
     """
@@ -474,10 +480,10 @@ def _run_program_nodes(
     states: Sequence[Any] = (),
     known: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """The real values of nodes of a program, run on the inputs that it was exported with.
+    """Return the real values of a program's nodes, run on the inputs that it was exported with.
 
-    Which are wanted is asked by their name, and whether they drew random numbers. What is `known`
-    of the operator that a node came from, by its name, is not drawn again.
+    `requested` selects nodes by their name, and by whether they drew random numbers. A value in
+    `known`, by the name of the operator that a node came from, is not drawn again.
     """
     import torch
     from torch.utils._pytree import tree_map_only
@@ -486,7 +492,7 @@ def _run_program_nodes(
     origins = origin_operator_names(exported) if known else {}
 
     class Keeping(torch.fx.Interpreter):
-        """Keeps what is wanted, as it is before another node works on it in place."""
+        """An interpreter that keeps requested values before another node changes them in place."""
 
         def run_node(self, n: Any) -> Any:
             with standing_in(None if known else generator_of(n, states)):
@@ -508,7 +514,7 @@ def _run_program_nodes(
 
 
 def _is_like(result: Any, provided: Any) -> bool:
-    """Whether both are tensors of one shape and type."""
+    """Return whether both are tensors of one shape and type."""
     import torch
 
     if not isinstance(result, torch.Tensor) or not isinstance(provided, torch.Tensor):
@@ -517,7 +523,7 @@ def _is_like(result: Any, provided: Any) -> bool:
 
 
 def program_arguments(exported: Any) -> Iterator[Any]:
-    """Yield what the graph of a program is called with: its weights, and copies of its inputs."""
+    """Yield the arguments of a program's graph: its weights, and copies of its inputs."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -544,14 +550,14 @@ def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
 
 
 class _Values:
-    """The values of an ONNX graph, computed when they are asked for."""
+    """The values of an ONNX graph, computed on request."""
 
     def __init__(self, real: dict[str, Any]) -> None:
         self._real = real
         self._known: dict[int, Any] = {}
 
     def value_array(self, value: "ir.Value | None") -> Any:
-        """The array; None where it cannot be had."""
+        """Return the array of a value; None where it cannot be computed."""
         if value is None:
             return None
         if id(value) not in self._known:
@@ -562,7 +568,7 @@ class _Values:
         return self._known[id(value)]
 
     def _read(self, value: "ir.Value") -> Any:
-        """Return what is known of a value without any computation."""
+        """Return the array of a stored or recorded value, without computation."""
         import torch
 
         if value.const_value is not None:
@@ -591,7 +597,9 @@ class _Values:
 
 
 def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
-    """Inputs in the shapes that ONNX's reference takes, where runtimes take others, too."""
+    """Return inputs in the shapes that ONNX's reference accepts, where runtimes accept others,
+    too.
+    """
     if kind == "NonMaxSuppression":  # limits of one axis alone
         return [array if array is None else np.atleast_1d(array) for array in inputs]
     if kind == "CumSum":  # an axis without one
@@ -600,7 +608,7 @@ def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
 
 
 def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
-    """Return what ONNX's reference gives for one node."""
+    """Return the results of ONNX's reference for one node."""
     import onnx_ir as ir
     from onnx import helper
     from onnx.reference import ReferenceEvaluator

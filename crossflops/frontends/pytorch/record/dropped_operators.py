@@ -14,7 +14,7 @@ from crossflops.patches.patching import original, patching_attribute
 
 
 class DroppedOperator(NamedTuple):
-    """An operator with its arguments, which a node loses when it is erased."""
+    """An operator with the arguments that its node loses when it is erased."""
 
     target: Any
     args: tuple[Any, ...]
@@ -30,13 +30,13 @@ class DroppedOperators:
         self._paused = False
 
     def note(self, operators: Mapping[str, DroppedOperator]) -> None:
-        """Note operators. A second attempt drops the same again, under the same names."""
+        """Note operators. A second attempt drops the same ones again, under the same names."""
         if not self._paused:
             self._operators.update(operators)
 
     @contextmanager
     def pausing_notes(self) -> Iterator[None]:
-        """In this context nothing is noted: what is dropped is of another program."""
+        """Suspend notes in this context, where dropped operators belong to another program."""
         self._paused = True
         try:
             yield
@@ -44,11 +44,13 @@ class DroppedOperators:
             self._paused = False
 
     def forget(self) -> None:
-        """Forget all, before an attempt that takes the program apart in another way."""
+        """Forget all notes, before an attempt that decomposes the program in another way."""
         self._operators.clear()
 
     def operators_with_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
-        """Yield them with the name of the node of the model's own operator that each is of."""
+        """Yield the operators with the name of the node of the model's own operator that each came
+        from.
+        """
         for operator in self._operators.values():
             yield first_name(operator.meta["from_node"]), operator
 
@@ -62,7 +64,7 @@ def first_name(sources: Any) -> str:
 
 
 def origin_operator_names(exported: Any) -> dict[str, str]:
-    """Return the name of the operator that each operator of a decomposed program came from."""
+    """Return for each operator of a decomposed program the name of the operator it came from."""
     return {
         node.name: first_name(node.meta["from_node"])
         for node in exported.graph.nodes
@@ -72,7 +74,7 @@ def origin_operator_names(exported: Any) -> dict[str, str]:
 
 @contextmanager
 def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
-    """In this context hand over every graph before dead code in it is eliminated."""
+    """Pass every graph to `note` before its dead code is eliminated, in this context."""
     import torch
 
     graph: Any = torch.fx.Graph
@@ -88,7 +90,7 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
 
 @contextmanager
 def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
-    """In this context note the operators that are eliminated as dead code."""
+    """Note the operators that are eliminated as dead code in this context."""
     import torch
 
     graph: Any = torch.fx.Graph

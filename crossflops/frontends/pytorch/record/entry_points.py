@@ -50,7 +50,9 @@ _HOOKS = {
 
 
 def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
-    """Record them as calls of the function level, until `undo` is closed."""
+    """Record checkpoints, transforms and the like as calls of the function level until `undo` is
+    closed.
+    """
     import torch
     from torch._functorch import apis
 
@@ -130,9 +132,10 @@ _FORWARDING = frozenset({"upsample"})
 
 @contextmanager
 def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterator[None]:
-    """Everything that a model calls within this context is recorded.
+    """Record all calls of a model in this context.
 
-    Without `captured` no TorchFunctionMode is set up: PyTorch takes no fast path under one.
+    Without `captured` no TorchFunctionMode is set up, because PyTorch takes no fast path under
+    one.
     """
     import torch
     from torch import nn
@@ -172,9 +175,9 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
 
 
 def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
-    """Note that the model derives something while it runs. torch.func.grad calls the first.
+    """Note that the model differentiates while it runs; torch.func.grad calls the first function.
 
-    A tangent that no transform of torch.func makes is lost in the export, without a word.
+    A tangent outside of torch.func transforms is lost in the export, silently.
     """
     import torch
     from torch._functorch import eager_transforms
@@ -222,7 +225,7 @@ def _owners() -> tuple[tuple[Any, str], ...]:
 
 
 def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield what can be overridden on this owner, by torch's own list."""
+    """Yield the overridable functions of this owner, by torch's own list."""
     overridable = _overridable()
     for attribute in dir(owner):
         if attribute in _QUESTIONS or attribute.startswith("is_"):
@@ -250,7 +253,9 @@ _WRAPPERS: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] 
 
 
 def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what records a function, made once: it stands there for one recorder at a time."""
+    """Return the recording wrapper of a function, cached: it is installed for one recorder at a
+    time.
+    """
     known = _WRAPPERS.get((name, id(function)))
     if known is None:
         if len(_WRAPPERS) >= _KEPT_WRAPPERS:
@@ -283,14 +288,16 @@ def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
-    """The tensor that was made, perhaps with a gradient: torch.ones(3, requires_grad=True)."""
+    """Return the new tensor, marked if it has a gradient: torch.ones(3, requires_grad=True)."""
     if kwargs.get("requires_grad") is True:
         mark_start(result)
     return result
 
 
 def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
-    """Note that the model asks for the gradient of a tensor, or turns that of a weight."""
+    """Note that the model requests the gradient of a tensor, or changes `requires_grad` of a
+    weight.
+    """
     names = parameter_names(recorder).get(id(tensor), ())
     if names and tensor.requires_grad != graded:
         recorder.turned.update(names)
@@ -303,7 +310,7 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
     from torch.overrides import TorchFunctionMode
 
     class CapturedCalls(TorchFunctionMode):
-        """Sees the calls that came in by a reference older than the wrappers."""
+        """A mode that sees calls through references older than the wrappers."""
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -350,7 +357,7 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
 
 
 def _marking_gradient_mode(recorder: Recorder) -> Any:
-    """Mark what is traced in this context where gradients are off: no frame says so of it."""
+    """Return a context that marks traced nodes where gradients are off, which no frame shows."""
     from torch.fx.traceback import annotate
 
     return nullcontext() if recorder.has_gradients() else annotate({UNGRADED: True})
@@ -360,9 +367,10 @@ def _marking_gradient_mode(recorder: Recorder) -> Any:
 def _using_default_generator(
     recorder: Recorder, kwargs: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """The arguments without a generator, which no graph can hold: the default one stands in.
+    """Yield the arguments with the default generator in place of another, which no graph can hold.
 
-    It has the state of that generator meanwhile, and hands it back; what is traced says which.
+    The default generator has the state of the other one meanwhile, which gets it back; traced
+    nodes note which one it was.
     """
     import torch
     from torch.fx.traceback import annotate
@@ -381,7 +389,7 @@ def _using_default_generator(
 def _wrap_compiler(
     undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
 ) -> None:
-    """What is made TorchScript meanwhile is compiled from the functions as they were.
+    """Compile TorchScript from the original functions meanwhile.
 
     `torch.jit.script_if_tracing` compiles in the middle of a trace.
     """
@@ -443,9 +451,9 @@ def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[.
 
 
 def _hide_autocast(undo: ExitStack) -> None:
-    """Keep autocast from the export, for the reason that gradients are.
+    """Hide autocast from the export, as gradients are hidden.
 
-    The trace then holds the types outside of it: the work is the same, its precision is not.
+    The trace then has the types without autocast: the work is the same, its precision is not.
     """
     import torch
     from torch.amp.autocast_mode import autocast
@@ -462,7 +470,7 @@ def _hide_autocast(undo: ExitStack) -> None:
 
 
 def _holds_tensors(data: Any = None) -> bool:
-    """Whether this is a list of tensors, or of lists of them."""
+    """Return whether the data is a list of tensors, or of lists of them."""
     import torch
 
     if not isinstance(data, list | tuple):
@@ -471,7 +479,9 @@ def _holds_tensors(data: Any = None) -> bool:
 
 
 def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    """`torch.tensor` of a list of tensors, which reads the numbers in them: a trace has none."""
+    """Return `torch.tensor` of a list of tensors as a stack, because a trace has no numbers to
+    read.
+    """
     import torch
 
     def join_items(item: Any) -> Any:
@@ -483,14 +493,14 @@ def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: An
 
 
 def _format_traced_number(self: Any, form: str) -> str:
-    """A number in text is the number, as in a run; PyTorch writes what stands for a tensor."""
+    """Return a number in text as the number, as in a run; PyTorch writes the fake tensor."""
     return format(self.item(), form) if self.dim() == 0 else object.__format__(self, form)
 
 
 def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """`Module.to` and its kin within a forward: weights that are traced cannot be swapped.
+    """Apply `Module.to` and its kin within a forward, where traced weights cannot be swapped.
 
-    One that is cast takes the place of the other in the module, as in a run.
+    A cast weight replaces the original in the module, as in a run.
     """
     import torch
 

@@ -27,8 +27,8 @@ Executed = Counter[str]  # twice the MACs of products, by the path of the module
 def model_run_products(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Executed:
-    """The products of a real run, with gradients: without them modules take fast paths, which
-    no export takes. The run may change the model: pass a copy.
+    """Return the products of a real run, with gradients: without them modules take fast paths,
+    which no export takes. The run may change the model: pass a copy.
     """
     import torch
 
@@ -51,10 +51,10 @@ def model_run_products(
 def program_run_products(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> Executed:
-    """The products of the exported program, run node by node, in the modules of its frames.
+    """Return the products of the exported program, run node by node, in the modules of its frames.
 
-    Operators on tensors without values are run once for all nodes that are alike: a large model
-    is made of a few blocks, many times over.
+    Operators on fake tensors are run once for all equal nodes: a large model repeats a few blocks
+    many times.
     """
     import torch
     from torch.fx import Interpreter
@@ -64,7 +64,7 @@ def program_run_products(
     known: dict[Any, tuple[Any, int]] = {}  # what it gives, and what it weighs
 
     class ModuleTracker(Interpreter):
-        """Keeps the module of the node that runs."""
+        """An interpreter that keeps the module of the running node."""
 
         def run_node(self, n: Any) -> Any:
             if n.op == "call_function":
@@ -103,7 +103,7 @@ def _is_writing_node(node: Any) -> bool:
 
 
 def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
-    """Return what operators have in common that do the same; None where values may matter."""
+    """Return the key of operators that do the same work; None where values may matter."""
     import torch
     from torch.utils._pytree import tree_flatten
 
@@ -128,14 +128,14 @@ def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
-    """What is dispatched in this context, by where it is at that time."""
+    """Yield the products dispatched in this context, by the location `here` at that time."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
     executed: Executed = Counter()
 
     class Weighing(TorchDispatchMode):
-        """Weighs operators that have a formula; takes composites apart that reach it."""
+        """A dispatch mode that counts operators with a formula, and decomposes composites."""
 
         supports_higher_order_operators = True
 
@@ -161,12 +161,12 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
 
 
 def _may_be_composite(func: Any) -> bool:
-    """Whether to ask for its composition: not of a question, which fake tensors ask as `prim`."""
+    """Return whether the operator may be a composite; `prim` queries of fake tensors are not."""
     import torch
 
     return isinstance(func, torch._ops.OpOverload) and func.namespace != "prim"
 
 
 def differing(run: Executed, exported: Executed) -> list[str]:
-    """The modules whose products differ, by path."""
+    """Return the paths of the modules whose products differ."""
     return sorted(path for path in {*run, *exported} if run[path] != exported[path])

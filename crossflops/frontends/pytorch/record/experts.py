@@ -31,10 +31,10 @@ _BATCHED = (
 
 
 def idle_parameters(trace: Trace) -> int:
-    """Return how many parameters a token does not use: those of experts that it did not choose.
+    """Return the number of parameters of experts that a token does not use.
 
-    A parameter of several modules is counted once, by its storage. Experts of which some tokens
-    choose more than others (with a limit for each expert) count by the mean, rounded up.
+    A parameter of several modules is counted once, by its storage. Where some tokens choose more
+    experts than others (with a limit for each expert) the mean counts, rounded up.
     """
     calls = _calls_by_module(trace, "module")
     modules = {module.id: module for module in trace.modules}
@@ -47,7 +47,7 @@ def idle_parameters(trace: Trace) -> int:
 
 
 def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
-    """The calls of a level, by the module that is called or encloses them."""
+    """Return the calls of a level, by the module that is called or encloses them."""
     calls = defaultdict[int, list[Call]](list)
     for call in trace.calls:
         if call.level == level:
@@ -56,7 +56,7 @@ def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
 
 
 def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
-    """The idle part of each weight of experts that are one module, by its storage."""
+    """Yield the unused part of each weight of experts that are one module, by its storage."""
     matrices = [stored for stored in module.params if len(stored.shape) == 3]
     counts = {stored.shape[0] if len(stored.shape) > 1 else 0 for stored in module.params}
     widths = {size for stored in matrices for size in stored.shape[1:]}
@@ -71,12 +71,12 @@ def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterato
 
 
 def _idle(stored: Parameter, experts: int, used: int) -> int:
-    """The elements of a weight of so many experts that a token does not use."""
+    """Return the elements of a weight of `experts` experts that a token does not use."""
     return stored.numel - stored.numel // experts * used
 
 
 def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
-    """How many numbers of experts stand beside each row of a call; 0 where none do."""
+    """Return how many expert indices belong to each row of a call; 0 where there are none."""
     if not inputs or not inputs[0].shape or "float" not in inputs[0].dtype:
         return 0
     *rows, width = inputs[0].shape
@@ -92,7 +92,7 @@ def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> in
 def _topk_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> dict[int, int]:
-    """The idle part of the weights around each `topk` over experts, by their storage.
+    """Return the unused part of the weights around each `topk` over experts, by their storage.
 
     Groups of experts are chosen before experts are: of several choices the largest counts.
     """
@@ -105,7 +105,7 @@ def _topk_idle_weights(
 
 
 class _Choice(NamedTuple):
-    """So many tokens choose some of the experts."""
+    """A choice of `used` among a number of experts by a number of tokens."""
 
     tokens: int
     used: int
@@ -115,7 +115,7 @@ class _Choice(NamedTuple):
 def _choices(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[_Choice, Sequence[Parameter]]]:
-    """Each `topk` over the scores of experts, with the weights that are around it."""
+    """Yield each `topk` over the scores of experts, with the weights around it."""
     holders = {child: module.id for module in trace.modules for _, child in module.children}
     for call in trace.calls:
         if call.target != _CHOICE or not call.inputs[0].shape or not call.outputs[0].shape:
@@ -133,9 +133,9 @@ def _choices(
 
 
 def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Return the products of every token with every expert, whatever it chose, by their calls.
+    """Return the calls of products of all tokens with all experts, whatever they chose.
 
-    Beside each stands how many experts a token chose, and of how many.
+    Each has the number of experts that a token chose, and the number of all.
     """
     modules = {module.id: module for module in trace.modules}
     holders = {
@@ -162,7 +162,9 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
 
 
 def _is_product_of_all(call: Call, shapes: Container[tuple[int, ...]], choice: _Choice) -> bool:
-    """Whether a call multiplies all tokens with the weights of each expert, of such shapes."""
+    """Return whether a call multiplies all tokens with the weights of each expert, of such
+    shapes.
+    """
     if call.target not in _BATCHED:
         return False
     rows = choice.experts * choice.tokens
@@ -180,11 +182,11 @@ def _stacks(
     experts: int,
     used: int,
 ) -> Iterator[Parameter]:
-    """The weights of so many experts in a module and in those within it.
+    """Yield the weights of `experts` experts in a module and its descendants.
 
-    Each has an axis for the expert in front. A module that gets the numbers of experts may hold
-    them as rows of a matrix, one expert below the other. PyTorch's own layers are no experts:
-    the axis in front is one for channels there.
+    Each weight has a first axis for the expert. A module that gets expert indices may hold them as
+    rows of a matrix, one expert below the other. PyTorch's own layers are not experts: their first
+    axis is one of channels.
     """
     own = () if module.bases[:1] and module.bases[0].startswith("torch.nn.") else module.params
     if any(len(stored.shape) == 3 and stored.shape[0] == experts for stored in own):
@@ -204,13 +206,15 @@ def _stacks(
 
 
 def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
-    """Whether a call has numbers of experts behind its rows, so many for each."""
+    """Return whether a call has `used` expert indices for each row."""
     numbers = [spec.shape for spec in inputs[1:] if spec.dtype.startswith("int")]
     return any(shape is not None and len(shape) > 1 and shape[-1] == used for shape in numbers)
 
 
 class _ListedExperts(NamedTuple):
-    """Experts that are modules of a list: a token uses some; `all_run` where it meets all."""
+    """Experts that are modules of a list: a token uses some; `all_run` means that all experts run
+    on it.
+    """
 
     experts: Sequence[Module]
     used: int
@@ -220,7 +224,7 @@ class _ListedExperts(NamedTuple):
 def _lists(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[_ListedExperts]:
-    """The lists of experts of which a token uses some.
+    """Yield the lists of experts of which a token uses some.
 
     Where all experts get the rows of all tokens, the `topk` over their scores says how many.
     """
@@ -259,7 +263,7 @@ def _lists(
 def _expert_list_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
-    """The idle part of the weights of experts that are modules of a list, by a storage of each."""
+    """Yield the unused part of the weights of experts that are modules of a list, by storage."""
     for listed in _lists(trace, modules, calls):
         weights = list(_module_tree_parameters(listed.experts[0], modules))
         idle = len(listed.experts) - listed.used
@@ -269,10 +273,10 @@ def _expert_list_idle_weights(
 def _expert_table_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
-    """The idle part of tables of experts, by storage: rows that a token does not look up.
+    """Yield the unused rows of tables of experts, by storage.
 
-    They are two of one shape, in the module with the `topk`, and looked up by its results alone: a
-    table of words is looked up by tokens as well.
+    They are two of one shape, in the module with the `topk`, and indexed by its results alone: a
+    table of words is indexed by tokens as well.
     """
     chosen: dict[int, set[int]] = defaultdict(set)
     for call in trace.calls:
@@ -296,14 +300,14 @@ def _expert_table_idle_weights(
 
 
 def _module_tree_parameters(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:
-    """The parameters of a module and of those within it."""
+    """Yield the parameters of a module and of its descendants."""
     yield from module.params
     for _, number in module.children:
         yield from _module_tree_parameters(modules[number], modules)
 
 
 def _module_tree_ids(module: Module, modules: Mapping[int, Module]) -> Iterator[int]:
-    """The ids of a module and of those within it."""
+    """Yield the ids of a module and of its descendants."""
     yield module.id
     for _, number in module.children:
         yield from _module_tree_ids(modules[number], modules)
@@ -315,7 +319,9 @@ def _input_row_count(call: Call) -> int:
 
 
 def _call_token_count(call: Call) -> int:
-    """How many tokens a call has: rows of features, or whole numbers, each of which is one."""
+    """Return how many tokens a call has: rows of features, or whole numbers, each of which is
+    one.
+    """
     first = call.inputs[0] if call.inputs else None
     is_numbered = first is not None and first.dtype.startswith("int")
     return (

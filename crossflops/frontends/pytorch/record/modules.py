@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def full_class_name(cls: type) -> str:
-    """The full dotted name of a class."""
+    """Return the full dotted name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def module_identity(module: "nn.Module") -> int:
-    """Return what tells module objects apart.
+    """Return the identity of a module object.
 
-    The export wraps modules in proxies that share the attribute dictionary of the module, so
-    the dictionary, not the object, is what stays the same.
+    The export wraps modules in proxies that share the attribute dictionary of the module, so the
+    dictionary, not the object, identifies it.
     """
     return id(module.__dict__)
 
@@ -62,11 +62,11 @@ class ModuleIndex:
         return {type(module) for module in self._objects.values()}
 
     def is_root(self, module: "nn.Module") -> bool:
-        """Whether this is the model itself."""
+        """Return whether the module is the model itself."""
         return self._ids.get(module_identity(module)) == 0
 
     def row(self, module: "nn.Module") -> Module:
-        """The row of a module object. One that is registered nowhere gets a row without names."""
+        """Return the row of a module object. An unregistered one gets a row without names."""
         key = module_identity(module)
         if key not in self._ids:
             self._ids[key] = len(self._rows)
@@ -109,13 +109,13 @@ class ModuleIndex:
 
 
 def _user_module_class(module: "nn.Module") -> type:
-    """The class that the user wrote: an export proxy is a subclass made on the spot."""
+    """Return the class that the user wrote: an export proxy is a subclass made at run time."""
     cls = type(module)
     return cls.__mro__[1] if cls.__name__ == "AttrProxy" else cls
 
 
 def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
-    """The ones in the mask of a pruned parameter, `weight_mask` for `weight_orig`."""
+    """Return the ones in the mask of a pruned parameter, `weight_mask` for `weight_orig`."""
     if not name.endswith("_orig"):
         return None
     # not by `_buffers`: of a scripted module that is no dict
@@ -128,7 +128,7 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
 
 
 def _module_settings(module: "nn.Module") -> dict[str, Scalar]:
-    """The plain public attributes (in_channels, kernel_size, batch_first ...)."""
+    """Return the plain public attributes (in_channels, kernel_size, batch_first ...)."""
     settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():
         if name.startswith("_") or name == "training":
@@ -145,7 +145,7 @@ def _module_settings(module: "nn.Module") -> dict[str, Scalar]:
 
 
 def _python(value: object) -> object:
-    """A scalar of NumPy as one of Python: it counts, and JSON takes it."""
+    """Return a scalar of NumPy as one of Python, which JSON can store."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -153,11 +153,11 @@ def _python(value: object) -> object:
 
 
 def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
-    """The graph of an exported module with its nodes in the modules of the source model.
+    """Return the graph of an exported module with its nodes in the modules of the source model.
 
-    `module()` of a program runs everything in one place, and what it was exported from stands in
-    the notes (`nn_module_stack`) of its nodes. These are matched by order; where the operators are
-    not the same ones, all stays as it is. Calls keep the one module that tools see.
+    `module()` of a program runs everything in one module, and the notes (`nn_module_stack`) of its
+    nodes have the original ones. They are matched by order; where the operators differ, graph and
+    trace stay unchanged. Calls keep the one module that tools see.
     """
     fx = sys.modules.get("torch.fx")
     if fx is None or not isinstance(model, fx.GraphModule):
@@ -199,7 +199,9 @@ Stack = tuple[tuple[str, str], ...]  # path and class of the modules around a no
 
 
 def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
-    """The modules around each operator call, as far as the program's nodes are the same ones."""
+    """Yield the modules around each operator call, up to the first difference from the program's
+    nodes.
+    """
     nodes = (
         node
         for node in model.graph.nodes
@@ -223,10 +225,10 @@ def _with_module_path(node: Node, owners: dict[str, Stack]) -> Node:
 
 
 def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
-    """The modules with the names of their classes in the source model; those without numbers, too.
+    """Return the modules with their class names in the source model, also those without
+    parameters.
 
-    The class that tools see stays among the bases. A module that is new stands behind its
-    siblings.
+    The class that tools see stays among the bases. A new module follows its siblings.
     """
     classes = {path: kind for stack in stacks for path, kind in stack}
     table = [

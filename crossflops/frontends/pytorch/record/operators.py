@@ -35,16 +35,16 @@ _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 
 
 def detaches(call: Call | None) -> bool:
-    """Whether this is an operator that detaches a tensor."""
+    """Return whether the operator detaches a tensor."""
     return call is not None and call.target.startswith(_DETACHES)
 
 
 def operator_calls(
     program: "ExportedProgram", frames: list[Frame], policies: Mapping[int, Any]
 ) -> dict[str, Call]:
-    """Operator calls by the name of their graph node, in the order of the graph.
+    """Return operator calls by the name of their graph node, in the order of the graph.
 
-    `policies` say of checkpoints, by their numbers, what they save.
+    `policies` give, by the numbers of checkpoints, what each saves.
     """
     nodes = [node for node in program.graph.nodes if _is_operator(node)]
     varying = _varying(program)
@@ -79,7 +79,8 @@ def operator_calls(
 def calls_of_dropped_operators(
     dropped: DroppedOperators, calls: Mapping[str, Call]
 ) -> tuple[Call, ...]:
-    """Return a call for each dropped operator, under that of the model's own which it is of.
+    """Return a call for each dropped operator, below that of the model's own operator it came
+    from.
 
     `calls` are the calls of the model's own operators, by the names of their nodes.
     """
@@ -104,7 +105,7 @@ def calls_of_dropped_operators(
 def _checkpoint_at_node(
     checkpoint: Checkpoint, node: "fx.Node", policies: Mapping[int, Any]
 ) -> Checkpoint:
-    """The checkpoint of one node, with what it keeps of that."""
+    """Return the checkpoint of one node, with the values it keeps of the node."""
     policy = policies.get(checkpoint.number)
     saved = is_saved_by_policy(policy, node) if policy else False
     return replace(checkpoint, keeps=operator_kept_values(node), saved=saved)
@@ -116,23 +117,23 @@ def _is_operator(node: "fx.Node") -> bool:
 
 
 def frame_of(node: "fx.Node") -> int | None:
-    """The number of the frame in which it was traced."""
+    """Return the number of the frame in which the node was traced."""
     mark: int | None = (node.meta.get("custom") or {}).get(MARK)
     return mark
 
 
 def asks_for_gradient(node: "fx.Node") -> bool:
-    """Whether the model asks for the gradient of its result."""
+    """Return whether the model requests the gradient of the node's result."""
     return _STARTS in (node.meta.get("custom") or {})
 
 
 def mark_start(tensor: Any) -> None:
-    """Marks the node that is traced of a tensor: the model asks for gradients from there on."""
+    """Mark the traced node of a tensor: the model requests gradients from there on."""
     mark_tensor_node(tensor, _STARTS, lambda _: True)
 
 
 def mark_hooked(results: Any) -> None:
-    """Marks the nodes that are traced of these tensors: a hook may change their gradients."""
+    """Mark the traced nodes of these tensors: a hook may change their gradients."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -142,7 +143,7 @@ def mark_hooked(results: Any) -> None:
 
 
 def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
-    """Puts a mark on the node that is traced of a tensor: a value, made of the one before."""
+    """Set a mark on the traced node of a tensor: a value, computed from the previous mark."""
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
@@ -155,20 +156,24 @@ def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> Non
 
 
 def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
-    """The state that it drew from of a generator that is not PyTorch's; None for others."""
+    """Return the state of the generator that the node drew from; None for PyTorch's default
+    one.
+    """
     number = (node.meta.get("custom") or {}).get(GENERATOR)
     return None if number is None else states[number]
 
 
 def _target(node: "fx.Node | DroppedOperator") -> str:
-    """The operator's full name; the bare name of a function, whose address changes by the run."""
+    """Return the operator's full name; for a function the bare name, whose address changes with
+    the run.
+    """
     if hasattr(node.target, "_schema"):
         return str(node.target)
     return str(getattr(node.target, "__name__", node.target))
 
 
 def _schema_arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]]:
-    """Arguments under the names of the operator's schema."""
+    """Return arguments under the names of the operator's schema."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
     placed = [
@@ -192,7 +197,7 @@ def _operator_input_specs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec
 
 
 def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
-    """Plain arguments, those at their default value too: a rule may ask for them."""
+    """Return plain arguments, also those with their default value: a rule may read them."""
     schema = getattr(node.target, "_schema", None)
     settings: dict[str, Scalar] = {}
     for argument in schema.arguments if schema else ():
@@ -205,7 +210,7 @@ def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
 
 
 def _varying(program: "ExportedProgram") -> set["fx.Node"]:
-    """The nodes that depend on an input of the model."""
+    """Return the nodes that depend on an input of the model."""
     inputs = set(program.graph_signature.user_inputs)
     varying: set[fx.Node] = set()
     for node in program.graph.nodes:
@@ -223,7 +228,7 @@ def _varying(program: "ExportedProgram") -> set["fx.Node"]:
 
 
 def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
-    """The nodes that reach an end through their users, or write into one that does."""
+    """Return the nodes from which an end is reached through users or writes."""
     reaching: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):
         reaches = ends(node) or node in reaching
@@ -237,7 +242,7 @@ def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> 
 
 
 def _bases(node: "fx.Node") -> list["fx.Node"]:
-    """The tensors that an operator writes into, and those of which they are views."""
+    """Return the tensors that an operator writes into, and those of which they are views."""
     return [seen for argument in write_argument_nodes(node) for seen in _views(argument)]
 
 
@@ -257,7 +262,7 @@ def write_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
 
 
 def write_and_return_node(node: "fx.Node") -> "fx.Node | None":
-    """Return the node of the tensor that an operator writes into and gives as its one result."""
+    """Return the node of the tensor that an operator writes into and returns as its one result."""
     from torch.fx import Node
 
     schema: Any = getattr(node.target, "_schema", None)
@@ -276,14 +281,14 @@ def write_and_return_node(node: "fx.Node") -> "fx.Node | None":
 
 
 def is_third_party_operator(node: "fx.Node") -> bool:
-    """Return whether an operator is none of PyTorch's own."""
+    """Return whether an operator is not one of PyTorch's own."""
     from torch._ops import OpOverload
 
     return isinstance(node.target, OpOverload) and not str(node.target).startswith(OWN)
 
 
 def _stores(node: "fx.Node") -> bool:
-    """Whether the model writes into a tensor that was there before the run.
+    """Return whether the model writes into a tensor that existed before the run.
 
     For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
     """
@@ -295,7 +300,9 @@ def _stores(node: "fx.Node") -> bool:
 
 
 def _views(tensor: "fx.Node") -> list["fx.Node"]:
-    """A tensor, and those with which it shares its memory: it is a view, or written in place."""
+    """Return a tensor, and those with which it shares its memory as a view, or by writing in
+    place.
+    """
     views: list[fx.Node] = [tensor]
     while _is_alias(views[-1]) and views[-1].all_input_nodes:
         views.append(views[-1].all_input_nodes[0])
@@ -328,7 +335,7 @@ _STRICT = {
 
 
 def type_mismatch_call(trace: Trace) -> Call | None:
-    """The first call of an operator that refuses its operands' types, or None."""
+    """Return the first call of an operator that refuses its operands' types, or None."""
     for call in trace.calls:
         operands = [call.input(name) for name in _STRICT.get(call.target, ())]
         if len({operand.dtype for operand in operands if operand is not None}) > 1:
@@ -345,8 +352,8 @@ _CONVERSIONS = ("aten.to.", "aten._to_copy.", "aten.type_as.", "aten.copy", "ate
 def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
     """Cast the inputs of each operator that computes in another type than they have.
 
-    The program is changed. Returns `calls` with the casts in it, by node name: each belongs to
-    the operator call that it serves.
+    The program is changed. Returns `calls` including the casts, by node name: each belongs to the
+    operator call that it serves.
     """
     written = dict(calls)
     for node in list(program.graph.nodes):
@@ -360,7 +367,7 @@ def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[
 
 
 def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
-    """The floating inputs of an operator that autocast gives it in another type."""
+    """Yield the floating inputs of an operator that autocast converts to another type."""
     import torch
 
     provided = [node.meta.get("val"), *node.args, *node.kwargs.values()]
@@ -379,7 +386,7 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
 
 
 def _promote_dtypes(kinds: list[Any]) -> set[Any]:
-    """Return what comes of these types by themselves: one of them, or what they promote to."""
+    """Return the one type to which these types promote, as a set."""
     import torch
 
     result = kinds[0]
@@ -389,7 +396,9 @@ def _promote_dtypes(kinds: list[Any]) -> set[Any]:
 
 
 def _float_type(node: "fx.Node") -> Any:
-    """The type of a tensor of floating-point numbers (of the first, where there are several)."""
+    """Return the type of a tensor of floating-point numbers (of the first, where there are
+    several).
+    """
     import torch
 
     value = node.meta.get("val")

@@ -1,4 +1,4 @@
-"""What a run does in Python, and an export that knows values can do as well.
+"""Steps that a run does in Python, for an export that knows values.
 
 A run hands tensors to NumPy, PyTorch's `while_loop` asks its condition after every iteration, and
 `pad_packed_sequence` reads the lengths of sequences in C++. Where real tensors are carried, this
@@ -19,14 +19,16 @@ _LOOP = "torch._higher_order_ops.while_loop"
 
 
 class Arrays:
-    """Whether a model took an array: what NumPy does with it no graph holds."""
+    """A note on whether a model read a tensor as an array, whose NumPy operations no graph
+    holds.
+    """
 
     taken = False
 
 
 @contextmanager
 def as_run() -> Iterator[Arrays]:
-    """In this context arrays have the real values, and loops of PyTorch go on while these say."""
+    """Give arrays the real values, and end loops of PyTorch by them, in this context."""
     import importlib
 
     import torch
@@ -60,9 +62,10 @@ def as_run() -> Iterator[Arrays]:
 
 @contextmanager
 def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
-    """In this context `tensor.data` of a model is `tensor.detach()`, while `inside` says so.
+    """Replace `tensor.data` of a model by `tensor.detach()` in this context, while `inside()` is
+    true.
 
-    torch.export loses sight of what comes from `data`.
+    torch.export loses track of tensors that come from `data`.
     """
     import torch
 
@@ -77,7 +80,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
-    """In this context modules hold these in the place of the functions with such an `id`.
+    """Replace the functions with these ids by the wrappers in all modules, in this context.
 
     Functions that were imported by name are found in the modules that hold them.
     """
@@ -97,7 +100,9 @@ def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -
 
 
 def _run_while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
-    """`while_loop` without a compiler: torch/_higher_order_ops/while_loop.py, while_loop_dense."""
+    """Run `while_loop` without a compiler: torch/_higher_order_ops/while_loop.py,
+    while_loop_dense.
+    """
     carried = tuple(carried_inputs)
     while bool(cond_fn(*carried)):
         carried = tuple(body_fn(*carried))
@@ -112,9 +117,10 @@ def _pad_sequence_pieces(
     padding_value: float,
     total_length: int,
 ) -> tuple[Any, Any]:
-    """What `_pad_packed_sequence` gives, piece by piece as in C++: native/PackedSequence.cpp.
+    """Return the result of `_pad_packed_sequence`, piece by piece as in C++:
+    native/PackedSequence.cpp.
 
-    data [N, ...] holds the rows of all steps, batch_sizes [T] how many of each step.
+    data [N, ...] holds the rows of all steps, batch_sizes [T] the number of rows of each step.
     """
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
@@ -138,9 +144,10 @@ def _pad_sequence_pieces(
 
 
 def _real(tensor: Any) -> Any:
-    """The real tensor behind one that is traced, and None where there is none.
+    """Return the real tensor behind a traced one, or None.
 
-    What is traced from here on bears a mark, as the graph has no operator for what was read.
+    Nodes traced from here on have a mark, as the graph has no operator for the values that were
+    read.
     """
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx import traceback

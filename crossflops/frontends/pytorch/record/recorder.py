@@ -1,4 +1,4 @@
-"""Who called what while a model ran, as one list of calls linked to their nodes."""
+"""The calls of a running model, as one list linked to their nodes."""
 
 import re
 from collections import Counter
@@ -35,7 +35,7 @@ _IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_|__i(?!nt_|ndex_|nvert_)\w+__")
 class Frame(msgspec.Struct):
     """A call of a module or a function that is running or has run.
 
-    The key names the call by where it stands, so two runs of the same model give equal keys.
+    The key names the call by its location, so two runs of the same model give equal keys.
     """
 
     key: str
@@ -59,7 +59,7 @@ class Frame(msgspec.Struct):
 class AppliedFunction(msgspec.Struct, frozen=True):
     """A custom function that a model applied: its class, its frame, and parameters it is given.
 
-    These are their specs by the place of the argument, with all names that the parameter has.
+    `parameters` are their specs by the index of the argument, with all names of the parameter.
     """
 
     name: str
@@ -68,11 +68,12 @@ class AppliedFunction(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """Keeps the stack of running frames, and all frames in the order in which they began.
+    """A recorder with the stack of running frames, and all frames in the order in which they
+    began.
 
-    `around` is entered for the time of each frame, with its number: the export uses it to
-    mark what it traces. A `bare` recorder keeps the tree alone: it asks no tensor for its shape,
-    which a tracer would trace, and leaves the model's result as it is.
+    `around` is entered for each frame, with its number: the export uses it to mark traced nodes. A
+    `bare` recorder keeps the tree alone: it reads no shape, which a tracer would trace, and leaves
+    the model's result unchanged.
     """
 
     def __init__(
@@ -111,8 +112,8 @@ class Recorder:
     def recording(self) -> bool:
         """Whether the model's own code is running, and not the inside of a primitive.
 
-        What PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That is
-        asked first: the compiler cannot trace the question for the thread.
+        Code that PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That
+        is checked first: the compiler cannot trace the check of the thread.
         """
         if _is_traced_by_compiler() or get_ident() != self._thread:
             return False
@@ -121,9 +122,9 @@ class Recorder:
         return not self._is_inside or self._is_in_own_mode()
 
     def _is_in_own_mode(self) -> bool:
-        """Whether a TorchFunctionMode that the model set up handles the innermost frame.
+        """Return whether a TorchFunctionMode that the model set up handles the innermost frame.
 
-        PyTorch hands it the function that the class has by the name: a tool that replaced
+        PyTorch passes it the function that the class has by the name: a tool that replaced
         `Tensor.mul` sees it here, once for every such mode, also where `x * y` was called. Modes
         are off the stack while they handle a call, and those of the model are above all others.
         """
@@ -131,7 +132,7 @@ class Recorder:
 
     @contextmanager
     def resuming_model_code(self) -> Iterator[None]:
-        """The model's own code may run once more, as in a checkpoint: it is beneath the model."""
+        """Let the model's own code run once more, as in a checkpoint, below the model's frame."""
         self.stack.append(self.frames[0])
         self._entered.append(_function_mode_count())
         try:
@@ -142,7 +143,7 @@ class Recorder:
 
     @contextmanager
     def muting_recorder(self) -> Iterator[None]:
-        """Nothing is recorded: what is called in Python is the tracer's, or our own."""
+        """Suspend recording: Python calls in this context are the tracer's, or our own."""
         self.muted += 1
         try:
             yield
@@ -151,7 +152,7 @@ class Recorder:
 
     @contextmanager
     def primitive(self) -> Iterator[None]:
-        """Nothing is recorded but what a mode of the model calls: see `_is_in_own_mode`."""
+        """Suspend recording, except for calls by a mode of the model: see `_is_in_own_mode`."""
         outer, self._is_inside = self._is_inside, True
         try:
             yield
@@ -176,7 +177,9 @@ class Recorder:
     def module_forward(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run `module.forward`: a call of its own only when `__call__` was not the way in."""
+        """Run `module.forward`, recorded as a call of its own only if it was not called by
+        `__call__`.
+        """
         if not self.recording:
             return run(module, *args, **kwargs)
         row = self.index.row(module)
@@ -192,10 +195,10 @@ class Recorder:
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a function. A second entry of the one that is just running is the same call.
+        """Run a function. A nested entry of the running function is the same call.
 
-        Not so of custom autograd functions, all of which have one name: a reentrant checkpoint is
-        one, which may call another. Nor where a mode of the model's own enters it once more.
+        Custom autograd functions, which share one name, are always separate: a reentrant
+        checkpoint is one, which may call another. So are entries by a mode of the model's own.
         """
         if not self.recording:
             return run()
@@ -229,7 +232,9 @@ class Recorder:
     def operator(
         self, name: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run an operator whose kernel may be Python: what that calls is beneath it."""
+        """Run an operator whose kernel may be Python; calls of the kernel are recorded below
+        it.
+        """
         parent = self.stack[-1]
         key, ordinal = self._key(f"{parent.key}/{name}")
         frame = Frame(
@@ -299,10 +304,10 @@ class Recorder:
             return result if self.stack else exportable(result)
 
     def has_gradients(self) -> bool:
-        """Whether gradients are on, where they are for the model at all.
+        """Return whether gradients are on, where they are on for the model at all.
 
-        They are off in the forward pass of a custom autograd function, which has a backward of
-        its own: what it calls has gradients where the function itself has.
+        They are off in the forward pass of a custom autograd function, which has its own backward:
+        calls in it have gradients where the function itself has.
         """
         import torch
 
@@ -352,13 +357,15 @@ def _is_traced_by_compiler() -> bool:
 
 
 def _is_in_place(name: str) -> bool:
-    """Whether a target changes its tensor: Tensor.mul_, Tensor.__iadd__, Tensor.__setitem__."""
+    """Return whether a target changes its tensor: Tensor.mul_, Tensor.__iadd__,
+    Tensor.__setitem__.
+    """
     method = short_target_name(name).removeprefix("Tensor.")
     return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
 
 
 def short_target_name(name: str) -> str:
-    """A target as people write it: "F.conv2d", "Tensor.__matmul__", "Linear"."""
+    """Return a target in its short form: "F.conv2d", "Tensor.__matmul__", "Linear"."""
     for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
         if name.startswith(prefix):
             return replacement + name.removeprefix(prefix)
@@ -369,9 +376,9 @@ def short_target_name(name: str) -> str:
 
 
 def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
-    """Frames and operators as one list, parents first.
+    """Return frames and operators as one list, parents first.
 
-    Functions go that contain neither an operator nor a module.
+    Functions that contain neither an operator nor a module are dropped.
     """
     by_parent: dict[str, list[Call]] = {}
     for call in operators.values():
@@ -398,7 +405,7 @@ def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
 
 
 def call_of(frame: Frame) -> Call:
-    """Return the call that a frame was."""
+    """Return the call of a frame."""
     return msgspec.convert(
         {field: getattr(frame, field) for field in frame.__struct_fields__},
         Call,
@@ -407,7 +414,7 @@ def call_of(frame: Frame) -> Call:
 
 
 def with_node_keys(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
-    """The calls, each with the keys of its nodes."""
+    """Return the calls, each with the keys of its nodes."""
     nodes: dict[str, list[str]] = {}
     for node in graph.nodes:
         nodes.setdefault(node.call, []).append(node.key)

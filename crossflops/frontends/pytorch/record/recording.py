@@ -12,11 +12,11 @@ from crossflops.ir.trace import Call, Trace
 class ExportedRun(msgspec.Struct, frozen=True):
     """One run of a model under export: the program, its operators by node name, and the trace.
 
-    `drawing` is there where numbers that were drawn may decide about sizes: the states of
-    generators other than PyTorch's, from which some were. `applied` are the custom functions of
-    autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
-    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains,
-    `packed` the number and bytes of those that quantized modules hold.
+    `drawing` is set where random numbers may determine sizes: the states of generators other than
+    PyTorch's that were used. `applied` are the custom autograd functions, `frames` all calls of
+    modules and functions, `leaves` the values with a gradient that are not parameters (by name:
+    whether it is an input), `turned` the parameters that the model freezes or trains, `packed` the
+    number and bytes of those that quantized modules hold.
     """
 
     program: Any

@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 
 def is_sparse(value: Any) -> bool:
-    """Whether a value is a tensor of any sparse layout."""
+    """Return whether a value is a tensor of any sparse layout."""
     return str(getattr(value, "layout", "")).startswith("torch.sparse")
 
 
 def has_sparse(program: "ExportedProgram") -> bool:
-    """Whether any tensor of the program is sparse."""
+    """Return whether any tensor of the program is sparse."""
     return any(is_sparse(node.meta.get("val")) for node in program.graph.nodes)
 
 
 @contextmanager
 def sparse_constants() -> Iterator[None]:
-    """In this context torch.export takes sparse tensors that no module has registered, and `smm`.
+    """Let torch.export accept unregistered sparse tensors, and `smm`, in this context.
 
-    It asks such a constant for its strides, of which compressed layouts have none. A product
-    `smm` begins with an empty result, which has a size only where it has values.
-    Source: torch/fx/experimental/proxy_tensor.py (extract_val), SparseTensorMath.cpp (smm).
+    It reads the strides of such a constant, which compressed layouts lack. A product `smm` begins
+    with an empty result, which has a size only where it has values. Source:
+    torch/fx/experimental/proxy_tensor.py (extract_val), SparseTensorMath.cpp (smm).
     """
     import torch
     from torch._guards import detect_fake_mode
@@ -50,7 +50,9 @@ def sparse_constants() -> Iterator[None]:
 
 
 def _smm(input: Any, mat: Any) -> Any:
-    """A product of a sparse and a dense matrix with a sparse result, added to nothing."""
+    """Return the product of a sparse and a dense matrix with a sparse result, without an
+    addend.
+    """
     import torch
 
     indices = torch.empty((2, 0), dtype=torch.long, device=input.device)

@@ -73,7 +73,7 @@ _QUESTIONS = {
 
 
 class Answers:
-    """Whether code outside of PyTorch asked one of these and heard yes."""
+    """A note on whether code outside of PyTorch asked one of these questions and got True."""
 
     def __init__(self) -> None:
         self.heard_yes = False
@@ -81,7 +81,7 @@ class Answers:
 
 @contextmanager
 def questions(denied: bool) -> Iterator[Answers]:
-    """In this context the questions are noticed, and where they are `denied` answered with no."""
+    """Watch the questions in this context, and answer False where they are `denied`."""
     asked = Answers()
     wrappers = {
         id(original): _wrap_question(original, asked, denied)
@@ -121,7 +121,7 @@ def _is_pytorch(module: str) -> bool:
 
 
 def is_asked(model: "nn.Module") -> bool:
-    """Whether a module of the model asks this of its masks."""
+    """Return whether a module of the model asks this of its masks."""
     from torch import nn
 
     kinds = nn.TransformerEncoder, nn.TransformerDecoder
@@ -131,9 +131,10 @@ def is_asked(model: "nn.Module") -> bool:
 def answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
-    """Return what a real run of a copy answers, call after call; nothing where the model raises.
+    """Return the answers of a real run of a copy, call after call; empty where the model raises.
 
-    With gradients: without them an encoder takes its fast path, which not all layers can follow.
+    It runs with gradients: without them an encoder takes its fast path, which not all layers can
+    follow.
     """
     denials: list[bool] = []
 
@@ -155,7 +156,7 @@ def answers(
 
 @contextmanager
 def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
-    """In this context the answers are these, one after the other; then it is asked as usual."""
+    """Replay these answers in order in this context; further calls are answered as usual."""
     left = iter(known)
 
     def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -186,12 +187,12 @@ def _replacing_mask_detection(
 
 _NAMED = 6  # modules that a note names
 _DRAWS = "the model draws random numbers (from seed 0 here): another run may have other sizes"
-_LEFT = "the model computes in NumPy, too: what it does there is not counted"
-_OWN_GENERATOR = "the model draws from a generator of its own: a run may have other sizes"
+_LEFT = "part of the model runs in NumPy: that part is not counted"
+_OWN_GENERATOR = "the model uses its own random generator: another run may have other sizes"
 
 
 class ExportRequest(msgspec.Struct, frozen=True):
-    """The model, with what it is called with and how."""
+    """The model, its inputs, and the setting of the export."""
 
     model: Any
     args: tuple[Any, ...]
@@ -202,11 +203,10 @@ class ExportRequest(msgspec.Struct, frozen=True):
 class TracedProgram(msgspec.Struct, frozen=True):
     """An exported program, with what was recorded meanwhile.
 
-    `valued` says that values decided, `heard_yes` that the model took notice of being exported,
-    `draws` that numbers were drawn at random which the path or sizes may depend on.
-    `known` are the operators whose sizes an export without values left open, where there was one;
-    `notes` what a reader should know, `packed` the number and bytes of parameters that quantized
-    modules hold and PyTorch does not list.
+    `valued` means that values decided, `heard_yes` that the model noticed the export, `draws` that
+    random numbers may determine the path or sizes. `known` are the operators whose sizes an export
+    without values left open, if there was one; `notes` are sentences for the report, `packed` the
+    number and bytes of parameters that quantized modules hold and PyTorch does not list.
     """
 
     program: Any
@@ -221,8 +221,8 @@ class TracedProgram(msgspec.Struct, frozen=True):
 
 
 def trace_request(asked: ExportRequest) -> TracedProgram:
-    """The model as it is exported, and where that leaves sizes open, is refused, or does other
-    products than a run does, as it is exported with the values that it is given.
+    """Return the exported model; with real values where shapes leave sizes open, fail, or give
+    other products.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
@@ -246,7 +246,7 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
 
 
 def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
-    """A model without numbers, where none are needed. Raises ValuesNeededError."""
+    """Return the trace of a model without values. Raise ValuesNeededError where it needs some."""
     refuse_scripted(asked.model)
     if is_asked(asked.model):
         raise ValuesNeededError("the values of a mask show whether it is causal")
@@ -268,7 +268,9 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
 
 
 def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
-    """What was exported without values, or with them where that holds no sizes or no truth."""
+    """Return the trace without values, or one with values where sizes are open or products
+    differ.
+    """
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known) or loops(plain.program)
     difference = "" if is_open or not plain.heard_yes else _product_difference(asked, plain)
@@ -277,7 +279,7 @@ def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
     again = _with_values(asked)
     if isinstance(again, str):
         return _with_trace_notes(
-            plain, difference, f"no values could decide: {again}" if again else ""
+            plain, difference, f"real values did not help: {again}" if again else ""
         )
     again = _with_trace_notes(again, _product_difference(asked, again))
     return msgspec.structs.replace(again, known=known) if is_open else again
@@ -286,7 +288,7 @@ def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
 def _with_values(asked: ExportRequest) -> TracedProgram | str:
     """With values, and on the path of a run; if that cannot be traced, on that of an export.
 
-    Why neither can, if so; "" where there are no values.
+    Returns the reason where both fail; "" where there are no values.
     """
     if not has_values(asked.model, asked.args, asked.kwargs):
         return ""
@@ -302,7 +304,7 @@ def _with_values(asked: ExportRequest) -> TracedProgram | str:
 def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
     """In which modules a run executes other products than the program; "" where in none.
 
-    Or that it is unknown, where one of them cannot be watched. Without values neither runs.
+    Where one of them cannot be observed, the text says so. Without values neither runs.
     """
     if not has_values(asked.model, asked.args, asked.kwargs):
         return ""
@@ -321,19 +323,21 @@ def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
     differs = executed_products.differing(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
     rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
-    message = f"a run executes other products than the exported program in {names}{rest}"
+    message = (
+        f"a real run executes other matrix products than the exported program in {names}{rest}"
+    )
     return message if differs else ""
 
 
 def _with_trace_notes(trace: TracedProgram, *notes: str) -> TracedProgram:
-    """The trace, with those notes that say something."""
+    """Return the trace with the non-empty notes."""
     return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
 def _attempt_export(
     asked: ExportRequest, with_values: bool = False, denied: bool = False
 ) -> TracedProgram:
-    """One export of a copy of the model."""
+    """Return one export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     dequantize_tensors(own)
     quantized = is_quantized(own)
@@ -398,9 +402,10 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
 
 
 def _as_first_run(model: "nn.Module") -> Any:
-    """In this context TorchScript runs as in its first run, however often it ran before.
+    """Return a context in which TorchScript runs as in its first run.
 
-    From the second one on it derives parts of a module by itself, and detaches what goes in there.
+    From the second run on it differentiates parts of a module by itself, and detaches their
+    inputs.
     """
     import torch
 
@@ -414,7 +419,7 @@ def _as_first_run(model: "nn.Module") -> Any:
 
 
 def _refuse_wrapped(program: Any) -> None:
-    """Raises RuntimeError for a constant that is a value of torch.func, not a constant at all."""
+    """Raise RuntimeError for a constant that is a wrapped value of torch.func."""
     import torch
 
     library: Any = torch._C._functorch
@@ -423,10 +428,10 @@ def _refuse_wrapped(program: Any) -> None:
 
 
 def _refuse_tangents(program: Any) -> None:
-    """Raises RuntimeError for what torch.func.jvp derives where the decompositions lose that.
+    """Raise RuntimeError for tangents of torch.func.jvp that the decompositions lose.
 
-    They take a linear layer with a bias apart with its tangent, and keep other composites whole,
-    without one.
+    They decompose a linear layer with a bias together with its tangent, and keep other composites
+    whole, without one.
     """
     import torch
 

@@ -19,7 +19,7 @@ from crossflops.patches.patching import original, patching_attribute
 
 @contextmanager
 def transforms_first() -> Iterator[None]:
-    """In this context transforms take a custom function before a trace does."""
+    """Let transforms handle a custom function before a trace does, in this context."""
     from torch._functorch import autograd_function, vmap
     from torch._functorch.pyfunctorch import dispatch_functorch
     from torch.utils._pytree import tree_flatten, tree_unflatten

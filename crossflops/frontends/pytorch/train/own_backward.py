@@ -1,4 +1,4 @@
-"""What the backward pass of a custom autograd function runs, seen in a run without values.
+"""The backward pass of a custom autograd function, observed in a run without values.
 
 The model runs forward and back on tensors that have shapes alone. Each operator that a function's
 `backward` (or `vjp`) dispatches then is counted as a module of that one operator is. It is work of
@@ -37,9 +37,9 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Of each custom function of a model, in the order of their calls, its own backward pass.
+    """Return the backward cost of each custom function of a model, in the order of their calls.
 
-    Where the model does not run without values, or raises: why.
+    Where the model does not run without values, or raises, the reason is returned.
     """
     import torch
     from torch._subclasses.fake_tensor import (
@@ -84,7 +84,7 @@ Kernel: TypeAlias = tuple[Hashable, ...]
 
 
 class _Call(msgspec.Struct, frozen=True):
-    """An operator with tensors of the sizes that it was given."""
+    """An operator with fake tensors of its operands' sizes."""
 
     run: Any
     args: Any
@@ -92,7 +92,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class _Ran(msgspec.Struct, frozen=True):
-    """An operator that a function ran, with the places in memory that it read and wrote."""
+    """An operator that a function ran, with the memories that it read and wrote."""
 
     kernel: Kernel
     read: frozenset[Hashable]
@@ -102,7 +102,7 @@ class _Ran(msgspec.Struct, frozen=True):
 
 
 class _ApplicationRecord:
-    """What was seen of one application of a custom function."""
+    """The observations of one application of a custom function."""
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
@@ -154,7 +154,7 @@ class _ApplicationRecord:
             self._operators.append(_Ran(key, read, written, phase, repeats))
 
     def gave(self, results: Any) -> None:
-        """Forget the work of the forward pass that leads to its results: the graph has that."""
+        """Remove the forward work that leads to the results, which the graph has."""
         needed = set(map(_storage_identity, _tensors_in_nest(results)))
         additional: list[_Ran] = []
         for operator in reversed(self._operators):
@@ -167,7 +167,7 @@ class _ApplicationRecord:
         self.kernels = {key: call for key, call in self.kernels.items() if key in left}
 
     def note_gradients(self, result: Any, needed: Sequence[bool]) -> None:
-        """Note the gradients that the backward pass gave, by the place of the operand."""
+        """Note the gradients that the backward pass returned, by the index of the operand."""
         import torch
 
         self.ran = True
@@ -197,20 +197,22 @@ class _ApplicationRecord:
         return value
 
     def note_unpacked_tensor(self, tensor: Any, saved: Any) -> None:
-        """Note a tensor that was kept: in a checkpoint it was made again."""
+        """Note a saved tensor that is read: in a checkpoint it was recomputed."""
         self.same(tensor, saved)
         indices = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
         self._operators.append(_Ran((), *indices, "back", again=False))
 
     @property
     def forward_only_kernels(self) -> Counter[Kernel]:
-        """Return what the forward pass ran that its results do not need."""
+        """The operators of the forward pass that its results do not need."""
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
     def to_own_backward(
         self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]
     ) -> OwnBackward:
-        """What it ran, for which operands. `first` is what is `early` as it is first applied."""
+        """Attribute each recorded operator to the operands whose gradient it serves. `first` are
+        the `early` operators of the first application.
+        """
         early = ZERO
         reached = {memory: set(indices) for memory, indices in self.reached.items()}
         work: dict[tuple[frozenset[int], bool], Cost] = defaultdict(lambda: ZERO)
@@ -244,13 +246,15 @@ class _ApplicationRecord:
 def _summarize_applications(
     applications: Sequence[_ApplicationRecord], costs: "dict[Kernel, Cost | str]"
 ) -> OwnBackward:
-    """What a function ran, of all times that it was applied: the backward pass is of one."""
+    """Merge repeated applications of one custom function: under reentrant checkpoints only the
+    last one runs backward.
+    """
     last = [seen for seen in applications if seen.ran][-1:] or applications
     return last[0].to_own_backward(costs, applications[0].forward_only_kernels)
 
 
 def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
-    """The call with the tensors that it gives. Each gradient of a convolution is one by itself."""
+    """Yield the call with its result tensors, separately for each gradient of a convolution."""
     import torch
 
     if call.run is not torch.ops.aten.convolution_backward.default:
@@ -289,7 +293,7 @@ def _shape_and_dtype(tensor: Any) -> Hashable:
 
 
 def _storage_identity(tensor: Any) -> Hashable:
-    """Where a tensor lies; of what has no memory of its own, the object."""
+    """Return where a tensor lies; for one without memory, the object's id."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
@@ -297,7 +301,7 @@ def _storage_identity(tensor: Any) -> Hashable:
 
 
 def _view(tensor: Any) -> Hashable:
-    """Where it lies and how it is read."""
+    """Return where a tensor lies and how it is read."""
     import torch
 
     plain = tensor.layout == torch.strided
@@ -306,7 +310,7 @@ def _view(tensor: Any) -> Hashable:
 
 
 class _Scope:
-    """A reentrant checkpoint, or the whole model: numbers of functions, and such parts in it.
+    """A reentrant checkpoint, or the whole model, with its function numbers and nested scopes.
 
     They come in the same order when it runs again.
     """
@@ -316,7 +320,7 @@ class _Scope:
         self.next = 0
 
     def take(self, make: Callable[[], Any]) -> Any:
-        """The next of them, which is made where it was not there before."""
+        """Return the next entry, which is created if it did not exist before."""
         if self.next == len(self.held):
             self.held.append(make())
         self.next += 1
@@ -324,7 +328,7 @@ class _Scope:
 
 
 class _Watch(Running):
-    """Keeps what each custom function runs, forward and back."""
+    """An observer that keeps the operators of each custom function, forward and backward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -339,7 +343,7 @@ class _Watch(Running):
 
     @contextmanager
     def going_back(self) -> Iterator[None]:
-        """In this context the backward pass of the step runs."""
+        """Mark that the backward pass of the step runs in this context."""
         self._goes_back = True
         yield
 
@@ -374,7 +378,7 @@ class _Watch(Running):
             self._scopes.pop()
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Keep what a function's own backward pass runs, and what it returns."""
+        """Note the operators and the results of a function's own backward pass."""
         known = self._known.get(node._sequence_nr())
         if isinstance(known, _Scope):
             return self._run_in_scope(known, node, run)
@@ -389,7 +393,7 @@ class _Watch(Running):
         return result
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """A checkpoint may run again here, which is no work of the function."""
+        """Exclude a checkpoint's recomputation, which is not the function's own work."""
         current, self._current = self._current, None
         try:
             tensors = run()
@@ -402,17 +406,17 @@ class _Watch(Running):
         return tensors
 
     def save(self, tensors: tuple[Any, ...]) -> None:
-        """Note which tensors of its forward pass a function keeps."""
+        """Note which tensors of its forward pass a function saves."""
         if self._current is not None and self.node is None:
             self._current.saved = tensors
 
     def direct(self, gradient: Any) -> None:
-        """Note that this is the gradient of a parameter, where a function makes it itself."""
+        """Note a parameter's gradient that a function makes itself."""
         if self._current is not None and self.node is not None:
             self._current.reached[_storage_identity(gradient)].add(DIRECTLY)
 
     def operators(self) -> Any:
-        """A dispatch mode that notes what the functions run."""
+        """Return a dispatch mode that notes the operators of the functions."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         watch = self
@@ -444,7 +448,7 @@ class _Watch(Running):
 
 
 def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
-    """The cost of each, or why it has none."""
+    """Return the cost of each kernel, or the reason why it has none."""
     costs: dict[Kernel, Cost | str] = dict.fromkeys(kernels, ZERO)
     if not kernels:
         return costs
@@ -481,12 +485,14 @@ def _kernel_node_cost(node: Node) -> Cost | str:
 
 
 def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
-    """A model that makes these calls, each in a layer of its own, and tensors without values."""
+    """Return a model that makes these calls, each in a layer of its own, and tensors without
+    values.
+    """
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
     class Kernel(torch.nn.Module):
-        """Makes one of the calls."""
+        """A module that makes one of the calls."""
 
         def __init__(self, call: _Call) -> None:
             super().__init__()
@@ -504,10 +510,10 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             return result if result is not None else _written_tensors(self.run, args, kwargs)
 
     class Kernels(torch.nn.ModuleList):
-        """Makes all of them."""
+        """A module that makes all calls."""
 
         def forward(self, *provided: list[Any]) -> list[Any]:
-            """The tensors that they give."""
+            """Return the tensors of all results."""
             results = [kernel(own) for kernel, own in zip(self, provided, strict=True)]
             return _tensors_in_nest(results)
 

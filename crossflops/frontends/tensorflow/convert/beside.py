@@ -1,4 +1,4 @@
-"""What TensorFlow computes that ONNX has not: lookup tables, and values for a run beside it.
+"""TensorFlow operations that ONNX lacks: lookup tables, and values from a run of TensorFlow.
 
 A frozen function takes its tables as arguments. For the converter each is a table that the graph
 makes, so that it is no input of the model and results have the shapes of their keys. For a run of
@@ -19,11 +19,10 @@ _TEXT = 8  # TensorProto.STRING
 
 
 def make_tables(graph: Any) -> None:
-    """Let the GraphDef make the lookup tables that it is given, in place.
+    """Let the GraphDef create the lookup tables that it would be given, in place.
 
-    So does every function that looks something up: of a table that is handed to it TensorFlow
-    does not know what it holds. All else that it is given by a handle is a constant in a frozen
-    graph.
+    So does every function that looks values up: TensorFlow does not know the types of a table that
+    is passed to it. All other inputs with a handle are constants in a frozen graph.
     """
     from tensorflow.core.framework import types_pb2
 
@@ -41,7 +40,7 @@ def make_tables(graph: Any) -> None:
 
 
 def _become_table(node: Any, reader: Any) -> None:
-    """Let a node make a table of the types that its reader takes, else from texts to numbers."""
+    """Let a node create a table with the types of its reader, otherwise from texts to numbers."""
     from tensorflow.core.framework import attr_value_pb2, types_pb2
 
     node.op = _TABLE
@@ -59,18 +58,18 @@ def _looks_up(node: Any) -> bool:
 
 
 def model_inputs(function: Any) -> list[Any]:
-    """The inputs of a frozen function, without the tables that it captured."""
+    """Return the inputs of a frozen function, without the tables that it captured."""
     return [tensor for tensor in function.inputs if tensor.dtype.name != "resource"]
 
 
 def with_values(
     data: bytes, domain: str, frozen: Any, source: Any, provided: Mapping[str, Any]
 ) -> tuple[bytes, Mapping[str, Any]]:
-    """The ONNX model in which results of operations of the domain are inputs, and their values.
+    """Return the ONNX model with results of the domain's operations as inputs, and their values.
 
-    So are results of what works on text. The values are those of one run of the `frozen` function,
-    on what is `provided` by name, else on numbers and words that are made up. `source` is the
-    function that was frozen, which has the tables.
+    Results of operations on text become inputs as well. The values are those of one run of the
+    `frozen` function, on the inputs `provided` by name, otherwise on made-up numbers and words.
+    `source` is the function that was frozen, which has the tables.
     """
     model = parse_model_proto(data)
     outside = list(_nodes_beyond_onnx(model.graph, domain, frozen.graph))
@@ -97,7 +96,7 @@ def with_values(
 
 
 def _tensors_with_values(graph: Any) -> Iterator[Any]:
-    """The tensors of a TensorFlow graph that have a value."""
+    """Yield the tensors of a TensorFlow graph that have a value."""
     for operation in graph.get_operations():
         for tensor in operation.outputs:
             if tensor.dtype.name not in ("resource", "variant"):
@@ -105,9 +104,10 @@ def _tensors_with_values(graph: Any) -> Iterator[Any]:
 
 
 def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
-    """The nodes of the domain, those that work on text, and those that lead back to TensorFlow.
+    """Yield the nodes of the domain, those that work on text, and those between them.
 
-    A node that the converter wrote between such has a result that TensorFlow's graph has not.
+    A node that the converter wrote between two of these has a result that TensorFlow's graph does
+    not have.
     """
     tensors = {tensor.name: tensor for tensor in _tensors_with_values(source)}
     texts = {name for name, tensor in tensors.items() if tensor.dtype.name == "string"}
@@ -119,13 +119,13 @@ def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
 
 
 def _has_domain(node: Any, domain: str) -> bool:
-    """Return whether a node, or one in a body of it, is of this domain."""
+    """Return whether a node, or one in its bodies, is of this domain."""
     inner = [inner for body in node_subgraphs(node) for inner in body.node]
     return node.domain == domain or any(_has_domain(stored, domain) for stored in inner)
 
 
 def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of these tensors in one run of a frozen function."""
+    """Return the values of these tensors in one run of a frozen function."""
     import tensorflow as tf
 
     if not tensors:
@@ -140,7 +140,9 @@ def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) 
 
 
 def _tensor_array(tensor: Any) -> Any:
-    """The values of a tensor, texts of one length, as an archive without pickles holds them."""
+    """Return the values of a tensor, with texts of one length, as an archive without pickles
+    stores them.
+    """
     values = np.asarray(tensor.numpy())
     texts = values.dtype == object
     return np.char.decode(values.astype(bytes), errors="replace") if texts else values
@@ -156,7 +158,9 @@ def _names_inside(node: Any) -> Iterator[str]:
 
 
 def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
-    """What is given for an input, else what is made up: floats are random, texts one word."""
+    """Return the given value of an input, otherwise a made-up one: random floats, one word for
+    texts.
+    """
     if tensor.name in provided:
         return provided[tensor.name]
     shape, kind = tensor.shape.as_list(), tensor.dtype.as_numpy_dtype
@@ -168,9 +172,9 @@ def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
 
 
 def _declare_fed_values(graph: Any, values: Mapping[str, Any]) -> None:
-    """Make inputs of these values, and outputs of all that no node reads.
+    """Make inputs of these values, and outputs of all values that no node reads.
 
-    A graph without a node hands the values on.
+    A graph without a node passes the values on.
     """
     from onnx import helper
 

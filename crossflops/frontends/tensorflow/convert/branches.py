@@ -21,7 +21,8 @@ _FIRST = "_first"  # an attribute of a Case that is the rest of another: its fir
 
 
 def split_cases(graph: Any) -> Any:
-    """The GraphDef with an If for every Case, whose other branch chooses among those that follow.
+    """Return the GraphDef with an If for every Case, whose else branch chooses among the further
+    ones.
 
     As in TensorFlow, an index that is out of range takes the last branch.
     """
@@ -33,9 +34,9 @@ def split_cases(graph: Any) -> Any:
 
 
 def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
-    """The nodes of the graph and of its functions, those that are added meanwhile too.
+    """Yield the nodes of the graph and of its functions, including those added meanwhile.
 
-    With what stands behind the name of an Equal where its result is read: a function names the
+    The second item is the suffix of an Equal's name where its result is read: a function names the
     result as well.
     """
     yield graph.node, ""
@@ -46,7 +47,9 @@ def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
-    """Let a Case be an If: of its first branch, and of the last or a function of the others."""
+    """Replace a Case by an If: of its first branch, and of the last one or a function of the
+    others.
+    """
     names = [branch.name for branch in node.attr["branches"].list.func]
     index, number = node.input[0], node.attr[_FIRST].i
     if len(names) > 2:
@@ -71,7 +74,9 @@ def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
 
 
 def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
-    """The name of a function of the index and the inputs: the Case of the branches that follow."""
+    """Return the name of a function of the index and the inputs: the Case of the further
+    branches.
+    """
     function = _reading_index(library, names[0])
     del function.node_def[:], function.signature.control_output[:]
     function.control_ret.clear()
@@ -87,7 +92,7 @@ def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
 
 
 def _reading_index(library: Any, name: str) -> Any:
-    """A copy of this function that takes the index of the branch before its inputs."""
+    """Return a copy of this function that takes the index of the branch before its inputs."""
     function = _copy_library_function(library, name)
     taken = function.signature.input_arg
     taken.insert(0, taken.add(name="branch_index", type=_INT32))
@@ -98,10 +103,11 @@ def _reading_index(library: Any, name: str) -> Any:
 
 
 def unshare_functions(graph: Any) -> Any:
-    """The GraphDef with functions that one branch or loop has alone, where several had the same.
+    """Return the GraphDef with a separate function for each branch or loop, where several shared
+    one.
 
-    That is so where a function with a branch in it was inlined twice. tf2onnx writes the graph of
-    a function into the node that calls it, and has it only once.
+    Sharing occurs where a function with a branch in it was inlined twice. tf2onnx writes the graph
+    of a function into the node that calls it, and stores it only once.
     """
     taken: set[str] = set()
     todo = [graph.node]
@@ -116,10 +122,10 @@ def unshare_functions(graph: Any) -> Any:
 
 
 def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
-    """While this is open, tf2onnx reads branches and bodies with the shapes that they are given.
+    """Return a context in which tf2onnx reads branches and bodies with the shapes of their inputs.
 
-    tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If, the
-    condition among them, and a function none where it reads it before its caller.
+    tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If,
+    including the condition, and a function none where it reads it before its caller.
     """
     loader: Any = importlib.import_module("tf2onnx.tf_loader")
 
@@ -134,7 +140,7 @@ def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
 
 
 def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
-    """Make the functions that `caller` calls, each behind those that it calls itself."""
+    """Convert the functions that `caller` calls, each after those that it calls itself."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     for op in caller.get_operations():

@@ -29,7 +29,7 @@ _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
 def own_unknown_operators(graph: Any) -> bool:
-    """Give what ONNX has not the domain of TensorFlow's operations; whether there is any."""
+    """Give operations that ONNX lacks the domain of TensorFlow's; return whether there are any."""
     return bool(sum(_own_unknown_operator(node) for node in _everything(graph)))
 
 
@@ -43,7 +43,7 @@ def _own_unknown_operator(node: Any) -> bool:
 
 
 def bring_out_of_loops(graph: Any) -> None:
-    """Let loops read from outside what stands still in them, in place, inner ones first."""
+    """Let loops read unchanged values from outside, in place, inner loops first."""
     for node in graph.node:
         for body in node_subgraphs(node):
             bring_out_of_loops(body)
@@ -52,7 +52,7 @@ def bring_out_of_loops(graph: Any) -> None:
 
 
 def pad_outputs(graph: Any) -> None:
-    """Write negative pads of transposed convolutions as TensorFlow means them, in place.
+    """Write negative pads of transposed convolutions with TensorFlow's meaning, in place.
 
     ONNX does not allow them.
     """
@@ -62,7 +62,7 @@ def pad_outputs(graph: Any) -> None:
 
 
 def compare_whole_numbers(graph: Any) -> None:
-    """Let comparisons read whole numbers, in place, of whose casts to floats nothing follows."""
+    """Let comparisons read whole numbers without their casts to floats, in place."""
     made = {value: node for node in graph.node for value in node.output}
     for node in graph.node:
         for body in node_subgraphs(node):
@@ -74,12 +74,12 @@ def compare_whole_numbers(graph: Any) -> None:
 
 
 def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
-    """Write into the GraphProto what TensorFlow knows of the shapes that ONNX cannot infer.
+    """Write shapes that TensorFlow knows and ONNX cannot infer into the GraphProto.
 
-    Those are the results of operations that tf2onnx left as they are, and of those whose sizes
-    ONNX wants as an initializer (the depth of OneHot). Others may be in another order of axes than
-    TensorFlow's. `source` is the tf.Graph, None of a body, of which tf2onnx has what TensorFlow
-    knows; `converted` is tf2onnx's graph.
+    They are those of operations that tf2onnx left unchanged, and of those whose sizes ONNX needs
+    as an initializer (the depth of OneHot). Others may have another order of axes than
+    TensorFlow's. `source` is the tf.Graph, None for a body, of which tf2onnx has TensorFlow's
+    shapes; `converted` is tf2onnx's graph.
     """
     from onnx import defs, helper
 
@@ -104,9 +104,9 @@ def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
 
 
 def tell_groups(graph: Any) -> None:
-    """Write the groups of a convolution, which tf2onnx takes for one in three dimensions.
+    """Write the groups of a convolution in three dimensions, which tf2onnx treats as one group.
 
-    TensorFlow has no such attribute: there are as many as the channels of the input hold those of
+    TensorFlow has no such attribute: their number is the channels of the input divided by those of
     the filter. `graph` is tf2onnx's, X [N, C, ...], W [M, C / groups, ...].
     """
     for node in graph.get_nodes():
@@ -118,7 +118,8 @@ def tell_groups(graph: Any) -> None:
 
 
 def _pad_the_output(node: Any) -> None:
-    """What a transposed convolution makes beyond its windows is at the end, as `output_padding`.
+    """Write the output of a transposed convolution beyond its windows as `output_padding` at the
+    end.
 
     tf2onnx writes it as negative pads, half of them at the beginning. TensorFlow's windows begin
     at the first element wherever the output is longer than they reach (VALID, and SAME with a
@@ -140,7 +141,7 @@ def _pad_the_output(node: Any) -> None:
 
 
 def _bring_out(loop: Any, graph: Any) -> None:
-    """Let the body read from outside what it carries unchanged (weights), and carry it no more.
+    """Let the body read unchanged carried values (weights) from outside, and no longer carry them.
 
     A carried value has an unknown shape for ONNX's inference, since the body could change it.
     """
@@ -229,10 +230,11 @@ _Converted = TypeVar("_Converted")
 
 
 class WritingNotes(NamedTuple):
-    """While tf2onnx works: whose operations its nodes are, and the kinds of loops it fails on.
+    """The notes of one run of tf2onnx: the operation of each node, and the kinds of loops it fails
+    on.
 
-    By nodes that tf2onnx wrote for them, `origins` has the operations of which it is known what
-    they cost, whatever nodes are written for them.
+    `origins` has, by the written nodes, the operations with a known cost, whatever nodes are
+    written for them.
     """
 
     origins: dict[str, str]
@@ -242,9 +244,10 @@ class WritingNotes(NamedTuple):
 def convert_with_whole_loops(
     convert: Callable[[WritingNotes, set[str]], _Converted],
 ) -> _Converted:
-    """Return what `convert` makes, with those kinds of loops left whole that tf2onnx fails on.
+    """Return the result of `convert`, with the kinds of loops left whole that tf2onnx fails on.
 
-    It is given what to note, and those kinds. Raises NormalizeError where it fails otherwise.
+    `convert` gets the object for notes, and those kinds. Raises NormalizeError where it fails
+    otherwise.
     """
     left: set[str] = set()
     try:
@@ -267,7 +270,7 @@ def convert_with_whole_loops(
 
 
 def make_aliases(graph: Any) -> frozenset[str]:
-    """Make the nodes that stop gradients the aliases that they are in a run: their names."""
+    """Turn the nodes that stop gradients into aliases, as in a run; return their names."""
     stopped = [node for node in _everything(graph) if node.op_type in _STOPS]
     for node in stopped:
         node.op_type = "Identity"
@@ -276,7 +279,9 @@ def make_aliases(graph: Any) -> frozenset[str]:
 
 
 def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Leave of these nodes an alias of the result that is read: what each hands on beside it."""
+    """Replace these nodes by an alias of the result that is read; return the further values of
+    each.
+    """
     provided: dict[str, tuple[str, ...]] = {}
     read = {value for node in _everything(graph) for value in node.input}
     read.update(output.name for output in graph.output)
@@ -294,7 +299,7 @@ def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[s
 def importing_definition(
     definition: Any, weighted: bool, noted: WritingNotes, left: set[str], results: Container[str]
 ) -> Iterator[Any]:
-    """While this is open, tf2onnx works as it should on the graph of a GraphDef, which this gives.
+    """Prepare tf2onnx in this context, and yield the graph of a GraphDef.
 
     Operations of the kinds in `left` stay.
     """
@@ -336,7 +341,7 @@ def remove_own_additions(graph: Any) -> Any:
 
 
 def empty_weights(graph: Any) -> None:
-    """Leave one number of each large float tensor of a GraphDef, which TensorFlow spreads out."""
+    """Keep one number of each large float tensor of a GraphDef, which TensorFlow repeats."""
     for node in _definition_nodes(graph):
         tensor = node.attr["value"].tensor if node.op == "Const" else None
         if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
@@ -351,7 +356,7 @@ def _definition_nodes(graph: Any) -> Iterator[Any]:
 
 
 def drop_order(graph: Any) -> None:
-    """Take away what only orders operations of a GraphDef: nothing has to run for its own sake."""
+    """Remove control inputs of a GraphDef, which only order operations."""
     for node in _definition_nodes(graph):
         inputs = [value for value in node.input if not value.startswith("^")]
         del node.input[:]
@@ -359,7 +364,7 @@ def drop_order(graph: Any) -> None:
 
 
 def forget_seeds(graph: Any) -> None:
-    """Let random numbers of a GraphDef come from a seed that is not set.
+    """Remove the seeds of a GraphDef's random operations.
 
     tf2onnx knows the generators that keep a state of their own.
     """
@@ -373,16 +378,16 @@ def forget_seeds(graph: Any) -> None:
 
 
 def allow_inlining(graph: Any) -> None:
-    """Make the functions for XLA of a GraphDef functions like others, which can be inlined."""
+    """Turn the functions for XLA of a GraphDef into plain functions, which can be inlined."""
     for holder in (*_definition_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
             holder.attr.pop(name, None)
 
 
 def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
-    """Return the GraphDef with its functions inlined, and without what no output needs.
+    """Return the GraphDef with its functions inlined, without nodes that no output needs.
 
-    Nor one of the `results`, by name.
+    Nodes needed by the `results`, by name, are kept.
 
     Unlike tf2onnx's tf_loader.py: tf_optimize_grappler, grappler folds no constants.
     """
@@ -408,11 +413,11 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
 def _recording_nodes(
     tfonnx: Any, noted: WritingNotes, left: set[str], results: Container[str]
 ) -> Iterator[None]:
-    """Write down the nodes that tf2onnx makes for the operations whose cost is known.
+    """Record the nodes that tf2onnx writes for operations with a known cost.
 
     tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
-    and the operation's node, which it changes, or takes away and makes others. Those in `left`
-    have no handler, and those of loops whose handler fails are noted.
+    and the operation's node, which it changes or replaces. Operations in `left` have no handler,
+    and loops whose handler fails are noted.
     """
     name = "tensorflow_onnx_mapping"
     mapping = getattr(tfonnx, name)
@@ -457,7 +462,7 @@ def _recording_nodes(
 
 
 def _unless_named(handle: Any, names: Container[str]) -> Any:
-    """Return a handler of tf2onnx's that leaves the nodes of these names as they are."""
+    """Return a handler of tf2onnx that leaves the nodes of these names unchanged."""
 
     def handle_other_nodes(graph: Any, node: Any, **named: Any) -> Any:
         return None if node.name in names else handle(graph, node, **named)
@@ -466,9 +471,9 @@ def _unless_named(handle: Any, names: Container[str]) -> Any:
 
 
 def _begin_lists_empty(graph: Any, loop: Any) -> None:
-    """Take what was in a list before the loop that fills it, and join it to the rows behind that.
+    """Remove the initial rows of a list before its loop, and join them to the rows after it.
 
-    tf.scan without an initializer writes the first row before its loop, and tf2onnx knows only
+    tf.scan without an initializer writes the first row before its loop, and tf2onnx supports only
     lists that begin empty. `graph` is tf2onnx's.
     """
     builder = importlib.import_module("tf2onnx.graph_builder").GraphBuilder(graph)
@@ -491,7 +496,7 @@ def _begin_lists_empty(graph: Any, loop: Any) -> None:
 
 
 def _read_by(graph: Any, name: str) -> Iterator[Any]:
-    """The nodes that read a result, aliases passed over."""
+    """Yield the nodes that read a result, skipping aliases."""
     for reader in graph.find_output_consumers(name):
         if reader.type == "Identity":
             yield from _read_by(graph, reader.output[0])
@@ -500,14 +505,14 @@ def _read_by(graph: Any, name: str) -> Iterator[Any]:
 
 
 def _as_it_is(*_given: Any, **_named: Any) -> None:
-    """In place of tf2onnx's handler of an operation."""
+    """Leave the node unchanged, in place of tf2onnx's handler."""
 
 
 @contextmanager
 def _keeping_shared_products() -> Iterator[None]:
-    """While this is open, tf2onnx makes no Gemm of a product and a sum where others read them.
+    """Prevent tf2onnx from fusing a product and a sum into a Gemm where others read the product.
 
-    It would leave the product for the others, and multiply twice.
+    It would keep the product for the others, and multiply twice.
     """
     gemm_rewriter: Any = importlib.import_module("tf2onnx.rewriter.gemm_rewriter")
 
@@ -530,7 +535,7 @@ def _is_read_once(node: Any) -> bool:
 
 @contextmanager
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
-    """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
+    """Let tf2onnx fold only sizes and moved weights, all in one run instead of one run each."""
     name = "compute_const_folding_using_tf"
     with patching_attribute(tfonnx, name, _fold_sizes_and_weights, inventory.FOLDING):
         yield
@@ -538,7 +543,7 @@ def _folding_sizes(tfonnx: Any) -> Iterator[None]:
 
 @contextmanager
 def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
-    """Let tf2onnx join no two recurrent layers of two directions."""
+    """Prevent tf2onnx from joining two recurrent layers into a bidirectional one."""
     with ExitStack() as undo:
         for name in _JOINING:
             kept = patching_attribute(
@@ -550,7 +555,7 @@ def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
 
 @contextmanager
 def _bfloat16_kept() -> Iterator[None]:
-    """While this is open, bfloat16 is a type of tf2onnx, which takes it for float16 and fails.
+    """Make bfloat16 a type of tf2onnx, which treats it as float16 and fails.
 
     tf2onnx/tf_utils.py: TF_TO_ONNX_DTYPE; tf2onnx/utils.py has its types of NumPy and names.
     """
@@ -574,7 +579,7 @@ def _bfloat16_kept() -> Iterator[None]:
 
 @contextmanager
 def _omitting_weight_copies() -> Iterator[None]:
-    """While this is open, tf2onnx and onnx make no copies of weights that are one number.
+    """Prevent tf2onnx and onnx from copying weights that repeat one number.
 
     tf2onnx/tf_utils.py: get_tf_tensor_data reads a constant, onnx/numpy_helper.py writes it.
     """
@@ -614,7 +619,7 @@ def _omitting_weight_copies() -> Iterator[None]:
 def _fold_sizes_and_weights(
     graph: Any, stored: Any, outputs: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values and types of the tensors of a graph that are known sizes or moved weights."""
+    """Return values and types of a graph's tensors that are known sizes or moved weights."""
     import numpy as np
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""What a TensorFlow graph says of gradients: which tensors are variables, and what is run again.
+"""Gradient marks from a TensorFlow graph: variables, and recomputed operations.
 
 tf2onnx keeps the names of variables, but for those that a handler writes anew: a bias that moves
 into a convolution, the weights of a recurrent layer. These are found by their layer and size.
@@ -26,7 +26,7 @@ _WITHIN = "a checkpoint within another one runs again by itself, too: counted as
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names, a number behind those that were there before: "Variable", "Variable_2"."""
+    """Return the names, with a number after repeated ones: "Variable", "Variable_2"."""
     times: Counter[str] = Counter()
     different = []
     for name in names:
@@ -36,14 +36,14 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 class WeightNames(NamedTuple):
-    """The parameters by the names of stored tensors, and those that the graph has no more."""
+    """The parameters by the names of stored tensors, and those that the graph no longer has."""
 
     names: Mapping[str, str] = {}
     missing: frozenset[str] = frozenset()
 
 
 def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> WeightNames:
-    """Return which stored tensors of a graph, whose nodes know their modules, are variables.
+    """Return which stored tensors of a graph, whose nodes have modules, are variables.
 
     `function` is the traced one, `full` the graph that was converted.
     """
@@ -58,10 +58,11 @@ def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> 
 def mark_tensorflow_gradients(
     graph: Graph, frozen: Any, owns: Sequence[OwnGradient], missing: Collection[str]
 ) -> Graph:
-    """Say of each node, which knows its call, what runs again and where no gradient flows.
+    """Return the graph with the nodes marked that are recomputed, or through which no gradient
+    flows.
 
-    `frozen` is the graph as TensorFlow runs it, `owns` are the functions in that with a gradient
-    of their own, `missing` parameters that the graph has no more.
+    `frozen` is the graph as TensorFlow runs it, `owns` are its custom gradient functions,
+    `missing` parameters that the graph no longer has.
     """
     nodes = tuple(_mark_gradient_nodes(graph.nodes, _GradientMarks(frozen, owns), missing))
     return msgspec.structs.replace(graph, nodes=nodes)
@@ -73,9 +74,9 @@ def add_own_functions(
     names: Mapping[str, str],
     provided: Mapping[str, Sequence[str]],
 ) -> Graph:
-    """Return the graph with its functions that bring gradients of their own, as far as followed.
+    """Return the graph with its custom gradient functions, as far as followed.
 
-    `provided` are the values that these take, `names` those of parameters by stored tensors.
+    `provided` are their inputs, `names` those of parameters by stored tensors.
     """
     applied = (_application(own, graph, provided.get(own.name, ()), names) for own in owns)
     return with_functions(graph, filter(None, applied))
@@ -84,7 +85,7 @@ def add_own_functions(
 def _application(
     own: OwnGradient, graph: Graph, provided: Sequence[str], names: Mapping[str, str]
 ) -> Application | None:
-    """A function with a gradient of its own by the nodes of the graph."""
+    """Return a custom gradient function by the nodes of the graph."""
     if own.unfollowed or len(provided) != own.operands:
         return None
     return Application(
@@ -97,10 +98,10 @@ def _application(
 
 
 class _GradientMarks:
-    """Marks of gradients in a frozen graph, by the names of its operations.
+    """The gradient marks of a frozen graph, by the names of its operations.
 
-    `reasons` says why gradients are not followed. What is made anew for the gradients stands in
-    `again` with a number, and no gradient flows through `stopped`.
+    `reasons` says why gradients are not followed. Recomputed operations are in `again` with a
+    number, and no gradient flows through `stopped`.
     """
 
     def __init__(self, frozen: Any, owns: Iterable[OwnGradient]) -> None:
@@ -116,9 +117,9 @@ class _GradientMarks:
 
 
 def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]:
-    """The names of parameters by those of the constants that variables become.
+    """Return the names of parameters by those of the constants that variables become.
 
-    tensorflow/python/framework/convert_to_constants.py: a constant is called as the placeholder
+    tensorflow/python/framework/convert_to_constants.py: a constant has the name of the placeholder
     by which the function captures the variable.
     """
     names = {}
@@ -133,7 +134,9 @@ def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]
 def _match_new_tensors(
     graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
 ) -> tuple[dict[str, str], set[str]]:
-    """The names of parameters by those of tensors that tf2onnx made of them, and what is left."""
+    """Return the names of parameters by those of tensors that tf2onnx made of them, and the
+    unmatched ones.
+    """
     nodes = list(all_nested_nodes(graph.nodes))
     present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
     lost = {name for constant, name in names.items() if constant not in present}
@@ -173,7 +176,7 @@ def _match_new_tensors(
 
 
 def _single_name(names: Iterable[str]) -> list[str]:
-    """The name, where there is one alone."""
+    """Return the names where there is exactly one, otherwise an empty list."""
     distinct = list(names)
     return distinct if len(distinct) == 1 else []
 
@@ -181,7 +184,9 @@ def _single_name(names: Iterable[str]) -> list[str]:
 def _new_weight_tensors(
     nodes: Iterable[Node], stored: set[str]
 ) -> Iterator[tuple[Node, TensorSpec]]:
-    """The stored floats that are no constant of TensorFlow's graph, those of most axes first."""
+    """Return the stored floats that are not constants of TensorFlow's graph, those with most axes
+    first.
+    """
     pairs = [
         (node, spec)
         for node in nodes
@@ -196,7 +201,7 @@ def _new_weight_tensors(
 
 
 def _is_nested_module(path: str, other: str) -> bool:
-    """Whether one of these modules is in the other one."""
+    """Return whether one of these modules is in the other one."""
     return not path or not other or f"{path}.".startswith(f"{other}.") or other.startswith(path)
 
 
@@ -205,7 +210,7 @@ def _sizes_without_ones(shape: tuple[int, ...]) -> list[int]:
 
 
 def with_arguments(graph: Graph, function: Any) -> Graph:
-    """The graph with its inputs called as the arguments that they come in: "0.kernel"."""
+    """Return the graph with its inputs named after their arguments: "0.kernel"."""
     tensors = (tensor.name for tensor in function.inputs)
     names = dict(zip(tensors, argument_names(function), strict=False))
     inputs = (msgspec.structs.replace(i, name=names.get(i.name, i.name)) for i in graph.inputs)
@@ -216,9 +221,10 @@ def with_arguments(graph: Graph, function: Any) -> Graph:
 
 
 def argument_names(function: Any) -> list[str]:
-    """The arguments of a concrete function, each by its place or its keyword and what is in it.
+    """Return the arguments of a concrete function, each by its index or keyword and the path in
+    it.
 
-    They are in the order of its inputs, before what it captures.
+    They are in the order of its inputs, before its captures.
     """
     from tensorflow.python.util.nest import flatten_with_joined_string_paths
 
@@ -230,7 +236,7 @@ def argument_names(function: Any) -> list[str]:
 
 
 def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
-    """The graph in which no gradient flows through these nodes, each of one input."""
+    """Return the graph in which no gradient flows through these nodes, each with one input."""
 
     def sever_node(node: Node) -> Node:
         bodies = tuple(sever_stopped_nodes(body, stopped) for body in node.bodies)

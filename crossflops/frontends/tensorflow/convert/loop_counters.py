@@ -15,9 +15,9 @@ _INT32, _INT64 = 6, 7  # TensorProto.DataType
 
 
 def widen_counters(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
-    """Let nodes that compare an int32 with an int64 compare two int64, in place, bodies too.
+    """Let nodes that compare an int32 with an int64 compare two int64, in place, also in bodies.
 
-    `enclosing` are the types of the values that the graph sees of those around it.
+    `enclosing` are the types of the outer values that the graph sees.
     """
     types = {**enclosing, **_types(graph)}
     for node in list(graph.node):
@@ -41,7 +41,7 @@ def _types(graph: Any) -> dict[str, int]:
 
 
 def _widen(graph: Any, node: Any, name: str) -> str:
-    """The name of the value as int64: another stored one, or the result of a Cast."""
+    """Return the name of the value as int64: another stored one, or the result of a Cast."""
     from onnx import helper, numpy_helper
 
     wide = f"{node.name or node.output[0]}/{name}"

@@ -73,10 +73,11 @@ _BATCH_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def _as_of_batch(graph: Any, node: Any) -> bool:
-    """Let a norm that trains read the statistics of its batch, whatever its moving average is.
+    """Let a norm in training read the statistics of its batch; return whether tf2onnx can convert
+    it.
 
-    tf2onnx takes the moving ones where the factor of their average is not 1. These are results of
-    the operation, which no form of tf2onnx has: such a norm stays as it is.
+    tf2onnx uses the moving statistics where the factor of their average is not 1. A norm whose
+    statistics are read as results, which no form of tf2onnx has, stays unchanged.
     """
     if not node.get_attr_value("is_training", True):
         return True
@@ -87,20 +88,23 @@ def _as_of_batch(graph: Any, node: Any) -> bool:
 
 
 def _as_sums(_graph: Any, node: Any) -> bool:
-    """Let rows that are scattered to one place add up, as TensorFlow's do."""
+    """Let rows that are scattered to one index add up, as TensorFlow's do; return True."""
     node.set_attr("reduction", "add")
     return True
 
 
 def _as_it_is(_graph: Any, _node: Any) -> bool:
-    """An average of areas, of which tf2onnx makes one of their elements: it stays as it is."""
+    """Return False: an average of areas stays unconverted, since tf2onnx would pick single
+    elements.
+    """
     return False
 
 
 def _has_known_size(_graph: Any, node: Any) -> bool:
-    """A transposed convolution of explicit padding, of which the file cuts off what is too much.
+    """Return whether tf2onnx can convert a transposed convolution, whose explicit padding the file
+    cuts off.
 
-    Where the size of the result is a number that is not known, it stays as it is.
+    Where the size of the result is unknown, it stays unconverted.
     """
     return not _begin_pads(node) or node.inputs[0].is_const()
 
@@ -115,7 +119,9 @@ _REVIEWED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _begin_pads(node: Any) -> list[int]:
-    """How much explicit padding a transposed convolution has before each axis; none of another."""
+    """Return the explicit padding of a transposed convolution before each axis; empty for other
+    nodes.
+    """
     if node.type != "Conv2DBackpropInput" or node.get_attr_value("padding") != b"EXPLICIT":
         return []
     first = 1 if node.get_attr_value("data_format", b"NHWC") == b"NHWC" else 2
@@ -124,9 +130,9 @@ def _begin_pads(node: Any) -> list[int]:
 
 
 def _begin_with(node: Any, begin: list[int]) -> None:
-    """Leave as much padding in all, but this much of it before each axis.
+    """Set the padding before each axis, without changing the total.
 
-    tf2onnx has half of it before, whatever the operation says.
+    tf2onnx puts half of it before, whatever the operation says.
     """
     pads = node.get_attr_value("pads")
     ends = [before + after for before, after in zip(pads[:2], pads[2:], strict=True)]
@@ -134,7 +140,9 @@ def _begin_with(node: Any, begin: list[int]) -> None:
 
 
 def mend_handlers(handlers: dict[str, Any]) -> dict[str, Any]:
-    """Return tf2onnx's handlers, in which what would be lost is mended, or stays unconverted."""
+    """Return tf2onnx's handlers, changed so that attributes are not lost, or nodes stay
+    unconverted.
+    """
 
     def mend(kind: str, handler: Any) -> Any:
         def handle(graph: Any, node: Any, **named: Any) -> Any:

@@ -25,12 +25,12 @@ _BODY = re.compile(r"/(?:body|cond|then|else)/_\d+/")
 
 
 def operations(graph: Any) -> list[Any]:
-    """The operations of a frozen graph that compute or move something."""
+    """Return the operations of a frozen graph that compute or move values."""
     return [op for op in graph.get_operations() if op.type not in _SILENT]
 
 
 def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
-    """Every operation as a call, beneath calls of the modules whose scopes it is in."""
+    """Return every operation as a call, below calls of the modules whose scopes it is in."""
     by_key: dict[str, Call] = {"(model)": _module_scope_call("(model)", None, 0, layers)}
     operators: list[Call] = []
     loops, branches = loop_operation_names(graph), branch_operation_names(graph)
@@ -49,7 +49,9 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
 
 
 def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
-    """The key of the module call of a scope, made with those around it if it is new."""
+    """Return the key of the module call of a scope, which is created with its parents if it is
+    new.
+    """
     if not scope:
         return "(model)"
     if scope not in by_key:
@@ -96,7 +98,9 @@ def _operator_call(
 
 
 def _after(op: Any, layer: str) -> str:
-    """What made the first input: a "convolution", a "product", a "recurrent" cell, or ""."""
+    """Return the kind of the first input's producer: a "convolution", a "product", a "recurrent"
+    cell, or "".
+    """
     if layer == RECURRENT:
         return "recurrent"
     maker = op.inputs[0].op if op.inputs else None
@@ -109,7 +113,7 @@ def _after(op: Any, layer: str) -> str:
 
 
 def _is_cut(op: Any) -> bool:
-    """Whether the operation works on an image in pieces, as a dilated convolution does."""
+    """Return whether the operation works on an image in pieces, as a dilated convolution does."""
     maker = op.inputs[0].op if op.inputs else None
     while maker is not None and maker.type in _LIFTED and maker.inputs:
         maker = maker.inputs[0].op
@@ -117,7 +121,7 @@ def _is_cut(op: Any) -> bool:
 
 
 def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
-    """The inputs by the names of the operation's arguments, of which some are lists."""
+    """Yield the inputs by the names of the operation's arguments, some of which are lists."""
     values = iter(op.inputs)
     for argument in op.op_def.input_arg:
         if not (argument.number_attr or argument.type_list_attr):
@@ -134,7 +138,7 @@ def _operation_tensor_spec(name: str, tensor: Any) -> TensorSpec:
 
 
 def _operation_settings(op: Any) -> dict[str, Scalar]:
-    """The plain attributes: numbers, texts, lists of numbers. Types and notes are left out."""
+    """Return the plain attributes: numbers, texts, lists of numbers, without types and notes."""
     settings: dict[str, Scalar] = {}
     for name, value in op.node_def.attr.items():
         if _NOTES.match(name):
@@ -150,7 +154,9 @@ def _operation_settings(op: Any) -> dict[str, Scalar]:
 
 
 def loop_operation_names(graph: Any) -> frozenset[str]:
-    """The operations that run once for every step of a loop: between its Enter and its Exit."""
+    """Return the operations that run once for every step of a loop: between its Enter and its
+    Exit.
+    """
     todo = [op for op in graph.get_operations() if op.type == "Enter"]
     inside: set[str] = set()
     while todo:
@@ -164,9 +170,9 @@ def loop_operation_names(graph: Any) -> frozenset[str]:
 
 
 def branch_operation_names(graph: Any) -> frozenset[str]:
-    """The operations of a branch of a condition: between a Switch and its Merge.
+    """Return the operations of a branch of a condition: between a Switch and its Merge.
 
-    The Switch of a loop asks its LoopCond, and the Merge of a loop has a NextIteration.
+    The Switch of a loop reads its LoopCond, and the Merge of a loop has a NextIteration.
     """
     depths: dict[str, int] = {}
     todo = [(op, 0) for op in graph.get_operations() if _opens(op)]
@@ -190,7 +196,7 @@ def _closes(op: Any) -> bool:
 
 
 def local_name(name: str) -> str:
-    """The name of an operation within the function that it was traced in.
+    """Return the name of an operation within the function that it was traced in.
 
     "lstm/while/body/_1/lstm/while/MatMul" is "lstm/while/MatMul" in the body.
     """
@@ -218,7 +224,9 @@ _FARTHEST = 400  # operations that a search looks at: a loop has some dozens
 
 
 class Links:
-    """Finds the operation of every node: each contraction for one node, as far as may be."""
+    """A search for the operation of every node, which assigns each contraction to one node where
+    possible.
+    """
 
     def __init__(self, frozen: Any, origins: Mapping[str, str] = {}) -> None:
         self._origins = origins
@@ -229,7 +237,7 @@ class Links:
         self._taken: set[str] = set()
 
     def operation_name(self, node: Node) -> str | None:
-        """The name of the operation, None where the converter made the node by itself."""
+        """Return the name of the operation, None where the converter made the node itself."""
         if (written := self.origin_operation(node)) is not None:
             return written
         if node.op.type in _MOVERS:
@@ -257,9 +265,9 @@ class Links:
         return str(candidates.name)
 
     def origin_operation(self, node: Node) -> str | None:
-        """The operation that tf2onnx wrote the node for, where that was written down.
+        """Return the operation that tf2onnx wrote the node for, if it was recorded.
 
-        An operation that it left as it was has its name.
+        A node of an operation that it left unchanged has the operation's name.
         """
         name = _RUN_OF.sub("", _BRANCH.sub("", node.key.partition("@")[0]))
         own = name if node.op.domain == DOMAIN else None
@@ -267,7 +275,9 @@ class Links:
         return str(op.name) if op is not None else None
 
     def _origin_call(self, names: Iterable[str]) -> Any:
-        """The call of a function that the frozen graph keeps whole, and that the node is from."""
+        """Return the call of a function that the frozen graph keeps whole, and that the node is
+        from.
+        """
         for name in names:
             parts = name.partition("@")[0].split("/")
             for index, part in enumerate(parts):
@@ -287,7 +297,7 @@ class Links:
                     break
 
     def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
-        """The nearest contraction in one direction that no other node has taken."""
+        """Return the nearest contraction in one direction that is not assigned to another node."""
         todo, seen = list(begin), {op.name for op in begin}
         for op in todo:
             if op.type in CONTRACTIONS and op.name not in self._taken:
@@ -321,8 +331,8 @@ def link_operations(
 ) -> tuple[Graph, tuple[Call, ...]]:
     """Return the graph with the call and module of every node, and the calls with their nodes.
 
-    A node that the converter made by itself (a layout transposition, say) gets a call of its
-    own, whose target says so.
+    A node that the converter made itself (a layout transposition, say) gets a call of its own,
+    whose target says so.
     """
     links = Links(frozen, origins)
     keys = {call.key: call for call in calls}
@@ -358,7 +368,7 @@ def link_operations(
 def stand_for_operations(
     graph: Graph, calls: Iterable[Call], frozen: Any, origins: Mapping[str, str]
 ) -> Graph:
-    """Let nodes cost what the operation does that they were written for, where that is known."""
+    """Give nodes the cost of the operation that they were written for, where it is known."""
     meant = _operation_finder(Links(frozen, origins), {call.key: call for call in calls})
     return msgspec.structs.replace(graph, nodes=standing(graph.nodes, meant))
 
@@ -366,9 +376,9 @@ def stand_for_operations(
 def _operation_finder(
     links: Links, calls: Mapping[str, Call]
 ) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
-    """The operation of TensorFlow that a node was written for, where it is known what that costs.
+    """Return a function that finds the TensorFlow operation of a node, where its cost is known.
 
-    A loop that was unrolled has the nodes of its body as often as it runs.
+    An unrolled loop has the nodes of its body once for each run.
     """
 
     def find_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
@@ -394,7 +404,7 @@ def _operation_finder(
 def _fill_missing_shapes(
     specs: Iterable[TensorSpec], others: Iterable[TensorSpec | None]
 ) -> tuple[TensorSpec, ...]:
-    """The specs, with the shapes of others for those that have none."""
+    """Return the specs, with missing shapes taken from the others."""
     pairs = zip(specs, others, strict=False)
     return tuple(
         msgspec.structs.replace(spec, shape=other.shape) if spec.shape is None and other else spec
@@ -403,7 +413,7 @@ def _fill_missing_shapes(
 
 
 def _converter_call(node: Node, layers: LayerTable) -> Call:
-    """A call that only the converter made. Its module is told by names around it."""
+    """Return a call that only the converter made. Its module is found by neighbouring names."""
     names = [node.key, *_operation_names(node.outputs), *_operation_names(node.inputs)]
     made_by = next(
         (layer for name in names if (layer := layers.operation_scope(name))[0]), ("", 0)
@@ -443,10 +453,10 @@ _BACKWARD = {
 def training_step_calls(
     forward: tuple[Call, ...], graph: Any, layers: LayerTable
 ) -> tuple[Call, ...]:
-    """The calls of the forward pass, and behind them those of gradients in the graph of a step.
+    """Return the calls of the forward pass, then those of gradients in the graph of a step.
 
-    Such a product names the gradients of the operator calls whose work it does. Of operations of
-    the forward pass the shapes are those in that graph.
+    A product there names the operator calls whose gradients it computes. Operations of the forward
+    pass have the shapes of that graph.
     """
     of_step = {
         _common_operation_name(call.key): call
@@ -469,9 +479,10 @@ def training_step_calls(
 
 
 def _used(graph: Any) -> set[str]:
-    """The operations on which an output of the graph depends; IdentityN hands each value on.
+    """Return the operations on which an output of the graph depends; IdentityN passes each value
+    on.
 
-    tf.recompute_grad ties the gradients of all its arguments together by one, asked for or not.
+    tf.recompute_grad ties the gradients of all its arguments together by one, requested or not.
     """
     todo = list(graph.outputs)
     used = {tensor.name: tensor.op.name for tensor in todo}
@@ -484,16 +495,18 @@ def _used(graph: Any) -> set[str]:
 
 
 def _common_operation_name(name: str) -> str:
-    """What the names of an operation have in common: TensorFlow numbers bodies that it inlines.
+    """Return the name of an operation without the numbers that TensorFlow gives to inlined bodies.
 
-    It also numbers a loop anew that hands what its body makes to the gradients. A call of a
-    function is stateful where that reads variables, which stand for constants here.
+    It also numbers a loop anew whose body passes values to the gradients. A call of a function is
+    stateful where that reads variables, which are constants here.
     """
     return _NUMBERED.sub(r"/\1/", name).replace(*CALLS)
 
 
 def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
-    """The forward calls as the graph of a step has them, but for what it leaves out."""
+    """Yield the forward calls as the graph of a step has them, without those that it leaves
+    out.
+    """
     for call in forward:
         if (there := of_step.get(_common_operation_name(call.key))) is not None:
             yield msgspec.structs.replace(
@@ -504,10 +517,10 @@ def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Cal
 
 
 def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
-    """The operator calls whose gradients this may make, or whose work it does again.
+    """Yield the operator calls whose gradients this call may make, or that it recomputes.
 
-    A gradient bears the name of its operation. What is made anew for gradients
-    (tf.recompute_grad) has names of its own: it is told by its type and sizes.
+    A gradient has the name of its operation. A recomputed operation (tf.recompute_grad) has a name
+    of its own: it is found by its type and sizes.
     """
     name = call.key.removeprefix(_TAPE)
     above = [stored for stored in multiplying if call.target in _BACKWARD[stored.target]]
@@ -528,18 +541,19 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
 
 
 def _has_fitting_sizes(gradient: Call, call: Call) -> bool:
-    """Whether what is known of the sizes of a gradient is so of those of the call."""
+    """Return whether the known sizes of a gradient are among those of the call."""
     return bool(known := _float_sizes(gradient)) and known <= _float_sizes(call)
 
 
 def _float_sizes(call: Call) -> Counter[int]:
-    """How large operands and results of floats are, where known: the same for gradients."""
+    """Return the sizes of float operands and results, where known: gradients have the same."""
     floats = (spec for spec in (*call.inputs, *call.outputs) if "int" not in spec.dtype)
     return Counter(spec.numel for spec in floats if spec.shape is not None)
 
 
 def _is_named(gradient: str, name: str) -> bool:
-    """Whether a gradient is named as that of this operation: with its scope, or by its name.
+    """Return whether a gradient is named as that of this operation: with its scope, or by its
+    name.
 
     By name in the gradient of a function or a loop: tensorflow/python/ops/gradients_util.py.
     """

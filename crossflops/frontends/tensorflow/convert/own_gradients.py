@@ -18,11 +18,11 @@ from crossflops.frontends.tensorflow.convert.operators import (
 
 CUSTOM = "_gradient_op_type"
 KIND = "a tf.custom_gradient"
-_DERIVED = f"in {KIND}, whose backward is code of its own: counted as derived"
+_DERIVED = f"in {KIND}, which has a custom backward: counted as if differentiated by TensorFlow"
 _SEVERAL = f"{_DERIVED} (it has several results)"
 _REPEATED = f"{_DERIVED} (it is in a loop or a branch)"
 _AGAIN = f"{_DERIVED} (it is in a checkpoint)"
-_NONE = "TensorFlow has no gradient of {}: it refuses to derive the model"
+_NONE = "TensorFlow has no gradient of {}, so the model cannot be differentiated"
 _ZEROS = (
     "TensorFlow's gradient of {} is zeros, whatever comes back: counted as if it were made of that"
 )
@@ -35,12 +35,11 @@ _CONTROL = (
 
 
 class OwnGradient(msgspec.Struct, frozen=True):
-    """A function with a gradient of its own where a frozen graph applies it.
+    """A custom gradient function, as a frozen graph applies it.
 
-    `name` is that of the operation that hands its `results` on, and its operands, of which there
-    are so many, behind these; `gradient` names the gradient. `inside` are the operations that
-    lead from the operands to the results, `behind` those that read these. `unfollowed` says why
-    its gradient is not followed.
+    `name` is that of the operation that passes its `results` on, followed by its operands;
+    `gradient` names the gradient. `inside` are the operations that lead from the operands to the
+    results, `behind` those that read these. `unfollowed` says why its gradient is not followed.
     """
 
     name: str
@@ -53,10 +52,11 @@ class OwnGradient(msgspec.Struct, frozen=True):
 
 
 def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
-    """The functions with a gradient of their own in a frozen graph, in the order of their ends.
+    """Return the custom gradient functions of a frozen graph, in the order of their last
+    operations.
 
-    Those of TensorFlow itself, as of tf.nn.silu, are derived as their operations are, and those
-    on which no result of the graph depends are left out.
+    Those of TensorFlow itself, as of tf.nn.silu, are derived from their operations, and those on
+    which no result of the graph depends are left out.
     """
     repeated = loop_operation_names(graph) | branch_operation_names(graph)
     again = {name for part in recompute_regions(graph) for name in part}
@@ -69,7 +69,7 @@ def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
 
 
 def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
-    """How many results each of these has whose gradient is followed, by its name."""
+    """Return the number of results of each function whose gradient is followed, by its name."""
     return {own.name: own.results for own in owns if not own.unfollowed}
 
 
@@ -99,7 +99,7 @@ def _own_gradient(
 
 
 def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
-    """The operations that read a tensor, aliases passed over."""
+    """Yield the operations that read a tensor, skipping aliases."""
     for reader in tensor.consumers():
         if reader.type == "Identity":
             yield from _readers_past_aliases(reader.outputs[0])
@@ -108,9 +108,10 @@ def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
 
 
 def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
-    """Of each function that is made anew for its gradients (tf.recompute_grad, keras.remat) all.
+    """Yield the operations of each function that is recomputed for its gradients
+    (tf.recompute_grad, keras.remat).
 
-    What it has before the results of a function in it is among that.
+    Operations before the results of a nested function are included.
     """
     for op, gradient in _custom_gradient_ends(graph):
         if _recomputes(gradient):
@@ -119,7 +120,9 @@ def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
 
 
 def _custom_gradient_ends(graph: Any) -> Iterator[tuple[Any, str]]:
-    """The operations that hand on what such a function gives, with the name of its gradient."""
+    """Yield the operations that pass on the results of such functions, with the names of their
+    gradients.
+    """
     for op in graph.get_operations():
         if op.type == "IdentityN" and CUSTOM in op.node_def.attr:
             yield op, op.get_attr(CUSTOM).decode()
@@ -130,7 +133,7 @@ def _gradient_result_count(gradient: str) -> int:
 
 
 def gradient_closure(gradient: str) -> dict[str, Any]:
-    """Return what the function of this gradient closes over from the forward pass."""
+    """Return the values of the forward pass that the gradient function closes over."""
     from tensorflow.python.framework.ops import gradient_registry
 
     inner = getclosurevars(gradient_registry.lookup(gradient)).nonlocals["tape_grad_fn"]
@@ -143,13 +146,17 @@ def _recomputes(gradient: str) -> bool:
 
 
 def _is_library(gradient: str) -> bool:
-    """Whether the gradient is code of TensorFlow: of a function of its own, or made anew."""
+    """Return whether the gradient is code of TensorFlow: of its own function, or of a
+    recomputation.
+    """
     function = gradient_closure(gradient)["grad_fn"]
     return str(getattr(function, "__module__", "")).partition(".")[0] == "tensorflow"
 
 
 def _ancestor_operations(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
-    """The operations on which the results depend, up to the first ones, which are not among."""
+    """Return the operations on which the results depend, back to the first ones, which are
+    excluded.
+    """
     edges = {op.name for op in begin}
     inside: set[str] = set()
     todo = list(results)
@@ -162,7 +169,9 @@ def _ancestor_operations(begin: Iterable[Any], results: Iterable[Any]) -> frozen
 
 
 def _operations_between(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
-    """Of those the ones that depend on the first ones; a closure has its own work elsewhere."""
+    """Return the ancestors of the results that also depend on the first operations; a closure's
+    own work is excluded.
+    """
     begin = list(begin)
     behind: set[str] = set()
     todo = list(begin)
@@ -179,9 +188,9 @@ def _operations_between(begin: Iterable[Any], results: Iterable[Any]) -> frozens
 
 
 class RegisteredGradients(msgspec.Struct, frozen=True):
-    """Of a frozen graph the operations through which no gradient flows.
+    """The operations of a frozen graph through which no gradient flows.
 
-    Of others `reasons` says why their gradients are not followed.
+    For others `reasons` says why their gradients are not followed.
     """
 
     stopped: frozenset[str]
@@ -189,7 +198,7 @@ class RegisteredGradients(msgspec.Struct, frozen=True):
 
 
 def gradients_from_registry(graph: Any) -> RegisteredGradients:
-    """Return what the registry of gradients says of the operations of a frozen graph."""
+    """Return the verdicts of the gradient registry on the operations of a frozen graph."""
     verdicts: dict[str, bool | str] = {}
     stopped, reasons = set(), {}
     for op in graph.get_operations():
@@ -214,9 +223,9 @@ def _has_float_tensors(tensors: Iterable[Any]) -> bool:
 
 
 def _hands_on(op: Any) -> bool | str:
-    """Whether the gradient of an operation reaches an operand, or why that is not followed.
+    """Return whether the gradient of an operation reaches an operand, or why that is not followed.
 
-    A gradient that cannot be made of this operation alone is taken to reach one.
+    A gradient that cannot be made of this operation alone is assumed to reach one.
     """
     import tensorflow as tf
     from tensorflow.python.framework import ops

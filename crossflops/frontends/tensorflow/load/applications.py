@@ -11,19 +11,19 @@ _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a publi
 
 
 class Applications(Library):
-    """`keras:NAME`, in any letters: `keras:resnet50` is ResNet50."""
+    """The source `keras:NAME`, in any case: `keras:resnet50` is ResNet50."""
 
     prefix = "keras"
     package = "keras"
 
     def names(self) -> Sequence[str]:
-        """Return what the files of keras.applications export."""
+        """Return the names that the files of keras.applications export."""
         return names_in_package("keras", "src/applications", _EXPORTED)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """The model without weights, built for the image size that is asked for."""
+        """Return the model without pretrained weights, built for the requested image size."""
         applications = importlib.import_module("keras.applications")
         known = {public.casefold(): public for public in dir(applications) if public[0].isupper()}
         if name.casefold() not in known:

@@ -17,9 +17,9 @@ _VARIABLES = ("VariableV2", "VarHandleOp", "VarIsInitializedOp")
 def function_of(
     graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """A function that runs the graph on the inputs that stand for its placeholders.
+    """Return a function that runs the graph on inputs for its placeholders.
 
-    Its results are what no other operation reads. Raises InputError.
+    Its results are those that no other operation reads. Raises InputError.
     """
     import tensorflow as tf
 
@@ -28,7 +28,7 @@ def function_of(
     nodes = list(graph.node)
     if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
         raise InputError(
-            "the graph has variables, so their shapes are not in it",
+            "the graph has variables, whose shapes it does not contain",
             "freeze it, or give the SavedModel",
         )
     requested = [node.name for node in nodes if node.op == _INPUTS[0]]
@@ -53,7 +53,7 @@ def function_of(
 
 
 def _is_variable(node: Any) -> bool:
-    """Whether this stands for a variable, as in the graph of a function that is not frozen."""
+    """Return whether the node is a variable, as in the graph of a function that is not frozen."""
     return bool(node.op == "Placeholder" and node.attr["dtype"].type == _RESOURCE)
 
 
@@ -62,7 +62,7 @@ _SERVING = ("serving_default", "serve")
 
 
 def require_tensorflow() -> None:
-    """Raises MissingExtraError, or NormalizeError where Keras runs on something else."""
+    """Raise MissingExtraError, or NormalizeError where Keras runs on another backend."""
     require_packages(("tensorflow", "tf2onnx"), "read a TensorFlow model", "tensorflow")
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "tensorflow":
@@ -72,28 +72,32 @@ def require_tensorflow() -> None:
 
 
 def is_frozen(model: Any) -> bool:
-    """Whether this is a graph, or a SavedModel, whose variables may have become constants."""
+    """Return whether the model is a graph, or a SavedModel, whose variables may have become
+    constants.
+    """
     import tensorflow as tf
 
     return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
 
 
 def is_rebuilt(model: Any) -> bool:
-    """Whether the model was rebuilt from an ONNX graph."""
+    """Return whether the model was rebuilt from an ONNX graph."""
     return getattr(model, "is_rebuilt_by_crossflops", False) is True
 
 
 def function_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what the traced function takes of these, in its order. Raises InputError."""
+    """Return the arguments of the traced function, in its order. Raise InputError where they do
+    not fit.
+    """
     return call_of(model, args, dict(kwargs), training)[1:]
 
 
 def call_of(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return what is to be traced, and the arguments that it takes of these.
+    """Return the function to be traced, and its arguments.
 
     Raises InputError where it takes others.
     """
@@ -106,7 +110,7 @@ def call_of(
     if hasattr(model, "signatures") and len(model.signatures):
         return _signature_call(model, args, kwargs)
     if training and not is_rebuilt(model):  # which is in the mode of what it was made from
-        raise InputError("--train-mode is for Keras models", "leave it out")
+        raise InputError("--train-mode can be used only with Keras models", "leave it out")
     if not callable(model):
         raise InputError(
             "the SavedModel has no signature and cannot be called",
@@ -116,7 +120,7 @@ def call_of(
 
 
 def is_keras_layer(model: Any) -> bool:
-    """Whether this is a layer or a model of Keras."""
+    """Return whether the model is a layer or a model of Keras."""
     keras = sys.modules.get("keras")
     return keras is not None and isinstance(model, keras.Layer)
 
@@ -124,7 +128,9 @@ def is_keras_layer(model: Any) -> bool:
 def _keras_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
+    """Return the call of a Keras model, which takes its inputs as one value: a tensor, a list, or
+    a dict.
+    """
     names = _call_parameter_names(model)
     mode = {"training": training} if "training" in names else {}
     requested = inputs_struct(model)
@@ -136,7 +142,7 @@ def _keras_call(
 
 
 def inputs_struct(model: Any) -> Any:
-    """What a functional or a sequential model of Keras takes, in its own form; None of others."""
+    """Return the input structure of a functional or sequential Keras model; None for others."""
     within = getattr(model, "_functional", None) or model  # of a sequential model
     return getattr(within, "_inputs_struct", None)
 
@@ -144,7 +150,7 @@ def inputs_struct(model: Any) -> Any:
 def _unpack_inputs(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs of a functional model, which may come as one list or dict."""
+    """Return the inputs of a functional model, which may come as one list or dict."""
     if len(args) == 1 and not kwargs and isinstance(args[0], dict):
         return (), args[0]
     if len(args) == 1 and not kwargs and isinstance(args[0], list):
@@ -182,7 +188,7 @@ def _functional_call(
 
 
 def _input_options_hint(tensors: Mapping[str, Any]) -> str:
-    """A hint with the option for each input; what its shape leaves open is 1 there."""
+    """Return a hint with the option for each input; open sizes are 1 there."""
     options = []
     for name, tensor in tensors.items():
         shape = tensor.shape
@@ -199,7 +205,9 @@ def _one(provided: tuple[Any, ...]) -> Any:
 
 
 def _call_parameter_names(model: Any) -> tuple[str, ...]:
-    """The names of what `call` takes; none where it takes any keyword, or does not tell."""
+    """Return the parameter names of `call`; none where it takes any keyword, or cannot be
+    inspected.
+    """
     try:
         parameters = inspect.signature(model.call).parameters
     except (TypeError, ValueError):
@@ -212,13 +220,15 @@ def _call_parameter_names(model: Any) -> tuple[str, ...]:
 def _signature_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
+    """Return the call of a SavedModel's signature, with keywords; positional inputs are in the
+    order of names.
+    """
     signatures = model.signatures
     name = active_signature(model)
     if name is None:
         raise InputError(
             f"the SavedModel has the signatures {', '.join(signatures)}",
-            f"write one of them behind a colon: FOLDER:{next(iter(signatures))}",
+            f"append one of them after a colon: FOLDER:{next(iter(signatures))}",
         )
     signature = signatures[name]
     requested = signature.structured_input_signature[1]
@@ -246,7 +256,9 @@ def _signature_call(
 
 
 def active_signature(model: Any) -> str | None:
-    """The name of the signature that was chosen, or serves; None where several are alike."""
+    """Return the name of the chosen or the serving signature; None where there is no single
+    one.
+    """
     names = tuple(model.signatures)
     usual = [name for name in _SERVING if name in names] or (names if len(names) == 1 else ())
     chosen: str | None = getattr(model, CHOSEN, None)

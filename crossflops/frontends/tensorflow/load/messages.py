@@ -1,4 +1,4 @@
-"""What Keras and TensorFlow say when they raise, in a line."""
+"""Error messages of Keras and TensorFlow, in one line."""
 
 import re
 
@@ -8,10 +8,10 @@ _AROUND = re.compile(r"Exception encountered when calling \S+\.\s*|\s*Arguments 
 
 
 def short_error_text(error: BaseException) -> str:
-    """The message of an error without colours, and without what Keras puts around it.
+    """Return the message of an error without colours, and without Keras's additions.
 
     keras/src/utils/traceback_utils.py: inject_argument_info_in_traceback names the layer before
-    the message and lists the arguments behind it.
+    the message and lists the arguments after it.
     """
     text = " ".join(_COLOUR.sub("", str(error)).split())
     text = _AROUND.sub("", text) or text

@@ -23,9 +23,9 @@ _STDERR = 2
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """While this is open, TensorFlow logs errors of its C++ code alone, also when it is imported.
+    """Limit TensorFlow's logs to errors of its C++ code in this context, also when it is imported.
 
-    Whoever sets TF_CPP_MIN_LOG_LEVEL wants to see what it says: then nothing is changed.
+    If TF_CPP_MIN_LOG_LEVEL is set, the user wants the logs: then nothing is changed.
     """
     if _LEVEL in os.environ:
         yield
@@ -42,9 +42,9 @@ def quiet() -> Iterator[None]:
 
 
 class _Quietly(MetaPathFinder):
-    """Lets TensorFlow be imported with nothing shown of what its libraries say meanwhile.
+    """An import hook that silences stderr while TensorFlow is imported.
 
-    They write straight to the descriptor before any setting is read: that oneDNN is on, twice.
+    Its libraries write to the descriptor before any setting is read: that oneDNN is on, twice.
     """
 
     def find_spec(
@@ -78,7 +78,7 @@ def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[Mod
 
 @contextmanager
 def _descriptor_on(file: int) -> Iterator[int]:
-    """Let stderr go to a file; the value is a descriptor of what it was."""
+    """Redirect stderr to a file in this context, and yield a descriptor of the original."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     kept = os.dup(_STDERR)

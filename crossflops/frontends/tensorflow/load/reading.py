@@ -15,7 +15,7 @@ from crossflops.load import refuse_stand_in
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
-_ALONE = "load it in Python by itself to see the whole traceback"
+_ALONE = "load it in Python to see the whole traceback"
 _AGAIN = "save it again: model.save(FILE.keras), or model.export(FOLDER)"
 
 _OF_KERAS = (".keras", ".h5", ".hdf5")  # which any backend of Keras reads
@@ -23,10 +23,11 @@ _KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itse
 
 
 def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
-    """The model in a `.keras` or HDF5 file, in a SavedModel folder or in a frozen graph (`.pb`).
+    """Return the model in a `.keras` or HDF5 file, in a SavedModel folder or in a frozen graph
+    (`.pb`).
 
-    A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed.
-    Raises TargetError, MissingExtraError.
+    A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed. Raises
+    TargetError, MissingExtraError.
     """
     path, signature = split_signature(target)
     if not path.exists():
@@ -35,7 +36,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
         refuse_stand_in(path)
     if path.suffix == ".tflite":
         raise TargetError(
-            f"{path} is a TFLite file, and those are not read",
+            f"{path} is a TFLite file, which crossflops cannot read",
             "give the .keras file or the SavedModel that it was made from",
         )
     if path.suffix not in _OF_KERAS or _backend() == "tensorflow":
@@ -66,7 +67,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
 
 
 def _backend() -> str:
-    """Return the name of what Keras runs on here. Raises MissingExtraError."""
+    """Return the name of Keras's backend. Raise MissingExtraError without Keras."""
     require_packages(("keras",), "read a file of Keras", "tensorflow")
     import keras
 
@@ -97,7 +98,7 @@ def _load_frozen_graph(path: Path) -> Any:
 
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     if not graph.node:
-        raise TargetError(f"{path} holds no operations", "give a frozen graph (GraphDef)")
+        raise TargetError(f"{path} contains no operations", "give a frozen graph (GraphDef)")
     return graph
 
 
@@ -108,22 +109,23 @@ def _load_keras_model(path: Path, allow_pickle: bool) -> Any:
 
 
 def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
-    """Raises TargetError for a file that is no archive of Keras, or that holds code."""
+    """Raise TargetError for a file that is not an archive of Keras, or that holds code."""
     if not zipfile.is_zipfile(path):
-        raise TargetError(f"{path} is no .keras file, or only a part of one", _AGAIN)
+        raise TargetError(f"{path} is not a .keras file, or is incomplete", _AGAIN)
     with zipfile.ZipFile(path) as archive:
         if "config.json" not in archive.namelist():
-            raise TargetError(f"{path} holds no model of Keras: it has no config.json", _AGAIN)
+            raise TargetError(f"{path} contains no Keras model: config.json is missing", _AGAIN)
     if not allow_pickle and any(
         config.get("class_name") == "__lambda__" for config in _config(path)
     ):
         raise TargetError(
-            f"{path} holds a Python lambda, which is code", "if you trust it: --allow-pickle"
+            f"{path} contains a Python lambda, which is code",
+            "if you trust the file, use --allow-pickle",
         )
 
 
 def _own_classes(path: Path) -> list[str]:
-    """The classes in the configuration of a model that are not those of Keras."""
+    """Return the classes in the configuration of a model that are not those of Keras."""
     classes = (
         config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
     )
@@ -132,7 +134,7 @@ def _own_classes(path: Path) -> list[str]:
 
 
 def _config(path: Path) -> Iterator[dict[str, Any]]:
-    """All objects in the configuration, from the outside to the inside."""
+    """Yield all objects in the configuration, from the outside to the inside."""
     try:
         with zipfile.ZipFile(path) as archive:
             todo = [json.loads(archive.read("config.json"))]

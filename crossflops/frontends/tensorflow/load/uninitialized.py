@@ -12,15 +12,15 @@ from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
 _LARGE = 4096  # elements from which on it is worth it; smaller ones may decide about the graph
-_READ = "it reads the numbers of its weights"
+_READ = "it reads the values of its weights"
 
 
 @contextmanager
 def omitting_initial_weights() -> Iterator[None]:
-    """While this is open, Keras gives large weights of floats no memory.
+    """Let Keras create large float weights without memory in this context.
 
     keras/src/backend/tensorflow/core.py: `Variable._initialize_with_initializer` draws the
-    numbers, three times as many bytes as are kept. Raises ValuesNeededError where one is read.
+    numbers, with three times the memory of the result. Raises ValuesNeededError where one is read.
     """
     core: Any = importlib.import_module("keras.src.backend.tensorflow.core")
     initialize, kind = core.Variable._initialize_with_initializer, _valueless_variable_class()
@@ -47,7 +47,7 @@ def omitting_initial_weights() -> Iterator[None]:
 
 
 def require_numbers(variables: Any) -> None:
-    """Raises ValuesNeededError where one of these variables has none."""
+    """Raise ValuesNeededError where one of these variables has no values."""
     kind = _valueless_variable_class()
     if any(isinstance(variable, kind) for variable in variables):
         raise ValuesNeededError("its sizes depend on the values of its weights")
@@ -55,12 +55,14 @@ def require_numbers(variables: Any) -> None:
 
 @functools.cache
 def _valueless_variable_class() -> Any:
-    """A variable that may be traced and not read: TensorFlow itself would give one zero."""
+    """Return a variable class that may be traced and not read: TensorFlow itself would return one
+    zero.
+    """
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 
     class UnfilledVariable(UninitializedVariable):
-        """Counts how often it is read in vain."""
+        """A variable that counts how often it is read without a value."""
 
         reads = 0
 

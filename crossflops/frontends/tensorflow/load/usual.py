@@ -11,7 +11,9 @@ from crossflops.ir.graph import TensorSpec
 
 
 def usual_input(model: Any) -> NamedModel | None:
-    """The inputs by their names, an open batch as 1; None where another size or a type is open."""
+    """Return the inputs by their names, an open batch as 1; None where another size or a type is
+    open.
+    """
     requested = _model_input_tensors(model)
     specs = [_usual_input_spec(name, tensor) for name, tensor in requested.items()]
     full = tuple(spec for spec in specs if spec is not None)
@@ -23,7 +25,7 @@ def usual_input(model: Any) -> NamedModel | None:
 
 
 def _model_input_tensors(model: Any) -> Mapping[str, Any]:
-    """What has the shape and the type of each input; nothing where the model does not tell."""
+    """Return the tensors or specs of the inputs; empty where the model does not declare them."""
     keras = sys.modules.get("keras")
     layer: Any = getattr(keras, "Layer", ())
     if isinstance(model, layer):

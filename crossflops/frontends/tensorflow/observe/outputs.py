@@ -21,9 +21,9 @@ _DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
 
 @quiet()
 def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Run the function that is exported; what a drawing operation leads to is drawn.
+    """Run the exported function; outputs that depend on a drawing operation are marked as drawn.
 
-    Its frozen graph runs with other weights and inputs by one rounding. Raises InputError.
+    Its frozen graph runs with weights and inputs that differ by one rounding. Raises InputError.
     """
     import tensorflow as tf
 
@@ -33,14 +33,14 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     require_numbers(function.graph.variables)
     frozen = freeze(function, lowered=False, weighted=True)
     if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
-        raise InputError("onnxruntime is given no tables and no text", "leave --verify out")
+        raise InputError("onnxruntime cannot take lookup tables or text", "leave --verify out")
     values = _tensorflow_input_values(source, frozen)
     try:
         results = function._call_flat(list(map(tf.constant, values)), function.captured_inputs)
     except tf.errors.OpError as error:
         raise InputError(
             f"the model raised {type(error).__name__}: {short_error_text(error)}",
-            "give values that it takes",
+            "give values that the model accepts",
         ) from error
     outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
     drawn = [_is_drawn(tensor) for tensor in frozen.outputs]
@@ -48,7 +48,7 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
 
 
 def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
-    """The values of the inputs, in order: those that were given, else such as are made up."""
+    """Return the values of the inputs, in order: the given ones, otherwise made-up ones."""
     import tensorflow as tf
 
     if source.arrays is not None:
@@ -68,7 +68,7 @@ def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
 
 
 def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
-    """The outputs of a frozen function whose constants and inputs are rounded otherwise."""
+    """Return the outputs of a frozen function with constants and inputs rounded differently."""
     import tensorflow as tf
 
     graph_def = frozen.graph.as_graph_def()
@@ -89,7 +89,7 @@ def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
 
 
 def _is_drawn(output: Any) -> bool:
-    """Whether an operation that this tensor depends on draws numbers, in a body too."""
+    """Return whether an operation that this tensor depends on draws numbers, also in a body."""
     functions = {
         stored.signature.name: stored for stored in output.graph.as_graph_def().library.function
     }
@@ -108,7 +108,7 @@ def _is_drawn(output: Any) -> bool:
 
 
 def _operation_kinds_inside(node: Any, functions: dict[str, Any]) -> Iterator[str]:
-    """The kind of an operation and of those in the functions that it calls."""
+    """Yield the kind of an operation and of those in the functions that it calls."""
     yield node.op
     for attribute in node.attr.values():
         for stored in (attribute.func, *attribute.list.func):

@@ -8,7 +8,9 @@ from crossflops.ir.trace import Setting
 
 
 def tensorflow_runner(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """The concrete function called on tensors of its shapes, its results copied out."""
+    """Return the concrete function called on tensors of its shapes, with its results copied
+    out.
+    """
     import tensorflow as tf
 
     function = trace_tensorflow_model(

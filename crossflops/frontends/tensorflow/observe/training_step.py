@@ -27,11 +27,11 @@ from crossflops.patches.patching import patching_attribute
 
 
 def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
-    """The graph of the outputs, and of the gradients of what is trained, as of tf.GradientTape.
+    """Return the graph of the outputs, and of the gradients of trained variables, as of
+    tf.GradientTape.
 
-    These begin as ones at the outputs that the loss is made of, which are those of their sum: the
-    loss does no work of its own here. Operations of the forward pass have the names that they
-    have without it. Raises NormalizeError.
+    These begin as ones at the outputs of the loss, which are those of their sum: the loss does no
+    work of its own here. Operations of the forward pass keep their names. Raises NormalizeError.
     """
     variables = list(_variables_to_train(traced.function, layers, step))
     both = _forward_and_backward(
@@ -54,14 +54,16 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
 
 
 def _has_own_gradients(graph: Any) -> bool:
-    """Whether a function that brings its gradient is in the graph or in one that it calls."""
+    """Return whether a custom gradient function is in the graph or in one that it calls."""
     definition = graph.as_graph_def()
     bodies = (definition.node, *(stored.node_def for stored in definition.library.function))
     return any(CUSTOM in node.attr for nodes in bodies for node in nodes)
 
 
 def _reads_within(graph: Any) -> bool:
-    """Whether a loop or a function reads a variable: TensorFlow does not freeze its gradients."""
+    """Return whether a loop or a function reads a variable: TensorFlow does not freeze its
+    gradients.
+    """
     import tensorflow as tf
 
     def holds_functions(op: Any) -> bool:
@@ -85,7 +87,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
             concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
     except Exception as error:
         raise NormalizeError(
-            "TensorFlow cannot derive the model: "
+            "TensorFlow cannot differentiate the model: "
             f"{type(error).__name__}: {short_error_text(error)}",
             "take its gradients in a tf.GradientTape to see the whole traceback",
         ) from error
@@ -93,7 +95,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
 
 
 def _variable_constant(variable: Any) -> Any:
-    """Return what stands for a variable in a frozen graph, by shape."""
+    """Return the constant for a variable in a frozen graph, by shape."""
     import tensorflow as tf
 
     return tf.constant(NUMBER, variable.dtype, variable.shape)
@@ -101,7 +103,7 @@ def _variable_constant(variable: Any) -> Any:
 
 @contextmanager
 def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
-    """While this is open, these tensors are read in place of variables, known by their ids.
+    """Read these tensors in place of variables, by the variables' ids, in this context.
 
     Functions of the model (tf.function) are traced anew, as they know the variables already.
     """
@@ -129,7 +131,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
 
 
 def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
-    """The variables that are trained."""
+    """Yield the variables that are trained."""
     chosen = trainable_parameter_names(layers.rows, step)
     for variable in function.graph.variables:
         if variable.dtype.is_floating and layers.weights.get(id(variable)) in chosen:
@@ -137,7 +139,7 @@ def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) ->
 
 
 def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
-    """The places of the inputs that are trained, of a model without parameters."""
+    """Return the indices of the trained inputs, for a model without parameters."""
     if any(row.params for row in layers.rows):
         return []
     return [
@@ -150,7 +152,9 @@ def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSettin
 def _forward_and_backward(
     traced: TracedFunction, step: StepSetting, indices: Iterable[int]
 ) -> Callable[..., Any]:
-    """Runs the model, and back to these weights and to the inputs at the places."""
+    """Return a function that runs the model, and back to these weights and to the inputs at the
+    indices.
+    """
     import tensorflow as tf
 
     def both(weights: Sequence[Any], *provided: Any, **named: Any) -> Any:
@@ -169,7 +173,7 @@ def _forward_and_backward(
 
 
 def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
-    """The floats among the outputs that the loss is made of."""
+    """Return the floats among the outputs that the loss consists of."""
     reached = step.reached or (True,) * len(outputs)
     pairs = zip(outputs, reached, strict=True)
     return [
@@ -181,16 +185,17 @@ def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
 
 # Which outputs a loss is made of.
 
-_HINT = "give a callable that takes what the model returns, and returns one number"
+_HINT = "give a callable that maps the model's outputs to one number"
 
 
 @quiet()
 def loss_dependence_flags(
     source: Source, loss: Callable[[Any], Any], setting: Setting
 ) -> tuple[bool, ...]:
-    """Of each output, flat and in their order, whether the loss depends on it; nothing runs.
+    """Return for each output, flat and in order, whether the loss depends on it; nothing runs.
 
-    Raises InputError where the loss raises, and for one that is no number or depends on no output.
+    Raises InputError where the loss raises, and for one that is not a number or depends on no
+    output.
     """
     import tensorflow as tf
 
@@ -208,7 +213,9 @@ def loss_dependence_flags(
             message = f"the loss raised {type(error).__name__}: {short_error_text(error)}"
             raise InputError(message, _HINT) from error
         if value.shape.num_elements() != 1:
-            raise InputError(f"the loss is a tensor of {value.shape}, and no number", _HINT)
+            raise InputError(
+                f"the loss is a tensor of {value.shape}, but must be one number", _HINT
+            )
         outputs = tf.nest.flatten(results)
         gradients = [tf.gradients(value, one_output)[0] for one_output in outputs]
     if all(gradient is None for gradient in gradients):

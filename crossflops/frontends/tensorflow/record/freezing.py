@@ -22,7 +22,7 @@ _CHANGES = (
 
 
 def has_variable_writes(function: Any) -> bool:
-    """Whether a concrete function, or one that it calls, stores something in variables."""
+    """Return whether a concrete function, or one that it calls, writes variables."""
     graph = function.graph.as_graph_def()
     bodies = (graph.node, *(function.node_def for function in graph.library.function))
     return any(
@@ -31,11 +31,11 @@ def has_variable_writes(function: Any) -> bool:
 
 
 def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
-    """The concrete function with its variables as constants, its functions inlined.
+    """Return the concrete function with its variables as constants and its functions inlined.
 
-    Large variables of floats are there by shape: all their elements are one number, which a
-    constant holds once, unless they are wanted (`weighted`). TensorFlow would write several copies
-    of all weights.
+    Large float variables are stored by shape: all their elements are one number, which a constant
+    holds once, unless they are needed (`weighted`). TensorFlow would write several copies of all
+    weights.
 
     `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
     Switch ...); without it they stay whole. Raises NormalizeError.
@@ -54,8 +54,8 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     except Exception as error:
         if has_variable_writes(function):
             raise NormalizeError(
-                "the model stores something in its variables, and so it cannot be frozen",
-                "give the Keras model itself, or a function that returns what it would store",
+                "the model writes its variables while it runs, so it cannot be frozen",
+                "give the Keras model itself, or a function that returns the new values instead",
             ) from error
         raise NormalizeError(
             "TensorFlow cannot freeze the model: "
@@ -66,7 +66,7 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
 
 @contextmanager
 def _freezing_by_shape() -> Iterator[None]:
-    """While this is open, large variables of floats are not copied into constants.
+    """Prevent large float variables from being copied into constants in this context.
 
     tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
     reads a variable, `make_tensor_proto` writes it.
@@ -97,7 +97,7 @@ def _freezing_by_shape() -> Iterator[None]:
 
 
 def _uniform_array(tensor: Any) -> Any:
-    """One number in the shape of a variable, without the memory of it."""
+    """Return one number repeated to the shape of a variable, without memory."""
     import numpy as np
 
     return np.broadcast_to(np.array(NUMBER, tensor.dtype.as_numpy_dtype), tensor.shape.as_list())
@@ -107,7 +107,7 @@ _LACKING = {"Case", "StatelessCase"}
 
 
 def keeping_choices_whole() -> AbstractContextManager[object]:
-    """While this is open, a model is frozen with its choices whole, as its loops are.
+    """Return a context in which freezing keeps Case operations whole, as it keeps loops.
 
     tensorflow/python/framework/convert_to_constants.py: `_CONTROL_FLOW_OPS` names the operations
     that are not lowered, and lacks Case.
@@ -123,10 +123,10 @@ def keeping_choices_whole() -> AbstractContextManager[object]:
 
 
 def gathers_frozen() -> AbstractContextManager[object]:
-    """While this is open, rows of a variable are gathered from its constant in functions, too.
+    """Return a context in which freezing converts gathers from variables in functions, too.
 
     tensorflow/python/framework/convert_to_constants.py: `_ResourceGather` leaves those in the body
-    of a loop or a branch as they are, which is handed the constant in place of the variable: such
+    of a loop or a branch unchanged, although they get the constant in place of the variable: such
     a frozen graph cannot run.
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
@@ -143,7 +143,7 @@ def gathers_frozen() -> AbstractContextManager[object]:
 
 
 def _gather(node: Any, function: Any) -> None:
-    """Let a ResourceGather of a FunctionDef be a GatherV2, in place."""
+    """Replace a ResourceGather of a FunctionDef by a GatherV2, in place."""
     from tensorflow.python.framework.tensor_util import make_tensor_proto
 
     kind = node.attr["Tindices"]

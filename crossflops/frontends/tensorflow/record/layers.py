@@ -19,10 +19,10 @@ _CALLS = ("StatefulPartitionedCall", "PartitionedCall")
 
 @contextmanager
 def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
-    """Write the layer of every name scope into `scopes` while this is open.
+    """Record the layer of every name scope into `scopes` in this context.
 
     keras/src/layers/layer.py: `Layer.__call__` enters `backend.name_scope(name, caller=self)`;
-    TensorFlow makes the name unique in its graph, so it is asked which one it took.
+    TensorFlow makes the name unique in its graph, so the scope is read from there.
     """
     if "keras" not in sys.modules:
         yield
@@ -43,11 +43,10 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
 
 
 def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
-    """The innermost known scope around an operation, None where there is none.
+    """Return the innermost known scope around an operation, None where there is none.
 
-    The names in an inlined function or the body of a loop stand behind those of what called it,
-    and repeat them or begin anew: "lstm/while/body/_1/lstm/while/cell/MatMul" is in
-    "lstm/while/cell".
+    The names in an inlined function or the body of a loop follow those of its caller, and repeat
+    them or begin anew: "lstm/while/body/_1/lstm/while/cell/MatMul" is in "lstm/while/cell".
     """
     parts = name.split("/")[:-1]
     innermost: str | None = None
@@ -65,7 +64,7 @@ def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
 
 
 def _longest(parts: list[str], begin: int, scopes: Mapping[str, Row]) -> tuple[str | None, int]:
-    """The longest known scope that begins there, and where it ends."""
+    """Return the longest known scope that begins there, and where it ends."""
     for end in range(len(parts), begin, -1):
         scope = "/".join(parts[begin:end])
         if scope in scopes:
@@ -89,25 +88,26 @@ KINDS = {
 
 
 class LayerTable:
-    """The modules of a model, and in which of them an operation is."""
+    """The modules of a model, and the module of each operation."""
 
     rows: tuple[Module, ...]
     weights: dict[int, str]  # names of parameters by the ids of variables of TensorFlow
 
     def kind(self, module: int, name: str) -> str:
-        """Which kind of layer an operation in a module serves: a normalization, a cell, or "".
+        """Return the kind of layer that an operation in a module serves: a normalization, a cell,
+        or "".
 
-        It is what the module is or is derived from.
+        It is that of the module's class or of a base class.
         """
         names = (base.rpartition(".")[2] for base in self.rows[module].bases)
         return next((KINDS[name] for name in names if name in KINDS), "")
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """The scope of an operation, "" for none, and the id of its module."""
+        """Return the scope of an operation, "" for none, and the id of its module."""
         raise NotImplementedError
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """The scope around a scope, and the id of its module."""
+        """Return the parent of a scope, and the id of its module."""
         raise NotImplementedError
 
 
@@ -128,16 +128,16 @@ class KerasLayers(LayerTable):
         }
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """The innermost scope of a layer around the operation; the root where there is none."""
+        """Return the innermost layer scope around the operation; the root where there is none."""
         scope = scope_of(name, self._scopes)
         return ("", 0) if scope is None else (scope, self._scopes[scope])
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """The innermost scope of a layer around that of another."""
+        """Return the innermost layer scope around that of another layer."""
         return self.operation_scope(scope)
 
     def _walk(self, layer: Any, path: str) -> Iterable[Any]:
-        """The layer and all in it, each object once, under its first path."""
+        """Yield the layer and all in it, each object once, under its first path."""
         if id(layer) in self._ids:
             return
         self._ids[id(layer)] = len(self._ids)
@@ -174,7 +174,7 @@ class KerasLayers(LayerTable):
 
 
 def _child_layers(layer: Any) -> list[tuple[str, Any]]:
-    """The layers directly in a layer, by names that have no dots and are not twice there."""
+    """Return the direct children of a layer, by unique names without dots."""
     by_name: dict[str, Any] = {}
     for child in layer._flatten_layers(include_self=False, recursive=False):
         name = child.name.replace(".", "_")
@@ -185,17 +185,17 @@ def _child_layers(layer: Any) -> list[tuple[str, Any]]:
 
 
 def _layer_weights(layer: Any) -> list[Any]:
-    """The layer's own parameters: what it was made to train, frozen or not.
+    """Return the layer's own parameters, which it was made to train, frozen or not.
 
-    Moving averages and the seeds of random layers are none. A quantized layer stores what it was
-    made to train as whole numbers, with their scales.
+    Moving averages and the seeds of random layers are not parameters. A quantized layer stores its
+    trained weights as whole numbers, with their scales.
     """
     quantized = getattr(layer, "quantization_mode", None) is not None
     return [*layer._trainable_variables, *(layer._non_trainable_variables if quantized else ())]
 
 
 class NamedLayers(LayerTable):
-    """What the names of operations tell, where no Keras model is at hand."""
+    """The modules in the names of operations, where there is no Keras model."""
 
     def __init__(self, names: Iterable[str], root: str) -> None:
         indices = [place_from_name(name) for name in names]
@@ -204,20 +204,20 @@ class NamedLayers(LayerTable):
         self._ids = {row.path: row.id for row in self.rows}
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """The module of an operation, whose path is its scope."""
+        """Return the module of an operation, from its name."""
         path = place_from_name(name).path
         while path not in self._ids:
             path = path.rpartition(".")[0]
         return path, self._ids[path]
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """The module around a module."""
+        """Return the module that encloses a module."""
         path = scope.rpartition(".")[0]
         return path, self._ids[path]
 
 
 def function_variables(function: Any) -> list[Any]:
-    """The trained variables that a function reads, all where it trains none."""
+    """Return the trained variables that a function reads, all where it trains none."""
     by_id = {id(variable): variable for variable in function.variables}
     trained = [weight for weight in by_id.values() if weight.trainable]
     return trained or [weight for weight in by_id.values() if weight.dtype.is_floating]

@@ -14,7 +14,7 @@ from crossflops.patches.patching import patching_attribute
 
 
 def names_recomputed() -> AbstractContextManager[object]:
-    """Return a context in which a function that is recomputed takes arguments by name."""
+    """Return a context in which a recomputed function takes keyword arguments."""
     import tensorflow as tf
 
     recompute = tf.recompute_grad
@@ -36,7 +36,7 @@ def names_recomputed() -> AbstractContextManager[object]:
 
 
 def _holds_tensors(value: Any) -> bool:
-    """Whether a value is a tensor, or a structure with one in it."""
+    """Return whether a value is a tensor, or a structure with one in it."""
     import tensorflow as tf
 
     return any(tf.is_tensor(part) for part in tf.nest.flatten(value))

@@ -16,8 +16,8 @@ from crossflops.frontends.tensorflow.record.recomputation import names_recompute
 class TracedFunction(msgspec.Struct, frozen=True):
     """A concrete function with definite input shapes, and the Keras layer of every name scope.
 
-    `scopes` are by the name scope that was open while the layer ran. `called` is what was traced,
-    on `args` and `kwargs`.
+    `scopes` are by the name scope that was open while the layer ran. `called` is the traced
+    function, called on `args` and `kwargs`.
     """
 
     function: Any
@@ -30,7 +30,8 @@ class TracedFunction(msgspec.Struct, frozen=True):
 def trace_tensorflow_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> TracedFunction:
-    """The model traced on inputs of these shapes. Raises InputError where it does not take them.
+    """Return the model traced on inputs of these shapes. Raise InputError where it does not take
+    them.
 
     `args` and `kwargs` hold tf.TensorSpec.
     """
@@ -69,10 +70,10 @@ def _concrete(
 
 
 def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with what it would store in variables handed on to who reads them after it.
+    """Return the function with variable writes passed on to later readers instead of stored.
 
-    A state (stateful recurrent layers, moving averages in training, seeds of random layers) has
-    no frozen form. Variables have to be there already: a stateless scope makes none.
+    A state (stateful recurrent layers, moving averages in training, seeds of random layers) has no
+    frozen form. Variables must exist already: a stateless scope creates none.
     """
     import keras
 

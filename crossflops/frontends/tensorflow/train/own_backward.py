@@ -23,7 +23,7 @@ _MOVES = ("Placeholder", "Identity", "ReadVariableOp", "Const", "NoOp")
 
 @quiet()
 def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Of each function with a gradient of its own that is followed what that runs."""
+    """Return the backward cost of each custom gradient function that is followed."""
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
@@ -32,9 +32,10 @@ def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
 
 
 class _Program(NamedTuple):
-    """A function of what a gradient takes, and the places of the operands whose gradients it is.
+    """A function of a gradient's inputs, and the indices of the operands whose gradients it
+    returns.
 
-    None stands for one that only hands on what it takes.
+    None means a gradient that only passes its inputs on.
     """
 
     source: Source | None
@@ -42,7 +43,7 @@ class _Program(NamedTuple):
 
 
 def _own_backward_pass(own: OwnGradient) -> OwnBackward:
-    """The backward pass of a function by the program of its gradient."""
+    """Return the backward pass of a function, from the program of its gradient."""
     try:
         made = _gradient_program(own)
         if made.source is None:
@@ -58,7 +59,9 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
 
 
 def _gradient_program(own: OwnGradient) -> _Program:
-    """The gradient as a function of the gradients of the results, and of all that it reads."""
+    """Return the gradient as a function of the gradients of the results, and of all that it
+    reads.
+    """
     import tensorflow as tf
     from tensorflow.python.framework.func_graph import FuncGraph
     from tensorflow.python.framework.ops import gradient_registry
@@ -106,7 +109,7 @@ def _values_from_outside(graph: Any) -> list[Any]:
 
 
 def _operations_before(tensors: list[Any]) -> list[Any]:
-    """The operations on which these tensors depend."""
+    """Return the operations on which these tensors depend."""
     known: dict[str, Any] = {}
     todo = [tensor.op for tensor in tensors]
     while todo:

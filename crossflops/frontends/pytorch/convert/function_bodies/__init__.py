@@ -30,9 +30,10 @@ _BODIES: Mapping[str, Body] = {
 
 
 def add_bodies(model: Any) -> None:
-    """Give a model of onnx_ir a function for each node of PyTorch that has a body, in place.
+    """Give each node of PyTorch in a model of onnx_ir whose operator has a body a function, in
+    place.
 
-    A node without one keeps its name, which no function has: each function has a number, too.
+    Other nodes keep their name, which no function has: each function has a number, too.
     """
     calls: dict[str, int] = {}
     for node in list(model.graph.all_nodes()):
@@ -47,7 +48,7 @@ def add_bodies(model: Any) -> None:
 
 
 def _write_function(node: Any, overload: str) -> Any:
-    """Return the function of a node, or None where its body is not known for these operands."""
+    """Return the function of a node, or None where its body is unknown for these operands."""
     import onnx_ir as ir
 
     opaque = read_node(node)

@@ -15,7 +15,7 @@ _LOWEST = -3.4e38
 
 
 def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Rows of a table that are summed, averaged or compared bag by bag.
+    """Write rows of a table that are summed, averaged or maximized bag by bag.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
     """
@@ -40,7 +40,7 @@ def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
 
 
 def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
-    """Return the last bag that begins before each of so many indices, or at it."""
+    """Write the bag of each of `number` indices: the last one that begins at or before it."""
     begun = write(
         "GreaterOrEqual", write.as_column(write.count_up(number)), write.as_int64(starts)
     )
@@ -49,7 +49,7 @@ def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
 
 
 def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
-    """Return the bags of rows whose bags are these."""
+    """Write the reduction of rows to their bags."""
     bags, width = node.results[0].shape
     mode = int(node.settings.get("mode", 0))
     shape = write.integers(bags, width)
@@ -69,7 +69,7 @@ def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> An
 
 
 def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Return how many numbers lie in each of as wide bins; the upper end belongs to the last one.
+    """Write how many numbers lie in each of equal bins; the upper end belongs to the last one.
 
     https://docs.pytorch.org/docs/stable/generated/torch.histc.html
     """
@@ -94,14 +94,14 @@ def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 def _histogram_weight_sums(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Return the sum of the weights of each number."""
+    """Write the sum of the weights of each number."""
     if len(x) != 2 or node.results[0].dtype != node.operands[1].dtype:
         return None
     return [_add_up(write, write.as_int64(x[0]), x[1], node.results[0].shape[0])]
 
 
 def _add_up(write: BodyWriter, indices: Any, amounts: Any, number: int) -> Any:
-    """Return the sums of the amounts at each of so many places."""
+    """Write the sums of the amounts at each of `number` indices."""
     empty = write("Expand", write.real(0.0, amounts), write.integers(number))
     return write("ScatterND", empty, write.as_column(indices), amounts, reduction="add")
 

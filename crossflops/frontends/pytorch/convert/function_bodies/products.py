@@ -13,10 +13,10 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 def _write_grouped_product(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """A product in which an axis of one or both operands is cut into groups.
+    """Write a product in which an axis of one or both operands is cut into groups.
 
-    Rows [T, K] meet the matrix of their group, [G, K, N]; columns [K, N] that of theirs,
-    [G, M, K]; of [M, K] and [K, N] the pieces of K give [G, M, N]. Other groups are zeros.
+    Rows [T, K] meet the matrix of their group, [G, K, N]; columns [K, N] that of theirs, [G, M,
+    K]; of [M, K] and [K, N] the pieces of K give [G, M, N]. Other groups are zeros.
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
     """
     axes = tuple(len(row.shape) for row in node.operands)
@@ -43,7 +43,9 @@ def _write_grouped_product(
 
 
 def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
-    """Return which of so many places lie in each group, [groups, places], from their ends."""
+    """Write which of `number` indices lie in each group, [groups, indices], from the groups'
+    ends.
+    """
     ends = write.as_int64(offsets)
     indices = write.count_up(number)
     before = write("Less", indices, write.as_column(ends))  # the groups end in order
@@ -53,12 +55,12 @@ def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
 
 
 def _integer_matrix_product(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Return a product of int8, summed in int32."""
+    """Write a product of int8, summed in int32."""
     return [write("MatMulInteger", *x)]
 
 
 def _running(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Return the products of all elements up to each along an axis."""
+    """Write the products of all elements up to each along an axis."""
     import onnx_ir as ir
 
     shape, dtype = node.operands[0].shape, node.operands[0].dtype

@@ -8,7 +8,7 @@ import msgspec
 
 
 class TensorDescription(msgspec.Struct, frozen=True):
-    """The shape and the type of an operand or a result; `used` says that something reads it."""
+    """The shape and the type of an operand or a result; `used` means that a node reads it."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -25,7 +25,7 @@ class OpaqueNode(msgspec.Struct, frozen=True):
 
 
 def read_node(node: Any) -> OpaqueNode | None:
-    """Return what is known of a node of onnx_ir; None where a shape or a type is not."""
+    """Return the facts of a node of onnx_ir; None where a shape or a type is unknown."""
     values = (*node.inputs, *node.outputs)
     described = [_describe_onnx_value(value) for value in values]
     known = [row for row in described if row is not None]
@@ -46,7 +46,7 @@ def _describe_onnx_value(value: Any) -> TensorDescription | None:
 
 
 class BodyWriter:
-    """Appends nodes to a body. The bodies of loops within it take their names from it."""
+    """A writer that appends nodes to a body. The bodies of loops within it share its names."""
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
         self.nodes: list[Any] = []
@@ -57,7 +57,7 @@ class BodyWriter:
         return self.several(1, operator, *operands, **attributes)[0]
 
     def several(self, number: int, operator: str, *operands: Any, **attributes: Any) -> list[Any]:
-        """Append a node, and return its results, so many."""
+        """Append a node, and return its `number` results."""
         import onnx_ir as ir
 
         results = [ir.Value(name=self.new_name()) for _ in range(number)]
@@ -66,7 +66,7 @@ class BodyWriter:
         return results
 
     def new_name(self) -> str:
-        """Return a name that nothing in the body has yet."""
+        """Return a new name in the body."""
         return f"value{next(self._numbers)}"
 
     def begin_inner(self) -> "BodyWriter":
@@ -89,7 +89,7 @@ class BodyWriter:
         return self("CastLike", self("Constant", value=value), like)
 
     def count_up(self, number: int) -> Any:
-        """Append the integers from 0 on, so many."""
+        """Append the integers from 0 to `number` - 1."""
         return self("Range", self.integer(0), self.integer(number), self.integer(1))
 
     def zeros(self, result: TensorDescription) -> Any:
