@@ -51,6 +51,7 @@ def own(tmp_path: Path) -> str:
 
 
 def written(folder: Path, text: str, name: str = "own.py") -> str:
+    """Return the path of a file with this text."""
     path = folder / name
     path.write_text(text)
     return str(path)
@@ -80,9 +81,7 @@ def test_the_lines_of_a_node_without_a_formula_count_it_when_pasted(
     assert crossflops.count(model, formulas=[file]).macs == FLASH_MACS
 
 
-def test_lines_that_are_pasted_as_they_are_say_what_is_missing(
-    model: str, tmp_path: Path
-) -> None:
+def test_lines_that_are_pasted_as_they_are_say_what_is_missing(model: str, tmp_path: Path) -> None:
     """Three dots are no number."""
     (row,) = crossflops.count(model).uncounted
     with pytest.raises(FormulaError, match="returns macs=Ellipsis"):
@@ -254,7 +253,12 @@ def test_one_that_is_imported_holds_for_the_process(model: str, tmp_path: Path) 
 
 def test_formulas_are_gone_behind_the_block(own: str) -> None:
     """Also where the block raises."""
-    with pytest.raises(ValueError, match="in the block"), using_formulas([own]):
-        assert [formula.name for formula in STATE.in_force] == ["mylib::Flash"]
-        raise ValueError("in the block")
+
+    def use_and_raise() -> None:
+        with using_formulas([own]):
+            assert [formula.name for formula in STATE.in_force] == ["mylib::Flash"]
+            raise ValueError("in the block")
+
+    with pytest.raises(ValueError, match="in the block"):
+        use_and_raise()
     assert not STATE.in_force
