@@ -31,12 +31,16 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
-        from crossflops.operators.formula_sources import using_formulas
         from crossflops.plugins.formula_files import configured_formulas
 
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
-        with using_formulas((*configured_formulas(), *own)):
+        places = (*configured_formulas(), *own)
+        if not places:
+            return verb(*args, **kwargs)
+        from crossflops.operators.formula_sources import using_formulas
+
+        with using_formulas(places):
             return verb(*args, **kwargs)
 
     return call_verb
