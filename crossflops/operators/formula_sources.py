@@ -27,8 +27,8 @@ from crossflops.errors import (
     error_location,
     error_words,
 )
-from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.graph import Op
+from crossflops.ir.provenance import FormulaOrigin
 from crossflops.operators.formula import Formula, FormulaRegistry, formula_rule
 from crossflops.operators.rule import TORCH, OperatorRule
 
