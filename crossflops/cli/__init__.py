@@ -2,7 +2,8 @@
 
 In: arguments. Out: a page on stdout or in a file, and an exit status.
 May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, load,
-patches, plugins, profiling, render, report, rules, targets, tools, training_loops, verbs; the
+operators, patches, plugins, profiling, render, report, rules, targets, testing, tools,
+training_loops, verbs; the
 verbs when they are called.
 """
 

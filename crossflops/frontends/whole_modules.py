@@ -174,7 +174,7 @@ def _is_alike(value: TensorSpec, spec: TensorSpec) -> bool:
 
 
 def _values_taken(nodes: Iterable[Node], made: Mapping[str, TensorSpec]) -> list[TensorSpec]:
-    """What the nodes, and those in them, take from outside, each once."""
+    """Return what the nodes, and those in them, take from outside, each once."""
     taken: dict[str, TensorSpec] = {}
     for node in all_nested_nodes(nodes):
         for spec in node.inputs:

@@ -1,6 +1,6 @@
 """The request of a report: enough to repeat it, and nothing of the machine it was made on."""
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -48,3 +48,24 @@ def report_title(model: str, digest: str, options: object) -> str:
     name = options.target if options.typed else model
     alone = options.typed and not options.target.startswith("...")
     return name if alone else f"{name} {digest[:8]}"
+
+
+# Where a formula of one's own comes from.
+
+OriginKind: TypeAlias = Literal["file", "module", "distribution", "crossflops"]
+
+
+class FormulaOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a formula: a file, a module that was imported, or an installed distribution.
+
+    `name` is the path, the module or the distribution, `version` that of a distribution.
+    `digest` is the sha256 of the source that has the formula.
+    """
+
+    kind: OriginKind
+    name: str
+    version: str = ""
+    digest: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()

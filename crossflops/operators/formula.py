@@ -19,9 +19,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from crossflops.errors import CrossflopsError, FormulaError
-from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, Exactness
+from crossflops.ir.provenance import FormulaOrigin
 from crossflops.operators.gradient import NOT_YET, Gradient, no_gradient
 from crossflops.operators.rule import OperatorRule, Traffic
 

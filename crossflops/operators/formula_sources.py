@@ -6,20 +6,17 @@ when it is imported holds for the process. Distributions bring theirs by the ent
 an operator is met that has no rule. One's own go over those of the package.
 """
 
-import hashlib
 import importlib
 import importlib.util
-import inspect
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -30,10 +27,13 @@ from crossflops.errors import (
     error_location,
     error_words,
 )
-from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.graph import Op
+from crossflops.ir.provenance import FormulaOrigin
 from crossflops.operators.formula import Formula, FormulaRegistry, formula_rule
 from crossflops.operators.rule import TORCH, OperatorRule
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "crossflops.operators"
 KERNELS = "crossflops.operators.kernels"  # the formulas that the package brings
@@ -93,6 +93,9 @@ def add_formula(formula: Formula) -> None:
 
 def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
     """Return where a function stands, with the digest of the source that has it."""
+    import hashlib
+    import inspect
+
     module = function.__module__
     source = inspect.getsourcefile(function) if hasattr(function, "__code__") else None
     data = _source_bytes(function, source)
@@ -108,6 +111,8 @@ def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
 
 def _source_bytes(function: Callable[..., Any], file: str | None) -> bytes:
     """The whole source file, as a formula may use what stands beside it; else its own text."""
+    import inspect
+
     if file and Path(file).is_file():
         return Path(file).read_bytes()
     try:
@@ -140,6 +145,8 @@ def read_formula_file(place: str) -> FormulaRegistry:
 
     Raises FormulaError where there is none, where it raises, and where it has no formula.
     """
+    import hashlib
+
     path = Path(place)
     if not path.is_file():
         raise FormulaError(f"there is no file {place} of formulas", "give the path of a .py file")
@@ -260,12 +267,14 @@ def complete_formulas() -> None:
         _load_formula_point(point)
 
 
-def formula_entry_points() -> Sequence[EntryPoint]:
+def formula_entry_points() -> "Sequence[EntryPoint]":
     """Return the entry points of installed formulas, in the order of their names."""
+    from importlib.metadata import entry_points
+
     return sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
 
 
-def _load_formula_point(point: EntryPoint) -> None:
+def _load_formula_point(point: "EntryPoint") -> None:
     distribution = point.dist
     name = distribution.name if distribution is not None else point.name
     try:

@@ -14,8 +14,9 @@ def configured_formulas(folder: Path | None = None) -> tuple[str, ...]:
     Paths are taken from the folder of that file. Raises InputError for what is no list of files.
     """
     here = folder or Path.cwd()
-    if not any((parent / name).is_file() for parent in (here, *here.parents) for name in _FILES):
-        return ()
+    files = (parent / name for parent in (here, *here.parents) for name in _FILES)
+    if not any(file.is_file() and b"formulas" in file.read_bytes() for file in files):
+        return ()  # most counts end here, without what reads configurations
     from crossflops.plugins.elsewhere import find_config_value
 
     file, provided = find_config_value("formulas", here)

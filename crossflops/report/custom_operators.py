@@ -2,16 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.operators import is_counted_by_package
-from crossflops.operators.formula import Formula
-from crossflops.operators.formula_sources import find_formula
 from crossflops.operators.rule import TORCH
 from crossflops.report.report import CustomOperatorRow
+
+if TYPE_CHECKING:
+    from crossflops.operators.formula import Formula
 
 _GRADES = ("exact", "bound", "estimate")  # from the strongest to the weakest
 _NO_FORMULA = ("", "ai.onnx", "ai.onnx.ml")  # domains whose operators have rules, or reasons
@@ -40,12 +42,16 @@ def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
     return tuple(rows)
 
 
-def used(node: Node) -> Formula | None:
+def used(node: Node) -> "Formula | None":
     """Return the formula by which a node is counted, None where a rule of the package does."""
-    return None if is_counted_by_package(node.op) else find_formula(node.op.domain, node.op.type)
+    if is_counted_by_package(node.op):
+        return None
+    from crossflops.operators.formula_sources import find_formula
+
+    return find_formula(node.op.domain, node.op.type)
 
 
-def _formula_row(op: str, counts: list[tuple[CountedNode, Formula]]) -> CustomOperatorRow:
+def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> CustomOperatorRow:
     formula = counts[0][1]
     cost = sum((count.cost for count, _ in counts), ZERO)
     return CustomOperatorRow(
@@ -91,7 +97,7 @@ def formula_stub(node: Node) -> str:
     """
     if node.op.domain in _NO_FORMULA or node.bodies or is_counted_by_package(node.op):
         return ""
-    if find_formula(node.op.domain, node.op.type) is not None:
+    if used(node) is not None:
         return ""
     name = operator_name(node)
     lines = [

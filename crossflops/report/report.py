@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.ledger import InputInfo as InputInfo
 from crossflops.ir.ledger import Memory
 from crossflops.ir.ledger import ModelInfo as ModelInfo
@@ -15,7 +14,7 @@ from crossflops.ir.ledger import Totals as Totals
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Amount, ConventionCount, Failure, Profile
-from crossflops.ir.provenance import RequestRecord, WeightsKind, report_title
+from crossflops.ir.provenance import FormulaOrigin, RequestRecord, WeightsKind, report_title
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, Training

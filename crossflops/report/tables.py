@@ -14,9 +14,9 @@ from crossflops.ir.profile import ConventionCount
 from crossflops.ir.trace import Call, Module, Trace
 from crossflops.ir.training import NO_STEP, Steps, Training, TrainingStep
 from crossflops.operators import find_operator_rule
-from crossflops.report.custom_operators import custom_operator_rows, formula_stub
 from crossflops.report.report import (
     BranchRow,
+    CustomOperatorRow,
     InputInfo,
     ModelInfo,
     ModuleRow,
@@ -97,11 +97,11 @@ def report_from_ledger(
                 row.reason,
                 row.node.path,
                 _input_shape_texts(row.node),
-                formula_stub(row.node),
+                _formula_lines(row.node),
             )
             for row in ledger.uncounted
         ),
-        custom_operators=custom_operator_rows(ledger) or UNSET,
+        custom_operators=_custom_operators(ledger),
         by_op=_operator_rows(ledger),
         modules=_module_rows(trace.modules, ledger),
         nodes=_report_node_rows(trace, ledger),
@@ -109,6 +109,22 @@ def report_from_ledger(
         memory=memory,
         setting=trace.setting,
     )
+
+
+def _custom_operators(ledger: Ledger) -> tuple[CustomOperatorRow, ...] | UnsetType:
+    """Return the rows of operators without a rule; a graph of ai.onnx alone has none."""
+    if all(count.node.op.domain in ("", "ai.onnx") for count in ledger.counts):
+        return UNSET
+    from crossflops.report.custom_operators import custom_operator_rows
+
+    return custom_operator_rows(ledger) or UNSET
+
+
+def _formula_lines(node: Node) -> str:
+    """Return the lines of a formula for a node that is not counted."""
+    from crossflops.report.custom_operators import formula_stub
+
+    return formula_stub(node)
 
 
 def _input_shape_texts(node: Node) -> tuple[str, ...]:

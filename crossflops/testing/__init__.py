@@ -1,5 +1,7 @@
 """Shipped to the author of a plugin: probe models, strategies, and the conformance kit.
 
 In: an adapter. Out: tests that hold its convention against its tool. Needs the extra `[testing]`.
-May import: reconcile, export, workers, plugins, frontends, tools, ledger, rules, ir.
+`formulas` holds formulas of one's own against references.
+May import: reconcile, export, workers, plugins, frontends, tools, report, ledger, operators,
+rules, ir, errors.
 """

@@ -204,7 +204,7 @@ def _amount_problems(case: FormulaCase, cost: Cost, expected: Cost, exactness: s
 
 
 def _gradient_total(work: Gradient) -> Cost:
-    """What flows back, without what is computed again: autograd keeps that."""
+    """Return what flows back, without what is computed again: autograd keeps that."""
     return sum(work.operands.values(), ZERO) + work.inner
 
 
@@ -228,7 +228,7 @@ def _case_node(formula: Formula, case: FormulaCase, results: Sequence[TensorSpec
 
 
 class ReferenceCount(msgspec.Struct, frozen=True):
-    """What a reference does forward, what its autograd does back, and what it returns."""
+    """The work that a reference does forward, what its autograd does back, and what it returns."""
 
     forward: Cost
     backward: Cost

@@ -2,7 +2,7 @@
 
 In: one `Request`, and the options of the verb as one frozen value. Out: a report.
 May import: bench, files, errors, export, facade, frontends, hardware, ir, ledger, limits, load,
-plugins, profiling, rebuild, reconcile, render, report, rules, targets, threads,
+operators, plugins, profiling, rebuild, reconcile, render, report, rules, targets, threads,
 tools, workers; `facade`
 only in `api`, and where a training loop is given its profile.
 """

@@ -23,6 +23,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _configured_formulas() -> tuple[str, ...]:
+    """Return the files of formulas of the configuration, whose reader most counts do not need."""
+    folders = (Path.cwd(), *Path.cwd().parents)
+    files = (folder / name for folder in folders for name in ("crossflops.toml", "pyproject.toml"))
+    if not any(file.is_file() and b"formulas" in file.read_bytes() for file in files):
+        return ()
+    from crossflops.plugins.formula_files import configured_formulas
+
+    return configured_formulas()
+
+
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     """Return the verb, using its `formulas` and those of the configuration while it runs.
 
@@ -35,12 +46,14 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
-        from crossflops.operators.formula_sources import using_formulas
-        from crossflops.plugins.formula_files import configured_formulas
-
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
-        with using_formulas((*configured_formulas(), *own)):
+        places = (*_configured_formulas(), *own)
+        if not places:
+            return verb(*args, **kwargs)
+        from crossflops.operators.formula_sources import using_formulas
+
+        with using_formulas(places):
             return verb(*args, **kwargs)
 
     return call_verb

@@ -3,5 +3,5 @@
 In: jobs, and a model with its inputs. Out: a profile or a failure for each job. `pool` runs tools
 side by side: `process` and `warm` are our side of a worker and of a parent that forks workers,
 `worker` and `parent` are theirs. `observe` runs a tool in this process.
-May import: plugins, targets, frontends, ir, files, patches, errors, limits, threads.
+May import: plugins, targets, frontends, operators, ir, files, patches, errors, limits, threads.
 """

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import crossflops
 from crossflops.cli import main
 from crossflops.errors import FormulaError
-from crossflops.ir.formula_origin import FormulaOrigin
+from crossflops.ir.provenance import FormulaOrigin
 from crossflops.operators.formula import Formula, FormulaRegistry
 from crossflops.operators.formula_sources import STATE, using_formulas
 

@@ -141,6 +141,15 @@ def _with_opened_operators(made: Conversion, model: "nn.Module", recording: Expo
     return open_operator_bodies(made.current_graph, made.exported, convert, run)
 
 
+def _copy_tensors(provided: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The same arguments in memory of their own: a model that ran gives its back."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    copied = tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), provided)
+    return copied[0], copied[1]
+
+
 def _observe_operator_arguments(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
 ) -> Mapping[Any, list[tuple[Any, Any]]]:
@@ -154,7 +163,7 @@ def _observe_operator_arguments(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             if func in seen:
-                seen[func].append((args, kwargs or {}))
+                seen[func].append(_copy_tensors((args, kwargs or {})))
             return func(*args, **(kwargs or {}))
 
     with Arguments():

@@ -86,8 +86,10 @@ def match_functions(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bo
     if [function.name for function in graph.functions] != [backward.name for backward in passes]:
         passes, reason = (), reason or (_OTHERS if passes else "")
     pairs = zip(graph.functions, passes or (None,) * len(graph.functions), strict=True)
-    told = _nodes_with_backward_formula(graph)
-    kept = [GraphFunction(*pair) for pair in pairs if not told.issuperset(pair[0].nodes or ("",))]
+    graded = _nodes_with_backward_formula(graph)
+    kept = [
+        GraphFunction(*pair) for pair in pairs if not graded.issuperset(pair[0].nodes or ("",))
+    ]
     return GraphFunctions(kept, reason), bool(passes)
 
 

@@ -1,7 +1,9 @@
 """Formulas of well-known kernels, which are found by the names of their operators.
 
 In: calls of operators whose library need not be installed. Out: their work, each formula with its
-source and a reference in plain PyTorch. May import: ir, errors, and `formula` beside this folder.
+source and a reference in plain PyTorch.
+May import: ir, errors, operators.
+
 Importing the folder registers all of them: one file for each library, in `_FILES`.
 """
 

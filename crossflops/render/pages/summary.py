@@ -6,12 +6,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.formula_origin import FormulaOrigin
 from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, polynomial_text
 from crossflops.ir.profile import ConventionCount
-from crossflops.ir.provenance import FAKE, WeightsKind
+from crossflops.ir.provenance import FAKE, FormulaOrigin, WeightsKind
 from crossflops.ir.trace import Setting
 from crossflops.render.page import (
     Block,

@@ -232,6 +232,6 @@ def _registered_kernels(dump: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_python(place: str) -> bool:
-    """Whether a file of Python registered the kernel; a notebook or a prompt is in brackets."""
+    """Return whether a file of Python registered the kernel; a prompt stands in brackets."""
     file = place.rpartition(":")[0]
     return file.endswith(".py") or (file.startswith("<") and file.endswith(">"))
