@@ -80,9 +80,7 @@ def test_the_lines_of_a_node_without_a_formula_count_it_when_pasted(
     assert crossflops.count(model, formulas=[file]).macs == FLASH_MACS
 
 
-def test_lines_that_are_pasted_as_they_are_say_what_is_missing(
-    model: str, tmp_path: Path
-) -> None:
+def test_lines_that_are_pasted_as_they_are_say_what_is_missing(model: str, tmp_path: Path) -> None:
     """Three dots are no number."""
     (row,) = crossflops.count(model).uncounted
     with pytest.raises(FormulaError, match="returns macs=Ellipsis"):

@@ -79,8 +79,9 @@ def selective_scan(call: OperatorCall, steps: KernelSteps) -> None:
     """B*D*L*N*(MAC, 3 muls, exp, add) as a recurrence, less the first state; gates by operand.
 
     h = exp(delta A) h + delta B u, y = C h. Per token and channel delta u, a mul; per state
-    delta A a mul and exp, delta B u a mul, h a mul and an add (none for
-    the first token, whose state was zero), y a MAC. delta_bias B*D*L adds; softplus; D B*D*L (mul, add); z B*D*L (SiLU, mul).
+    delta A a mul and exp, delta B u a mul, h a mul and an add (none for the first token, whose
+    state was zero), y a MAC. delta_bias B*D*L adds; softplus; D B*D*L (mul, add); z B*D*L (SiLU,
+    mul).
     u, delta, z [B, D, L], A [D, N], B, C [B, N, L] or [B, G, N, L].
     """
     scan_channels(call, steps, steps.operand(call, "u"), steps.operand(call, "delta"))

@@ -219,7 +219,7 @@ def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
 
     input [N, H, W, G*D], Y [N, h, w, G*D]. A place is its point of the grid and an offset by
     offset_scale (2 muls, 2 adds), and has 4 weights; then a weight of its own: mask
-    [N, h, w, G*K], or a part of offset_mask. The softmax of DCNv3 over its mask was computed before.
+    [N, h, w, G*K] or a part of offset_mask. The softmax of DCNv3 over it was computed before.
     """
     points = int(setting(call, "kernel_h")) * int(setting(call, "kernel_w"))
     points -= 1 if setting(call, "remove_center") else 0
