@@ -94,7 +94,7 @@ def _to_writing_call(node: "fx.Node") -> _WritingCall:
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
     return _WritingCall(
-        target, node.args, node.kwargs, list(node.all_input_nodes), written, returns
+        target, node.args, node.kwargs, [item for _, item in _given_nodes(node)], written, returns
     )
 
 
@@ -107,29 +107,28 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
 
     returns = ", ".join(["Tensor"] * call.results)
     full = f"({returns})" if call.results > 1 else returns
-    library.define(
-        f"{name}({', '.join(f'Tensor {own}' for own in _tensor_names(call))}) -> {full}"
-    )
+    names = ", ".join(f"Tensor {own}" for own, _ in _given_nodes(call))
+    library.define(f"{name}({names}) -> {full}")
     run = functools.partial(_run_writing_call, call)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
     return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
 
-def _tensor_names(call: _WritingCall) -> list[str]:
-    """Return a name for each tensor that is given, by the schema of the operator.
+def _given_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
+    """Yield what a call is given, by names from its schema: one for each time that it is given.
 
-    The tensors of a list, and one that is given twice, bear numbers beside the name.
+    The tensors of a list bear numbers beside the name.
     """
+    from torch.fx import Node
+
     schema = call.target._schema.arguments
-    named = {argument.name: value for argument, value in zip(schema, call.args, strict=False)}
-    names: dict[Any, str] = {}
+    named = dict(zip((argument.name for argument in schema), call.args, strict=False))
     for name, value in (named | dict(call.kwargs)).items():
         items = value if isinstance(value, list | tuple) else [value]
         for index, item in enumerate(items):
-            if item in call.given:
-                names.setdefault(item, f"{name}_{index}" if len(items) > 1 else name)
-    return [names.get(node, f"given_{index}") for index, node in enumerate(call.given)]
+            if isinstance(item, Node):
+                yield (f"{name}_{index}" if len(items) > 1 else name), item
 
 
 def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
