@@ -87,12 +87,14 @@ def test_every_page_is_listed():
 
 
 def test_every_verb_and_every_tool_stands_on_the_front_page():
-    """In its tables, and no others."""
+    """In its tables, and no others; formulas stand in those of their own page."""
     text = prose(README)
     named = {words.split()[1] for words in INLINE.findall(text) if words.startswith("crossflops ")}
     assert named == set(VERBS)
-    tables = "".join(line for line in text.splitlines(keepends=True) if line.startswith("|"))
+    formulas = (README.parent / "docs/llm.md").read_text("utf-8")
     for convention in all_conventions():
+        page = text if convention.formula is None else formulas
+        tables = "".join(line for line in page.splitlines(keepends=True) if line.startswith("|"))
         assert f"`{convention.tool}`" in tables, convention.tool
 
 
