@@ -69,7 +69,7 @@ class ValuesNeededError(CrossflopsError):
     """Shapes alone do not decide about the model: it has to be built with its numbers."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, "leave --weights fake out")
+        super().__init__(message, "leave out --weights fake")
 
 
 class MissingExtraError(CrossflopsError):
@@ -189,18 +189,18 @@ def error_remedy(error: BaseException, otherwise: str) -> str:
     text = str(error)
     if isinstance(error, ModuleNotFoundError) and (match := _NO_MODULE.search(text)):
         package = (error.name or match[1]).partition(".")[0]
-        return f"the model imports {package} as it runs: pip install {package}"
+        return f"the model imports {package} when it runs: pip install {package}"
     if isinstance(error, ImportError) or _LIBRARY_LACKS.search(text):
         return "the model needs another release of that library, or a package that registers it"
     if _GPU.search(text):
-        return "the model asks for a GPU as it runs: build it with code that runs on a CPU"
+        return "the model needs a GPU when it runs; change its code so that it runs on a CPU"
     if isinstance(error, NotImplementedError) or _NOT_HERE.search(text):
         return (
-            "the model calls what is not implemented here: write that method, or take another "
-            "operator, layout or device"
+            "the model calls something that is not implemented here; implement that method, "
+            "or use another operator, layout or device"
         )
     if isinstance(error, NameError):
-        return "the code of the model names what is not defined: mend it there"
+        return "the code of the model uses an undefined name; correct it there"
     return otherwise
 
 

@@ -35,7 +35,9 @@ class Shown:
 
         file = Path(path)
         if suffix(file) not in FORMATS:
-            raise UnknownNameError(f"{file} names no format", f"formats are {', '.join(FORMATS)}")
+            raise UnknownNameError(
+                f"{file} has no suffix of a known format", f"choose one of {', '.join(FORMATS)}"
+            )
         file.write_bytes(content_file_bytes(cast("Noun", self), file))
         return file
 

@@ -18,7 +18,7 @@ _MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
 
 
 @contextlib.contextmanager
-def draft(target: Path, hint: str = "give another -o") -> Iterator[Path]:
+def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[Path]:
     """A path beside `target` to write to; it becomes `target` when nothing was raised.
 
     A link stays one, and a device or a pipe gets the content. Raises CrossflopsError, with the
@@ -35,7 +35,7 @@ def draft(target: Path, hint: str = "give another -o") -> Iterator[Path]:
         else:
             path.replace(index)
     except OSError as error:
-        message = f"{target} cannot be written: {error.strerror or error}"
+        message = f"cannot write {target}: {error.strerror or error}"
         raise CrossflopsError(message, hint) from error
     finally:
         with contextlib.suppress(OSError):
@@ -48,7 +48,9 @@ def _scratch() -> Path:
     return Path(gettempdir())
 
 
-def write_file(target: Path, content: str | bytes, hint: str = "give another -o") -> None:
+def write_file(
+    target: Path, content: str | bytes, hint: str = "choose another file with -o"
+) -> None:
     """Write a file, whole or not at all. Raises CrossflopsError when it cannot be written."""
     data = content.encode() if isinstance(content, str) else content
     with draft(target, hint) as path:
@@ -95,7 +97,7 @@ def contents(path: Path) -> bytes:
         return gzip.decompress(data)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
-            f"{path} is a damaged gzip file: {error}", "copy or write it once more"
+            f"{path} is a damaged gzip file: {error}", "copy or write the file again"
         ) from error
 
 

@@ -103,4 +103,4 @@ def limit_memory(size: int | None, *, may_be_raised: bool = False) -> None:
         bound = size if hard == resource.RLIM_INFINITY else min(size, hard)
         resource.setrlimit(resource.RLIMIT_AS, (bound, hard if may_be_raised else bound))
     except (ImportError, AttributeError, OSError, ValueError) as problem:
-        sys.stderr.write(f"the memory limit is not in force on this system: {problem}\n")
+        sys.stderr.write(f"the memory limit cannot be set on this system: {problem}\n")

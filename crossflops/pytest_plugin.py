@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Hold: TypeAlias = "Callable[..., Checks]"
 _UPDATE = "--update-flops"
 _OWNERS = pytest.StashKey[dict[tuple[Path, str], str]]()  # of a run: the call of each entry
-_RULES_HINT = 'write the rules behind the model: flops_budget(model, "macs <= 4.2G")'
+_RULES_HINT = 'write the rules after the model: flops_budget(model, "macs <= 4.2G")'
 _REMEDIES = {  # of `check`: what does the same for tests
-    "`crossflops check --update` without a target writes it anew": "remove it, and run"
-    f" `pytest {_UPDATE}`",
+    "write it again with `crossflops check --update` without a target": "remove the file, and run "
+    f"`pytest {_UPDATE}`",
     "crossflops check --update": f"pytest {_UPDATE}",
 }
 _SAVED = "flops saved"  # a property of a test's report, which travels from the workers of xdist
@@ -35,17 +35,19 @@ _SAVED = "flops saved"  # a property of a test's report, which travels from the 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The switch that writes the baseline."""
     parser.getgroup("crossflops").addoption(
-        _UPDATE, action="store_true", help="write the baseline of all budgets that the tests hold"
+        _UPDATE, action="store_true", help="write the baseline of all budgets that the tests check"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark. Raises UsageError where several processes would write one baseline."""
     config.addinivalue_line(
-        "markers", "flops_budget(*rules): what the fixture flops_budget holds models against"
+        "markers", "flops_budget(*rules): the rules that the fixture flops_budget checks"
     )
     if config.getoption(_UPDATE) and hasattr(config, "workerinput"):
-        raise pytest.UsageError(f"{_UPDATE} writes one file: run it without -n")
+        raise pytest.UsageError(
+            f"{_UPDATE} writes one file and cannot be used with -n; leave out -n"
+        )
 
 
 @pytest.fixture
@@ -69,8 +71,8 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
         ]
         if strays:
             pytest.fail(
-                f"the mark flops_budget takes rules alone, and has {strays[0]}=\n"
-                f"give {strays[0]}= to the fixture: flops_budget(model, {strays[0]}=...)",
+                f"the mark flops_budget accepts only rules, got {strays[0]}=\ngive "
+                f"{strays[0]}= to the fixture: flops_budget(model, {strays[0]}=...)",
                 pytrace=False,
             )
         model = os.fspath(model) if isinstance(model, os.PathLike) else model
@@ -143,7 +145,7 @@ def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: P
     owner = owners.setdefault((path, name), call)
     if owner != call:
         raise InputError(
-            f"{call} and {owner} both name their budget {name!r}", "give each a name= of its own"
+            f"{call} and {owner} use the same budget name {name!r}", "give each its own name="
         )
 
 
@@ -155,12 +157,16 @@ def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budg
 
     strays = [repr(rule) for rule in rules if not isinstance(rule, str)]
     if strays or "rules" in options:
-        wrong = f"the rule {strays[0]} is no text" if strays else "flops_budget takes no rules="
+        wrong = (
+            f"a rule must be a text, got {strays[0]}"
+            if strays
+            else "flops_budget has no argument rules="
+        )
         raise InputError(wrong, _RULES_HINT)
     is_target = isinstance(model, str)
     has_parts = any(key in options for key in ("modules", "operators"))
     if not rules and not has_parts:
-        raise InputError("flops_budget has no rule to hold", _RULES_HINT)
+        raise InputError("flops_budget has no rule to check", _RULES_HINT)
     provided = {**({"rules": rules} if rules else {}), **options}
     budget = make_budget(name, model if is_target else name, provided, "the call of flops_budget")
     return msgspec.structs.replace(budget, model=None if is_target else model, origin="pytest")

@@ -65,9 +65,9 @@ def one_at_a_time() -> Iterator[None]:
     """
     if _PROCESS.is_patched:
         raise CrossflopsError(
-            "this process was forked while another thread counted a model for longer than "
+            "this process was forked while another thread was counting a model for more than "
             f"{_FORK_WAITS:g} s",
-            'fork before the count or after it, or start processes with "spawn"',
+            'fork before or after the count, or start processes with "spawn"',
         )
     with _PROCESS.turn:
         yield

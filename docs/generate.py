@@ -14,6 +14,7 @@ from crossflops.causes import ours as our_causes
 from crossflops.ir.graph import Op
 from crossflops.operators import all_operator_rules, not_counted
 from crossflops.operators.gradient import Backward, no_gradient
+from crossflops.plugins.failures import HINTS
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.explain import cause_blocks
@@ -22,6 +23,7 @@ from crossflops.tools.registry import ours
 FOLDER = Path(__file__).parent
 sys.path.append(str(FOLDER))
 from claims import Claim, claims, outcome  # noqa: E402
+from messages import RaisedError, error_kinds, raised_errors  # noqa: E402
 
 
 def ops() -> str:
@@ -101,11 +103,50 @@ def _figures(rows: list[tuple[Claim, str, str]]) -> Table:
     )
 
 
+def error_list() -> str:
+    """Every error by its kind: what it says, what it advises, and which function makes it."""
+    rows = raised_errors()
+    blocks: list[Block] = [
+        Title(("Errors", "what each message says, and what to do")),
+        Text(
+            "An error is two lines: what is wrong, and what to do. The exit status is 2. In this "
+            "list {name} stands for a value that is filled in, and a line | is between texts of "
+            "which one is used. From Python the lines are `message` and `hint` of the exception, "
+            "whose class is in crossflops.errors."
+        ),
+    ]
+    for kind, about in error_kinds().items():
+        own = [row for row in rows if row.kind == kind]
+        if own:
+            blocks += [Heading(kind), Text(about), _error_table(own)]
+    failures = Table(
+        columns=(Column(head="stage"), Column(head="what to do, if the error says nothing else")),
+        rows=tuple(Row(row) for row in HINTS.items()),
+    )
+    about = (
+        "A tool that fails ends no comparison: its row has the stage, the message and the hint."
+    )
+    return markdown(Page((*blocks, Heading("Failures of tools"), Text(about), failures)))
+
+
+def _error_table(rows: list[RaisedError]) -> Table:
+    heads = ("message", "what to do", "where")
+    cells = (
+        (" | ".join(row.message), " | ".join(row.hint), f"{row.path}: {row.function}")
+        for row in rows
+    )
+    return Table(
+        columns=tuple(Column(head=head) for head in heads),
+        rows=tuple(Row(row) for row in dict.fromkeys(cells)),
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops,
     "causes.md": reasons,
     "conventions.md": tools,
     "published.md": published,
+    "errors.md": error_list,
 }
 
 

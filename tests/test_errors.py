@@ -146,7 +146,7 @@ def test_a_long_exception_is_one_line(text, words):
         (RuntimeError("Found no NVIDIA driver on your system"), "on a CPU"),
         (NotImplementedError(), "not implemented here"),
         (RuntimeError("addmm: computation on CPU is not implemented for SparseCsr"), "layout"),
-        (NameError("name 'x' is not defined"), "not defined"),
+        (NameError("name 'x' is not defined"), "undefined name"),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "usual"),
         (AttributeError("'tuple' object has no attribute 'shape'"), "usual"),
         (TypeError("forward() missing 1 required positional argument"), "usual"),

@@ -77,10 +77,10 @@ def test_a_damaged_file_is_refused_in_two_lines(small, tmp_path, capfd, damage):
     assert main(["render", str(file)]) == 2
     what, hint = capfd.readouterr().err.splitlines()
     assert f"{file} is a damaged gzip file: " in what
-    assert hint == "hint: copy or write it once more"
+    assert hint == "hint: copy or write the file again"
 
 
 def test_only_json_is_written_compressed(small, tmp_path, capfd):
     """A page is to be read."""
     assert main(["render", str(small), "-o", str(tmp_path / "a.md.gz")]) == 2
-    assert "the suffix '.md.gz', which names no format" in capfd.readouterr().err
+    assert "the suffix '.md.gz', which is not a known format" in capfd.readouterr().err

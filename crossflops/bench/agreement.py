@@ -31,7 +31,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
         return Agreement(runtime=name, problem=_onnxruntime_message(error))
     names = [value.name for value in session.get_outputs()]
     if len(results) != len(ran.outputs):
-        problem = f"it has {len(results)} outputs, and the model {len(ran.outputs)}"
+        problem = f"the file has {len(results)} outputs, but the model has {len(ran.outputs)}"
         return Agreement(runtime=name, problem=problem)
     rows = zip(names, ran.outputs, results, ran.drawn, ran.rounding, strict=True)
     return Agreement(runtime=name, outputs=tuple(_compare_output(*row) for row in rows))
@@ -40,7 +40,9 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
 def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """The values by the names of the inputs. Raises ValueError where there are more or fewer."""
     if len(names) != len(values):
-        raise ValueError(f"it has {len(names)} inputs, and the model was given {len(values)}")
+        raise ValueError(
+            f"the file has {len(names)} inputs, but the model was given {len(values)}"
+        )
     return dict(zip(names, values, strict=True))
 
 
@@ -52,7 +54,7 @@ def _compare_output(
     result = np.asarray(result)
     form, other = (f"{array.dtype}{list(array.shape)}" for array in (requested, result))
     if form != other:
-        problem = f"it is {other} in the file, and {form} in the model"
+        problem = f"it is {other} in the file, but {form} in the model"
         return OutputAgreement(name=name, agrees=False, problem=problem)
     if drawn:
         return OutputAgreement(name=name, drawn=True)

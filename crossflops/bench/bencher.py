@@ -147,9 +147,9 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> Ready:
     framework = frontend.runtime if frontend is not None else ""
     if frontend is None or framework != order.runtime:
         raise InputError(
-            f"--runtime {order.runtime} cannot run this model, whose own framework is "
-            f"{framework or 'none of them'}",
-            f"give --runtime {framework}" if framework else "leave --runtime out",
+            f"--runtime {order.runtime} cannot run this model; its own framework is "
+            f"{framework or 'unknown'}",
+            f"give --runtime {framework}" if framework else "leave out --runtime",
         )
     return frontend.ready(source, order.threads, order.setting)
 

@@ -418,8 +418,8 @@ class _Claims:
 _INTEGERS = ("QLinear", "Integer", "QGemm", "QAttention")  # in the names of their operators
 _FOLDED = "computed when the model was loaded"
 _MERGED = "done once for several nodes"
-_SILENT = "no event tells that they ran"
-_LEFT = "optimized away: nothing that ran depends on them"
+_SILENT = "no event of the trace shows that they ran"
+_LEFT = "removed by an optimization: nothing that ran depends on them"
 
 
 class _Counts:

@@ -55,10 +55,10 @@ def read_trace_events(path: str) -> list[dict[str, Any]]:
             raise InputError(f"the trace {path} is empty", _HINT)
         content = json.loads(data)
     except OSError as error:
-        message = f"the trace {path} cannot be read: {error.strerror or error}"
+        message = f"cannot read the trace {path}: {error.strerror or error}"
         raise InputError(message, _HINT) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"the trace {path} is no JSON: {error}", _HINT) from error
+        raise InputError(f"the trace {path} is not valid JSON: {error}", _HINT) from error
     content = content.get("traceEvents") if isinstance(content, dict) else content
     if not isinstance(content, list):
         raise InputError(f"the trace {path} has no list of events", _HINT)
@@ -80,9 +80,9 @@ def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> K
         runs = _onnxruntime_run_spans(trace)[dropped:] or _onnxruntime_run_spans(trace)
         ran = [_to_kernel_event(event) for event in trace if _is_kernel(event)]
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"an event of the trace is damaged: {error!r}", _HINT) from error
+        raise InputError(f"the trace has a damaged event: {error!r}", _HINT) from error
     if not runs or not ran:
-        raise InputError("there is no whole run in the trace", _HINT)
+        raise InputError("the trace contains no complete run", _HINT)
     return _means(middle(runs), ran)
 
 

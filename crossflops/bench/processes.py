@@ -51,7 +51,7 @@ def _explain_missing_answer(batch: int, ended: Ended) -> Unfit:
     if speaks_of_memory(ended.output):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
     if ended.status == -signal.SIGKILL:
-        message = "was killed: often the system ran out of memory"
+        message = "was killed, often because the system ran out of memory"
         return Unfit(batch=batch, stage="memory", message=message)
     message = f"the process ended {ended.how}: {' '.join(ended.output.split())[-_QUOTED:]}"
     return Unfit(batch=batch, stage="crash", message=shorten_line(message, 2 * _QUOTED))
@@ -81,8 +81,12 @@ def observe_file_run(
         )
         ended = run_single_process("crossflops.bench.runner", order, Path(folder), seconds)
         if ended.overdue:
-            message = f"the run takes longer than {seconds:g} s"
-            raise NormalizeError(message, "give smaller inputs, or the sizes without a run")
+            message = f"the run did not finish within {seconds:g} s"
+            raise NormalizeError(
+                message,
+                "give smaller inputs, allow more time with "
+                "--timeout, or give the sizes without a run",
+            )
         if not Path(order.result).is_file():
             quoted = " ".join(ended.output.split())[-_QUOTED_OF_RUN:]
             raise NormalizeError(f"the run ended {ended.how}: {quoted}", "give smaller inputs")

@@ -186,10 +186,10 @@ def answer_run_order(order: RunOrder, wait: Wait) -> Observed | Refusal:
         print_traceback(error)
         return Refusal(error.message, error.hint)
     except MemoryError:
-        return Refusal("the run needs more memory than it may have", "give smaller inputs")
+        return Refusal("the run needs more memory than its limit", "give smaller inputs")
     except Exception as error:  # whatever the runtime raises is its word on the model
         print_traceback(error)
-        return Refusal(f"onnxruntime: {error}", "see whether the model runs there at all")
+        return Refusal(f"onnxruntime: {error}", "check that onnxruntime can run the model")
 
 
 def observe_ordered_run(order: RunOrder) -> Observation:

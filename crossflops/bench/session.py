@@ -107,7 +107,7 @@ def to_model_bytes(model: Any) -> bytes:
     try:
         return bytes(model.SerializeToString())
     except ValueError as error:
-        message = "the model is too large to be run from memory"
+        message = "the model is too large to run from memory"
         raise NormalizeError(message, "store its weights as external data") from error
 
 
@@ -147,9 +147,11 @@ def _make_input_value(value: Any, provided: Mapping[str, Any]) -> Any:
     dtype = ELEMENT_TYPES.get(kind.elem_type, "")
     if value.type.WhichOneof("value") != "tensor_type" or not hasattr(np, dtype or "?"):
         message = (
-            f"no input {value.name!r} of type {dtype or 'sequence or optional'} can be made up"
+            f"cannot make a random input {value.name!r} of type {dtype or 'sequence or optional'}"
         )
-        raise InputError(message, f"give it a tensor: --inputs FILE.npz with {value.name!r}")
+        raise InputError(
+            message, f"give its value with --inputs FILE.npz, in an array {value.name!r}"
+        )
     shape = tuple(dim.dim_value for dim in kind.shape.dim)
     if dtype.startswith("float"):
         return np.random.default_rng(0).standard_normal(shape).astype(dtype)

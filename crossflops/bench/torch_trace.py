@@ -50,16 +50,17 @@ def match_torch_operators(
     calls = [call for call in model.calls if call.level == "operator" and _is_aten(call.target)]
     if not calls:
         raise InputError(
-            "a trace of PyTorch tells operators, and a file does not say which calls these were",
-            "give the model as file.py:callable",
+            "a PyTorch trace names operators, and an ONNX file does not record which operator "
+            "calls its nodes come from",
+            "give the PyTorch model as file.py:callable",
         )
     try:
         ops = _outermost(trace)
         runs = _torch_run_spans(trace, ops)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"an event of the trace is damaged: {error!r}", _HINT) from error
+        raise InputError(f"the trace has a damaged event: {error!r}", _HINT) from error
     if not ops:
-        raise InputError("there is no operator of PyTorch in the trace", _HINT)
+        raise InputError("the trace contains no PyTorch operators", _HINT)
     kept = middle(runs[dropped:] or runs)
     return _join_run_operators([_operators_in_span(ops, *run) for run in kept], kept, calls)
 

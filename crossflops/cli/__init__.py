@@ -44,20 +44,20 @@ _HAD_ENOUGH = "PacifyFlushWrapper"  # what click makes of stdout when a reader o
 VERBS = {
     "count": "Count a model exactly, with no tool.",
     "compare": "Run other counters on a model, and explain every difference.",
-    "explain": "Say what a cause is, or everything that a tool does.",
-    "efficiency": "Set a count against a device's peak.",
-    "bench": "Run a model, and say how fast it is and where its time goes.",
-    "profile": "Train a model of PyTorch for some steps, and say where work and time go.",
+    "explain": "Describe a cause, or list all rules of a tool.",
+    "efficiency": "Compare a count with a device's peak.",
+    "bench": "Run a model and measure its speed and the time of each node.",
+    "profile": "Train a PyTorch model for some steps and show the work and time of each module.",
     "devices": "Look up a device and its peaks, or measure this machine.",
     "peak": "Derive a compute peak from a clock and units.",
     "bandwidth": "Derive a memory bandwidth from a clock and a bus.",
-    "tools": "List the tools that are known, and which of them are installed.",
-    "table": "Set several models in one table, for a paper: a row each.",
-    "diff": "Say what changed between two models, two saved reports, or two revisions of git.",
-    "check": "Hold models against the budgets of a configuration.",
+    "tools": "List all known tools and show which are installed.",
+    "table": "Count several models into one table for a paper, one row each.",
+    "diff": "Show what changed between two models, two saved reports, or two git revisions.",
+    "check": "Check models against the budgets of a configuration file.",
     "export": "Write the normalized model, or its counts for a viewer, to a file.",
-    "render": "Show a report again that was written to a file, in any format.",
-    "doctor": "Look at what is installed here, and say what is missing.",
+    "render": "Convert a saved report to any output format.",
+    "doctor": "Check the installation and list what is missing.",
 }
 
 
@@ -65,7 +65,7 @@ VERBS = {
 _FILES = {"peak": "devices", "bandwidth": "devices", "tools": "doctor"}
 _OF_ONE_MODEL = ("count", "efficiency")
 DEBUG = "--debug"
-_DEBUG_HELP = "Show the traceback of an error, and which rewrites made the graph of a model."
+_DEBUG_HELP = "Show the traceback of an error, and log which graph pass changed which node."
 _DEBUG = click.Option([DEBUG], is_flag=True, expose_value=False, help=_DEBUG_HELP)
 
 
@@ -107,7 +107,7 @@ class LazyGroup(click.Group):
         """The verb; a name that is none is refused with those that are like it."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
-            raise UnknownNameError(f"there is no verb {name!r}", nearest_name_hint(name, VERBS))
+            raise UnknownNameError(f"unknown verb {name!r}", nearest_name_hint(name, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -222,7 +222,9 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if any("\0" in word for word in words):  # no path and no name has one
         return _report_refusal(
-            "a word of the command line has a null character", "leave it out", WRONG
+            "an argument on the command line contains a null character",
+            "remove the null character",
+            WRONG,
         )
     try:
         status = command_group.main(args=arguments, prog_name=NAME, standalone_mode=False)
@@ -238,7 +240,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
         if error.errno != errno.ENAMETOOLONG:
             return _report_unknown_exception(error)
         shown = f"{str(error.filename)[:_SHOWN]}..."
-        return _report_refusal(f"{shown}: {error.strerror}", "give a shorter path", WRONG)
+        return _report_refusal(f"{shown}: {error.strerror}", "use a shorter path", WRONG)
     except BaseException as error:  # a model may raise what is no Exception, or ask to leave
         if isinstance(error, SystemExit) and _HAD_ENOUGH in type(sys.stdout).__name__:
             return 0
@@ -280,5 +282,5 @@ def _help(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     extra = "unexpected extra argument" in error.message
     if extra and context and context.info_name in _OF_ONE_MODEL:
-        return f"`{NAME} table` sets several models in one table, `{NAME} diff` two side by side"
-    return f"`{context.command_path if context else NAME} --help` says what is accepted"
+        return f"`{NAME} table` counts several models into one table, `{NAME} diff` compares two"
+    return f"`{context.command_path if context else NAME} --help` lists the accepted arguments"

@@ -39,53 +39,55 @@ _RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if fron
     TARGET,
     *MODEL,
     click.option("--train", is_flag=True,
-                 help="Time training steps of a model of PyTorch: forward, backward and the "
-                      "optimizer, each beside its count."),
+                 help="Time training steps of a PyTorch model: forward, backward and "
+                      "optimizer, each with its count."),
     click.option("--optimizer", default="adamw", show_default=True, metavar="NAME",
                  help="With --train: a class of torch.optim, such as adamw or sgd, or none."),
     click.option("--batch", "batches", metavar="N,N,...|auto",
-                 help="Batch sizes to try; auto doubles and bisects to the fastest, and with "
-                      "--memory-limit to the largest that fits. Default: that of the inputs."),
+                 help="Batch sizes to try. auto doubles and bisects to find the fastest and, "
+                      "with --memory-limit, the largest that fits. Default: the batch size of "
+                      "the inputs."),
     *SEQ, *IMAGE_SIZE,
     click.option("--batch-dim", metavar="NAME",
-                 help="The dimension of an ONNX file that is the batch."),
+                 help="The name of the batch dimension of an ONNX file."),
     click.option("--max-latency-ms", type=_POSITIVE, metavar="X",
-                 help="Choose a batch whose p99 is within X ms."),
+                 help="Choose a batch whose p99 latency is at most X ms."),
     click.option("--memory-limit", metavar="SIZE",
-                 help="Address space of a worker, such as 4G. Default: all."),
+                 help="Maximum address space of a worker, such as 4G. Default: no limit."),
     click.option("--threads", type=click.IntRange(1), metavar="N",
-                 help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this "
+                 help="Threads per operator. Default: OMP_NUM_THREADS, else the CPUs of this "
                       "process."),
     click.option("--runtime", type=click.Choice(_RUNTIMES), default="onnxruntime",
                  show_default=True,
-                 help="onnxruntime, or the model's own framework."),
+                 help="What runs the model: onnxruntime, or the model's own framework."),
     click.option("--optimization", type=click.Choice(["all", "extended", "basic", "off"]),
                  default="all", show_default=True,
                  help="Whether onnxruntime may fuse nodes."),
     click.option("--seconds", type=_POSITIVE, metavar="X",
-                 help="Time for warm-up at most, and for timing, of each batch. Default: 5, and "
-                      "at most 100 runs."),
+                 help="For each batch, the maximum time of the warm-up, and again of the "
+                      "timing. Default: 5 s, and at most 100 runs."),
     click.option("--trace", metavar="FILE.json",
-                 help="Run nothing: read a profile of onnxruntime or a trace of torch.profiler "
-                      "of this model."),
+                 help="Do not run the model: read an onnxruntime profile or a torch.profiler "
+                      "trace of it."),
     click.option("--write-trace", metavar="DIR|FILE.json",
-                 help="Leave a trace of some runs there, for Perfetto (a file) or TensorBoard "
-                      "(a folder)."),
+                 help="Write a trace of some runs, for Perfetto (to a file) or TensorBoard "
+                      "(to a folder)."),
     click.option("--peak-tflops", type=_POSITIVE, metavar="X",
                  help="The FP32 peak of this machine in TFLOP/s."),
     click.option("--top", type=click.IntRange(1), default=TOP, show_default=True, metavar="N",
-                 help="How many kernels to show."),
+                 help="Number of kernels to show."),
     click.option("--plot", callback=picture, metavar="FILE",
-                 help="Draw speed over batch: .svg or .png."),
+                 help="Plot speed against batch size: .svg or .png."),
     *OUTPUT,
 )  # fmt: skip
 def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
-    """Run a model, and say how fast it is and where its time goes.
+    """Run a model and measure its speed and the time of each node.
 
-    It runs in onnxruntime (an ONNX file as it is, any other TARGET as its normalized graph), in a
-    worker process: warm-up until the median of five runs stands still, then runs that count. The
-    time of every kernel is joined to the nodes that it stands for, and to their MACs. Exit status
-    1 says that some kernel, or all of it, was faster than the peak, which no sound measurement is.
+    The model runs in onnxruntime, in a worker process: an ONNX file unchanged, any other TARGET
+    as its normalized graph. Warm-up ends when the median of five runs is stable; then runs are
+    timed. The time of each kernel is assigned to the nodes it computes, and compared with their
+    MACs. Exit status 1 means that a kernel or the whole run was faster than the peak, which is
+    impossible.
     """
     from crossflops.bench.timing import BenchLimits
     from crossflops.verbs import bench as verb
@@ -93,10 +95,12 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     refuse_without_page({"as_json": as_json, "file": file}, "top")
     if fields["train"]:
         others = () if fields["runtime"] == "torch" else ("runtime",)
-        why = "a training step runs in PyTorch, and is timed by its phases"
-        reject_options((*_OF_KERNELS, *others), why, "leave it out, or --train")
+        why = "with --train, PyTorch runs the step and each phase is timed"
+        reject_options((*_OF_KERNELS, *others), why, "leave out that option, or leave out --train")
     else:
-        reject_options(("optimizer",), "nothing is trained", "add --train, or leave it out")
+        reject_options(
+            ("optimizer",), "it applies to training only", "add --train, or leave out that option"
+        )
     top, timeout = fields.pop("top"), fields["timeout"]
     usual = {name: fields.pop(name) for name in ("seq", "image_size")}
     provided = {name: size for name, size in usual.items() if size is not None}
@@ -127,7 +131,10 @@ def _parse_batch_sizes(text: str | None) -> tuple[int, ...] | str:
         return text or ()
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and 0 < int(part) < 1 << 31 for part in parts):
-        raise InputError(f"--batch {text!r} is no list of sizes", "write --batch 1,2,4,8 or auto")
+        raise InputError(
+            f"--batch must be a list of sizes or auto, got {text!r}",
+            "write --batch 1,2,4,8 or auto",
+        )
     return tuple(map(int, parts))
 
 
@@ -136,5 +143,8 @@ def _parse_memory_size(text: str | None) -> int | None:
         return None
     size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if not size or not float(size[1]):
-        raise InputError(f"--memory-limit {text!r} is no size", "write for example 4G or 512M")
+        raise InputError(
+            f"--memory-limit must be a size in bytes, got {text!r}",
+            "write, for example, 4G or 512M",
+        )
     return int(float(size[1]) * _SIZES[size[2]])

@@ -22,7 +22,10 @@ def _refuse_one_file(files: Sequence[Path | None]) -> None:
     """Refuse one file for two outputs, of which the later would replace the other."""
     indices = [os.path.realpath(file) for file in files if file is not None]
     if len(set(indices)) < len(indices):
-        raise InputError(f"two outputs are to be written to {indices[-1]}", "name a file for each")
+        raise InputError(
+            f"two outputs have the same file name {indices[-1]}",
+            "choose a different file for each output",
+        )
 
 
 def _refuse_revision(revision: str) -> None:
@@ -43,16 +46,16 @@ def _refuse_revision(revision: str) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @command_options(
     click.option("--update", is_flag=True,
-                 help="Write the baseline, and hold the rules against it."),
+                 help="Write the baseline, and check the rules against it."),
     click.option("--against", metavar="REV",
-                 help="Hold growth against the models at a revision of git, such as origin/main, "
-                      "and not against the baseline."),
+                 help="Measure growth against the models at a git revision, such as "
+                      "origin/main, instead of the baseline."),
     click.option("--if-budgeted", is_flag=True,
-                 help="Name a target that has no budget, and do not refuse it."),
+                 help="List targets without a budget in the result instead of failing."),
     click.option("--junit", callback=_writable_junit_file, metavar="FILE",
-                 help="Also write the rules as test cases, in JUnit's XML."),
+                 help="Also write the rules as test cases, in JUnit XML."),
     click.option("--code-quality", "quality", callback=_writable_junit_file, metavar="FILE",
-                 help="Also write the rules that do not hold as GitLab's code quality, in JSON."),
+                 help="Also write the broken rules as a GitLab code quality report, in JSON."),
     *OUTPUT,
 )  # fmt: skip
 def check(
@@ -65,20 +68,28 @@ def check(
     as_json: bool,
     file: Path | None,
 ) -> int:
-    """Hold models against the budgets of a configuration.
+    """Check models against the budgets of a configuration file.
 
-    The exit status is 1 when one fails, and 2 when none could be held.
+    The exit status is 1 if a budget is exceeded, and 2 if no budget could be checked.
 
-    For example, where pyproject.toml has
+    For example, if pyproject.toml has
     [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G"]: crossflops check
     """
     from crossflops.verbs import check as verb
 
     if against is not None:
-        reject_options(("update",), "--against reads no baseline", "leave one of them out")
+        reject_options(
+            ("update",),
+            "--against compares with a git revision and does not use the baseline",
+            "leave out --against, or leave out --baseline and --update",
+        )
         _refuse_revision(against)
     if not targets:
-        reject_options(("if_budgeted",), "all targets here have a budget", "name a TARGET")
+        reject_options(
+            ("if_budgeted",),
+            "all targets of this configuration have a budget",
+            "add a TARGET, or leave out that option",
+        )
     _refuse_one_file((junit, quality, file))
     for stale in filter(None, (junit, quality, file)):
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is

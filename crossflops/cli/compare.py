@@ -42,13 +42,13 @@ NO_ANSWER = 3
 # What may be asked of a comparison, now or of the file that one was written to.
 
 QUESTIONS: Group = option_group(
-    "Questions to the report",
+    "Questions about the report",
     click.option("--between", nargs=2, metavar="TOOL TOOL",
-                 help="Explain why two tools differ from each other."),
+                 help="Explain the difference between two tools."),
     click.option("--consensus", is_flag=True,
-                 help="Which number to publish, in a sentence to cite."),
+                 help="Recommend a number to publish, as a sentence to cite."),
     click.option("--module", metavar="PATH",
-                 help="Only this module and what is beneath it, such as layer1.0."),
+                 help="Show only this module and the modules in it, such as layer1.0."),
 )  # fmt: skip
 
 
@@ -71,22 +71,21 @@ def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -
     ]
     for failure in failed:
         say(
-            f"nothing stands between {' and '.join(between or ())}: {failure.tool} failed at "
-            f"{failure.stage}: {failure.message}"
+            f"cannot contrast {' and '.join(between or ())}: {failure.tool} failed "
+            f"({failure.stage}): {failure.message}"
         )
     return bool(failed)
 
 
 # A second model, and how to build and run it where that is not said already.
 
-_LIKE = "like that of TARGET, which it replaces."
+_LIKE = "instead of the value given for TARGET."
 _AGAINST: Group = option_group(
     "A second model",
     click.option("--against", "against", metavar="TARGET",
-                 help="A second model: say what makes it another model, layer by layer, and "
-                      "apart from that what each tool counts otherwise. It takes the options of "
-                      "the first that are not given for it, images in the order of axes that it "
-                      "wants."),
+                 help="Compare with a second model: differences per layer, then per tool. "
+                      "Options not given for it are taken from the first model; the image "
+                      "layout is adapted."),
     click.option("--against-input", "against_inputs", multiple=True,
                  metavar="[NAME=]SHAPE[:DTYPE]",
                  help=f"An input of the second model, {_LIKE}"),
@@ -113,7 +112,7 @@ def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     stray = next((name for name in HOW if fields[f"against_{name}"]), None)
     if target is None and stray is not None:
         flag = HOW[stray].replace("--", "--against-")
-        raise InputError(f"{flag} is about a second model", "name it with --against TARGET")
+        raise InputError(f"{flag} requires a second model", "add --against TARGET")
     provided = {name: value for name, value in how(fields, "against_").items() if value}
     return {"against": target, "against_options": provided}
 
@@ -132,26 +131,26 @@ _OF_TOOLS = ("tools", "onnx", "memory", "between", "consensus", "python", "top")
     *SIZES,
     *_AGAINST,
     click.option("--tool", "tools", multiple=True, metavar="ID",
-                 help="A tool to run. Repeatable; the default is every installed one that takes "
+                 help="A tool to run. Repeatable. Default: every installed tool that accepts "
                       "the model."),
-    click.option("--no-tools", is_flag=True, help="Run none: with --against, the models alone."),
+    click.option("--no-tools", is_flag=True, help="Run no tool: with --against, compare only "
+                                                  "the models."),
     click.option("--onnx", metavar="FILE",
-                 help="For the tools that count an ONNX file: another one than the normalized "
+                 help="The file for tools that read ONNX files, instead of the normalized "
                       "model."),
     click.option("--memory", type=Positive(), metavar="GIB",
-                 help="Address space of each tool, by default as much as the machine has "
-                      "memory."),
+                 help="Maximum address space of each tool. Default: the memory of the machine."),
     WEIGHTS_OF_TOOLS,
     *TRAIN,
     *QUESTIONS,
     click.option("--top", type=click.IntRange(0), default=TOP, show_default=True, metavar="N",
-                 help="How many modules to show, of those where the tools disagree most."),
+                 help="Number of modules to show, those where the tools disagree most."),
     PYTHON,
     STRICT,
     UNIT,
     click.option("--plot", callback=picture, metavar="FILE",
-                 help="Draw the waterfall of every tool, .svg or .png; with a name that begins "
-                      "with bars, the totals of all."),
+                 help="Draw a waterfall for each tool, as .svg or .png. If the file name "
+                      "begins with bars, draw the totals of all tools."),
     *OUTPUT,
 )  # fmt: skip
 def compare(
@@ -170,9 +169,15 @@ def compare(
 
     refuse_without_page(fields, "top", "unit")
     if no_tools:
-        reject_options(_OF_TOOLS, "--no-tools runs none", "leave one of them out")
+        reject_options(
+            _OF_TOOLS, "--tool cannot be combined with --no-tools", "leave out one of the two"
+        )
         if fields["against"] is None:
-            reject_options(("unit",), "no table is filled by it", "use `crossflops count`")
+            reject_options(
+                ("unit",),
+                "it applies to the table of modules, which is not shown without tools",
+                "use `crossflops count`",
+            )
     comparison = verb.Comparison(
         tools=() if no_tools else tools or None,
         onnx=onnx,
@@ -202,7 +207,7 @@ def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone and not report.training:  # else a warning names those left out
-        say(f"no tool is installed; to install some: {to_install() or DOCTOR}")
+        say(f"no tool is installed. To install tools: {to_install() or DOCTOR}")
     elif profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")
         return NO_ANSWER
@@ -214,7 +219,7 @@ def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
     )
     missing = len(report.uncounted) + (other.alignment.uncounted[1] if other else 0)
     if strict and (left or missing):
-        broken = [f"{tool} leaves a residual of {residual}" for tool, residual in left]
+        broken = [f"{tool} has a residual of {residual}" for tool, residual in left]
         broken += [f"{missing} nodes are not counted"] if missing else []
         say(f"strict: {'; '.join(broken)}")
         return 1

@@ -40,14 +40,15 @@ from crossflops.errors import InputError
     *MODEL,
     *SIZES,
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
-                 help="Also count by this convention, without the tool: thop@0.0.31, "
-                      "exact-2k-1, 'torchstat*' (all that match). Repeatable."),
+                 help="Also count by this convention, without running the tool: thop@0.0.31, "
+                      "exact-2k-1, or 'torchstat*' for all that match. Repeatable."),
     click.option("--vary", "vary", multiple=True, metavar="NAME",
                  help="Also give the totals as exact polynomials in this named dimension of an "
                       "ONNX file. Repeatable."),
     click.option("--observe", is_flag=True,
-                 help="Run the ONNX file once in onnxruntime, in a worker process, for sizes, "
-                      "iterations and branches that depend on data. --inputs gives real values."),
+                 help="Run the ONNX file once in onnxruntime, in a worker process, to find "
+                      "sizes, iterations and branches that depend on data. Use --inputs for "
+                      "real values."),
     WEIGHTS,
     *TRAIN,
     *OPTIMIZER,
@@ -55,8 +56,8 @@ from crossflops.errors import InputError
     *option_group(
         SHOWN,
         click.option("--shapes", is_flag=True,
-                     help="With the shapes that every module takes, gives and holds; implies --by "
-                          "module."),
+                     help="Also show the input, output and parameter shapes of each module. "
+                          "Implies --by module."),
     ),
     STRICT,
     UNIT,
@@ -81,7 +82,7 @@ def count(
     counting = {"weights": fields.pop("weights"), "observe": observe, "vary": vary, "as_": as_}
     if shapes and (fields["by"] or "module") != "module":
         raise InputError(
-            f"--shapes are those of modules, and --by {fields['by']} shows none",
+            f"--shapes works only with --by module, got --by {fields['by']}",
             "give --by module",
         )
     fields["by"] = "module" if shapes else fields["by"]

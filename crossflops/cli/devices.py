@@ -21,32 +21,33 @@ _POSITIVE = Positive()
 @command_options(
     click.argument("name", required=False),
     click.option("--search", metavar="TEXT",
-                 help="List what has TEXT in its name, maker or chip."),
+                 help="List the devices with TEXT in the name, the maker or the chip."),
     click.option("--precision", default="", metavar="P",
-                 help="By which precision a list compares."),
+                 help="The precision whose peaks are listed."),
     click.option("--catalogue", metavar="FILE.toml",
-                 help="Devices of your own, beside those of crossflops.toml."),
+                 help="A TOML file with more devices, in addition to those of crossflops.toml."),
     click.option("--peak-tflops", multiple=True, metavar="[P=]X",
-                 help="A device that is described here, by its dense peak in TFLOP/s."),
-    click.option("--bandwidth", type=_POSITIVE, metavar="X", help="Its memory bandwidth in GB/s."),
-    click.option("--here", is_flag=True, help="This machine: its processor and its GPUs."),
+                 help="Describe a device by its dense peak in TFLOP/s."),
+    click.option("--bandwidth", type=_POSITIVE, metavar="X", help="The memory bandwidth of "
+                                                                  "that device in GB/s."),
+    click.option("--here", is_flag=True, help="Show this machine: its processor and its GPUs."),
     click.option("--measure", is_flag=True,
-                 help="This machine, with its peak and bandwidth measured now."),
+                 help="Show this machine, and measure its peak and bandwidth now."),
     *OUTPUT,
 )  # fmt: skip
 def devices(as_json: bool, file: Any, **chosen: Any) -> int:
     """Look up a device and its peaks, or measure this machine.
 
-    NAME is compared as a whole, as drivers print it: one device is shown with its sources; a
-    name that several devices bear lists them, and ends with 2, and so does one that is unknown.
-    Without NAME all devices are listed.
+    NAME is a whole name, as drivers print it. One matching device is shown with its sources. If
+    several devices have that name they are listed, and the exit status is 2; it is 2 for an
+    unknown name, too. Without NAME all devices are listed.
     """
     _check_device_options(chosen)
     if not any(chosen[question] for question in _QUESTIONS) and not as_json:
         shows_peaks = file is not None and suffix(file) == ".json"
         if not shows_peaks:
             reject_options(
-                ("precision",), "the page of all devices has no peaks", "add --search or --json"
+                ("precision",), "the page of all devices shows no peaks", "add --search or --json"
             )
     content, trouble = (
         _machine(chosen) if chosen["here"] or chosen["measure"] else _look_up_devices(chosen)
@@ -67,13 +68,17 @@ def _check_device_options(chosen: dict[str, Any]) -> None:
             "NAME" if question == "name" else f"--{question.replace('_', '-')}"
             for question in provided
         )
-        raise InputError(f"{' and '.join(flags)} are different questions", "ask one of them")
+        raise InputError(f"{' and '.join(flags)} cannot be combined", "give only one of them")
     if chosen["bandwidth"] is not None and not chosen["peak_tflops"]:
-        raise InputError("--bandwidth is that of a device", "add --peak-tflops X")
+        raise InputError("--bandwidth requires --peak-tflops", "add --peak-tflops X")
     if chosen["peak_tflops"]:
-        reject_options(("precision", "catalogue"), "the device is described here", "leave it out")
+        reject_options(
+            ("precision", "catalogue"), "--peak-tflops describes the device", "leave it out"
+        )
     elif chosen["here"] or chosen["measure"]:
-        reject_options(("precision",), "one machine is shown with all its peaks", "leave it out")
+        reject_options(
+            ("precision",), "this machine is always shown with all its peaks", "leave it out"
+        )
 
 
 def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
@@ -103,7 +108,8 @@ def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | No
         matches = search_devices(chosen["search"], additional)
         if not matches:
             raise UnknownNameError(
-                f"no device has {chosen['search']!r} in its name", "`crossflops devices` lists all"
+                f"no device matches --search {chosen['search']!r}",
+                "`crossflops devices` lists all",
             )
         return build_device_list(matches, f"devices with {chosen['search']!r}", precision), None
     if not chosen["name"]:
@@ -113,7 +119,9 @@ def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | No
     except AmbiguousDeviceError as error:
         meant = build_device_list(error.candidates, f"{chosen['name']!r} may be", precision)
         return meant, None if precision and _agree(meant) else error
-    reject_options(("precision",), "one device is shown with all its peaks", "leave it out")
+    reject_options(
+        ("precision",), "a single device is always shown with all its peaks", "leave it out"
+    )
     return sheet(device), None
 
 
@@ -132,23 +140,27 @@ def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
     """A clock as people write it: 1.41GHz, 1215MHz, 1.41e9."""
     clock = _CLOCK.fullmatch(text.strip())
     if not clock:
-        raise InputError(f"{text!r} is no clock", "write for example 1.41GHz or 1215MHz")
+        raise InputError(
+            f"the clock must be a frequency, got {text!r}",
+            "write, for example, 1.41GHz or 1215MHz",
+        )
     return float(clock[1]) * _POWERS[clock[2].casefold()]
 
 
 @verb("peak", example="crossflops peak --clock 1.41GHz --units 432 --fma 256")
 @command_options(
-    click.option("--clock", callback=hertz, required=True, metavar="HZ", help="Such as 1.41GHz."),
+    click.option("--clock", callback=hertz, required=True, metavar="HZ",
+                 help="Clock frequency, such as 1.41GHz."),
     click.option("--units", type=float, required=True, metavar="N",
-                 help="SMs, compute units or cores."),
+                 help="Number of SMs, compute units or cores."),
     click.option("--fma", type=float, required=True, metavar="N",
-                 help="Multiply-adds of a unit in a clock: 64 in FP32 for an A100's SM."),
+                 help="Multiply-adds per unit and clock: 64 in FP32 for an SM of an A100."),
     *OUTPUT,
 )  # fmt: skip
 def peak(clock: float, units: float, fma: float, **fields: Any) -> int:
     """Derive a compute peak from a clock and units.
 
-    It is clock x units x FMA per clock and unit x 2 FLOPs per FMA.
+    The peak is clock x units x FMA per clock and unit x 2 FLOPs per FMA.
     An A100 in FP32: --clock 1.41GHz --units 108 --fma 64 gives 19.49 TFLOP/s.
     """
     from crossflops.hardware.devices.sheets import derive_peak
@@ -160,18 +172,19 @@ def peak(clock: float, units: float, fma: float, **fields: Any) -> int:
 @verb("bandwidth", example="crossflops bandwidth --clock 1.215GHz --bus 5120")
 @command_options(
     click.option("--clock", callback=hertz, required=True, metavar="HZ",
-                 help="Of the memory, such as 1215MHz."),
-    click.option("--bus", type=float, required=True, metavar="BITS", help="Width of the bus."),
+                 help="Memory clock, such as 1215MHz."),
+    click.option("--bus", type=float, required=True, metavar="BITS",
+                 help="Width of the bus in bits."),
     click.option("--channels", type=float, default=1, show_default=True, metavar="N",
-                 help="Buses of that width."),
+                 help="Number of buses of that width."),
     click.option("--transfers", type=float, default=2, show_default=True, metavar="N",
-                 help="Transfers in a clock: 2 for double data rate."),
+                 help="Transfers per clock: 2 for double data rate."),
     *OUTPUT,
 )  # fmt: skip
 def bandwidth(clock: float, bus: float, channels: float, transfers: float, **fields: Any) -> int:
     """Derive a memory bandwidth from a clock and a bus.
 
-    It is clock x transfers per clock x bus width / 8 x channels.
+    The bandwidth is clock x transfers per clock x bus width / 8 x channels.
     Two channels of 32 bits at 2000 MHz: --clock 2000MHz --bus 32 --channels 2 gives 32 GB/s.
     """
     from crossflops.hardware.devices.sheets import derive_bandwidth

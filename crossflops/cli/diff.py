@@ -29,9 +29,13 @@ def _parse_increase_share(
     try:
         number = Fraction(text.strip().removesuffix("%").strip())
     except (ValueError, ZeroDivisionError):
-        raise InputError(f"--max-increase {text!r} is no share", "write for example 2%") from None
+        raise InputError(
+            f"--max-increase must be a percentage, got {text!r}", "write, for example, 2%"
+        ) from None
     if number < 0:
-        raise InputError(f"--max-increase {text!r} is below zero", "write for example 2%")
+        raise InputError(
+            f"--max-increase must be at least 0 %, got {text!r}", "write, for example, 2%"
+        )
     return number / 100 if text.strip().endswith("%") else number
 
 
@@ -46,11 +50,12 @@ def _parse_increase_share(
     *MODEL,
     *SIZES,
     click.option("--max-increase", "most", callback=_parse_increase_share, metavar="PERCENT",
-                 help="Exit with 1 where MACs, FLOPs or parameters grow by more, such as 2%."),
+                 help="Exit with status 1 if MACs, FLOPs or parameters grow by more than "
+                      "this, such as 2%."),
     *OUTPUT,
 )  # fmt: skip
 def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
-    """Say what changed between two models, two saved reports, or two revisions of git.
+    """Show what changed between two models, two saved reports, or two git revisions.
 
     For example: crossflops diff HEAD~1:model.py:make model.py:make --max-increase 2%
     """
@@ -65,7 +70,7 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     ]
     if not verb.requests_of(sides):
         reject_options_except(
-            ("most",), "both are saved reports, which nothing counts again", "leave it out"
+            ("most",), "both arguments are saved reports, and nothing is counted", "leave it out"
         )
     refuse_timeout(*verb.requests_of(sides))
     first_side, second_side = verb.fit_side_options(sides)

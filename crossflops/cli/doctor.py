@@ -138,9 +138,9 @@ EXTRAS = {
 @verb("doctor", example="crossflops doctor")
 @command_options(PYTHON, *OUTPUT)
 def doctor(python: dict[str, str], **fields: Any) -> int:
-    """Look at what is installed here, and say what is missing."""
+    """Check the installation and list what is missing."""
     interpreters = interpreters_by_tool(python)
-    with progress("looking around"):
+    with progress("checking the installation"):
         content = Health(_components(), toolbox(interpreters), _patches())
     deliver(content, **fields)
     return 0
@@ -149,9 +149,9 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
 @verb("tools", example="crossflops tools")
 @command_options(PYTHON, *OUTPUT)
 def tools(python: dict[str, str], **fields: Any) -> int:
-    """List the tools that are known, and which of them are installed."""
+    """List all known tools and show which are installed."""
     interpreters = interpreters_by_tool(python)
-    with progress("looking at the tools"):
+    with progress("checking the tools"):
         content = ToolList(toolbox(interpreters))
     deliver(content, **fields)
     return 0
@@ -198,12 +198,14 @@ def _torchvision() -> Component:
         return Component(name="torchvision", version=None, state="missing", install=install)
     requested = _torch_of("torchvision")
     if torch is not None and requested not in (None, torch.split("+")[0]):
-        message = f"is made for torch {requested}, and this is {torch}"
+        message = f"requires torch {requested}, but torch {torch} is installed"
         return Component(name="torchvision", version=version, state="broken", message=message)
     if "+cu" in _package_build_version("torchvision") and "+cu" not in _package_build_version(
         "torch"
     ):
-        message = "imports with the shim that crossflops brings: its build is for another torch"
+        message = (
+            "was built for another torch; it can be imported only with the shim of crossflops"
+        )
         return Component(name="torchvision", version=version, state="ok", message=message)
     return Component(name="torchvision", version=version, state="ok")
 

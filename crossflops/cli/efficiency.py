@@ -34,22 +34,24 @@ _COUNT = click.IntRange(1)
 PEAK: Group = option_group(
     "The device and its peak",
     click.option("--precision", metavar="P", default="",
-                 help="What ran: fp16, bf16, tf32, fp32, fp64, int8 ..., or graph: as it is "
-                      "stored."),
+                 help="The precision of the run: fp16, bf16, tf32, fp32, fp64, int8 ..., or "
+                      "graph for the types stored in the model."),
     click.option("--precision-of", multiple=True, metavar="PATTERN=P",
-                 help="Another precision for some operators, nodes or modules: Conv=tf32. "
+                 help="A different precision for some operators, nodes or modules: Conv=tf32. "
                       "Repeatable."),
     click.option("--mix", multiple=True, metavar="P=SHARE",
-                 help="Shares of the work by precision: bf16=0.5, fp8=0.5. Repeatable."),
+                 help="The share of the work in a precision, such as bf16=0.5. Repeatable; "
+                      "shares add up to 1."),
     click.option("--device", metavar="D",
-                 help="A device of the catalogue, as its driver prints it; `measured` is this "
-                      "machine."),
+                 help="A device of the catalogue, by its id or the name its driver prints; "
+                      "`measured` is this machine."),
     click.option("--catalogue", metavar="FILE.toml",
-                 help="Devices of your own, beside those of crossflops.toml."),
+                 help="A TOML file with more devices, in addition to those of crossflops.toml."),
     click.option("--peak-tflops", multiple=True, metavar="[P=]X",
-                 help="The dense peak in TFLOP/s of any other device, or of one precision. "
-                      "Repeatable."),
-    click.option("--bandwidth", type=_POSITIVE, metavar="X", help="The memory bandwidth in GB/s."),
+                 help="The dense peak of the device in TFLOP/s, for all precisions or, as "
+                      "bf16=X, for one. Repeatable."),
+    click.option("--bandwidth", type=_POSITIVE, metavar="X", help="The memory bandwidth of the "
+                                                                  "device in GB/s."),
 )  # fmt: skip
 
 
@@ -59,41 +61,48 @@ ATTENTION: Group = option_group(
     "Attention",
     click.option("--causal", type=click.Choice(["full", "half"]), default="full",
                  show_default=True,
-                 help="The whole square of attention, or what a causal mask leaves; both are "
-                      "printed."),
-    click.option("--window", type=_COUNT, metavar="W", help="Keys in a sliding window."),
+                 help="Count the full square of attention scores, or only the half that a "
+                      "causal mask keeps. Both are printed."),
+    click.option("--window", type=_COUNT, metavar="W", help="Number of keys in the sliding "
+                                                            "window of attention."),
 )  # fmt: skip
 
 
 # A transformer by its sizes: the fields of `crossflops.hardware.rates.question.Language`.
 
 _SIZES = (
-    ("--layers", "L", "Layers with attention."),
-    ("--hidden", "H", "Width of attention, which is heads x depth."),
-    ("--heads", "H", "Heads, with --head-dim instead of --hidden."),
-    ("--head-dim", "Q", "Depth of a head."),
-    ("--kv-heads", "N", "Heads of keys and values, where they are fewer."),
-    ("--seq", "T", "Tokens of a sequence; of a model by name those of its usual input."),
+    ("--layers", "L", "Number of layers with attention."),
+    ("--hidden", "H", "Width of attention: heads x head dimension."),
+    ("--heads", "H", "Number of heads; use with --head-dim instead of --hidden."),
+    ("--head-dim", "Q", "Dimension of one head."),
+    ("--kv-heads", "N", "Number of key and value heads, if fewer than --heads."),
+    (
+        "--seq",
+        "T",
+        "Tokens in one sequence; for a model given by name, the tokens of its default input.",
+    ),
     (
         "--context",
         "T",
-        "Tokens in the cache, when one token after the other is decoded: by sizes.",
+        "Tokens in the cache, for decoding one token at a time; only for a transformer given "
+        "by its sizes.",
     ),
 )
 
 
 LANGUAGE: Group = option_group(
-    "A transformer by its sizes",
+    "A transformer given by its sizes",
     click.option("--params", metavar="N",
-                 help="Parameters in products, such as 540.35G; with sizes it needs no TARGET."),
+                 help="Number of parameters in matrix products, such as 540.35G. Needs no "
+                      "TARGET."),
     *(
         click.option(flag, type=_COUNT, metavar=letter, help=meaning)
         for flag, letter, meaning in _SIZES
     ),
     click.option("--param-bytes", type=_POSITIVE, default=2, metavar="X",
-                 help="Bytes of a parameter."),
+                 help="Bytes per parameter."),
     click.option("--cache-bytes", type=_POSITIVE, default=2, metavar="X",
-                 help="Of a cached element."),
+                 help="Bytes per element of the key and value cache."),
 )  # fmt: skip
 
 
@@ -101,10 +110,14 @@ LANGUAGE: Group = option_group(
 
 PARALLEL: Group = option_group(
     "Several devices",
-    click.option("--devices", type=_COUNT, metavar="N", help="All of them: dp x tp x pp."),
-    click.option("--dp", type=_COUNT, metavar="N", help="Replicas, each with its examples."),
-    click.option("--tp", type=_COUNT, default=1, metavar="N", help="Devices to a layer."),
-    click.option("--pp", type=_COUNT, default=1, metavar="N", help="Stages of a pipeline."),
+    click.option("--devices", type=_COUNT, metavar="N", help="Number of devices in total: dp "
+                                                             "x tp x pp."),
+    click.option("--dp", type=_COUNT, metavar="N", help="Number of data parallel replicas, "
+                                                        "each with its own examples."),
+    click.option("--tp", type=_COUNT, default=1, metavar="N", help="Number of devices that "
+                                                                   "share one layer (tensor "
+                                                                   "parallel)."),
+    click.option("--pp", type=_COUNT, default=1, metavar="N", help="Number of pipeline stages."),
 )  # fmt: skip
 
 
@@ -113,50 +126,55 @@ PARALLEL: Group = option_group(
 ROOF: Group = option_group(
     "The roofline",
     click.option("--roofline", is_flag=True,
-                 help="What the device allows, node by node: the longer of work and bytes."),
+                 help="Add a roofline: for each node, the longer of its compute time and its "
+                      "memory time."),
     click.option("--bytes", "bytes_",
                  type=click.Choice(["unfused", "weights-once", "fused-ideal"]),
-                 help="What is moved: by every node (the default), weights and caches once, or "
-                      "these with the inputs and outputs of the model. Implies --roofline."),
+                 help="Which bytes are counted: inputs and outputs of every node (the "
+                      "default), weights and caches once, or these and the inputs and outputs "
+                      "of the model. Implies --roofline."),
     click.option("--bytes-per-example", metavar="N",
-                 help="Bytes that a run moves for one example, such as 459M, instead of "
-                      "counting them."),
+                 help="Bytes moved per example, such as 459M, instead of counting them."),
     click.option("--what-if", multiple=True, metavar="KEY=VALUE[,...]",
-                 help="The same with another batch, precision, weights, cache, device or bytes, "
-                      "such as batch=64 or weights=fp8,cache=fp8. Repeatable."),
+                 help="Add a roofline with another batch, precision, weights, cache, device "
+                      "or bytes, such as batch=64 or weights=fp8,cache=fp8. Repeatable."),
     click.option("--bench", metavar="FILE.json",
-                 help="What `crossflops bench -o FILE.json` measured, kernel by kernel."),
+                 help="Add the measurements of a file written by `crossflops bench -o "
+                      "FILE.json`, kernel by kernel."),
     click.option("--plot", callback=picture, metavar="FILE",
-                 help="Draw the roofline: .svg or .png."),
+                 help="Draw the roofline to this file, .svg or .png."),
 )  # fmt: skip
 
 
 # What was measured: the fields of `crossflops.hardware.rates.question.Speed`.
 
 SPEED: Group = option_group(
-    "What was measured",
+    "Measured speed",
     click.option("--examples-per-second", metavar="R",
-                 help="The measured speed, such as 1325 or 2.6k: of all devices together, where "
-                      "--devices or --dp say that there are several."),
-    click.option("--tokens-per-second", metavar="R", help="Or in tokens, such as 2.6M."),
+                 help="The measured speed, such as 1325 or 2.6k. With --devices or --dp, the "
+                      "speed of all devices together."),
+    click.option("--tokens-per-second", metavar="R", help="The measured speed in tokens per "
+                                                          "second, such as 2.6M."),
     click.option("--latency-ms", type=_POSITIVE, metavar="T",
-                 help="The time of a forward pass over --batch examples; with --train of a "
-                      "step."),
-    click.option("--fwd-ms", type=_POSITIVE, metavar="T", help="Of a forward pass alone."),
-    click.option("--bwd-ms", type=_POSITIVE, metavar="T", help="Of the backward pass."),
-    click.option("--step-ms", type=_POSITIVE, metavar="T", help="Of the optimizer's step."),
+                 help="The time of one forward pass over --batch examples; with --train, of "
+                      "one step."),
+    click.option("--fwd-ms", type=_POSITIVE, metavar="T", help="The time of the forward pass "
+                                                               "only."),
+    click.option("--bwd-ms", type=_POSITIVE, metavar="T", help="The time of the backward pass."),
+    click.option("--step-ms", type=_POSITIVE, metavar="T", help="The time of the optimizer "
+                                                                "step."),
     click.option("--batch", type=_COUNT, metavar="B",
-                 help="Examples of one (micro-)batch on one replica of the model."),
-    click.option("--tokens", type=_COUNT, metavar="N", help="Tokens of one example."),
+                 help="Examples in one (micro-)batch on one replica of the model."),
+    click.option("--tokens", type=_COUNT, metavar="N", help="Tokens in one example."),
     click.option("--runs", metavar="FILE.csv",
-                 help="A table of runs: columns device, precision, batch, rate, or as the flags "
-                      "say."),
+                 help="A CSV table of runs, with the columns device, precision, batch, rate, "
+                      "or names of flags."),
     click.option("--times", metavar="FILE.csv",
-                 help="Forward times of modules: columns module and ms, and macs without a "
-                      "TARGET."),
+                 help="A CSV table of forward times of modules, with the columns module and "
+                      "ms, and macs if there is no TARGET."),
     click.option("--per-device/--all-devices", default=None,
-                 help="The rate is that of each of several devices, or of all of them together, "
-                      "which is the default."),
+                 help="Whether the measured rate is per device or of all devices together "
+                      "(the default)."),
 )  # fmt: skip
 
 
@@ -165,26 +183,29 @@ SPEED: Group = option_group(
 TRAINING: Group = option_group(
     "Training",
     click.option("--train", is_flag=True,
-                 help="Training: the exact count of a step of the TARGET, as `count --train` has "
-                      "it; without a TARGET three passes instead of one."),
+                 help="Rate a training step: the exact count of a step of TARGET, as in "
+                      "`count --train`; without a TARGET, three passes instead of one."),
     click.option("--train-multiplier", metavar="X",
-                 help="So many passes instead of three, such as 2.5."),
+                 help="The number of passes of a training step instead of three, such as 2.5."),
     click.option("--backward", type=click.Choice(["flat", "graph"]),
-                 help="Three passes for everything, or for each node its exact count, which is "
-                      "the default with a TARGET."),
+                 help="flat: three passes for every node. graph: the exact count of each node "
+                      "(the default with a TARGET)."),
     click.option("--frozen", multiple=True, metavar="PATTERN",
-                 help="Modules or parameters that are not trained: 'layer1*'. Repeatable."),
+                 help="Modules or parameters that are not trained, such as 'layer1*'. "
+                      "Repeatable."),
     click.option("--trainable", multiple=True, metavar="PATTERN",
-                 help="What of the --frozen is trained all the same: '*lora*'. Repeatable."),
+                 help="Exceptions from --frozen that are trained, such as '*lora*'. "
+                      "Repeatable."),
     click.option("--loss", default="", metavar="FILE.py:CALLABLE",
-                 help="A function of what the model returns, as in `count --train`."),
+                 help="A function that computes the loss from the model's output, as in "
+                      "`count --train`."),
     click.option("--recompute", metavar="none|full|attention|F", default="none", show_default=True,
-                 help="What of the forward pass is done again in the backward one: it is in the "
-                      "HFU."),
+                 help="The part of the forward pass that is recomputed in the backward pass. "
+                      "It counts in the HFU only."),
     click.option("--flash", is_flag=True,
-                 help="Attention recomputes its scores in the backward pass."),
+                 help="The backward pass recomputes the attention scores (FlashAttention)."),
     click.option("--accumulate", type=_COUNT, default=1, metavar="N",
-                 help="Micro-batches of one step."),
+                 help="Number of micro-batches in one step."),
 )  # fmt: skip
 
 
@@ -193,15 +214,17 @@ TRAINING: Group = option_group(
 RUN: Group = option_group(
     "A whole run",
     click.option("--run-tokens", metavar="N",
-                 help="A whole training run of so many tokens, such as 15T: its FLOPs, its "
-                      "device-hours and their energy."),
-    click.option("--run-examples", metavar="N", help="Or of so many examples, such as 1.28M."),
-    click.option("--run-steps", metavar="N", help="Or of so many steps of --batch examples."),
+                 help="Add the FLOPs, device-hours and energy of a whole training run of this "
+                      "many tokens, such as 15T."),
+    click.option("--run-examples", metavar="N", help="The length of that run in examples, "
+                                                     "such as 1.28M."),
+    click.option("--run-steps", metavar="N", help="The length of that run in steps of --batch "
+                                                  "examples."),
     click.option("--mfu", metavar="X",
-                 help="The share of the peak that the run keeps, such as 0.4 or 40%, instead of a "
-                      "measured speed."),
+                 help="The assumed MFU of that run, such as 0.4 or 40%, instead of a measured "
+                      "speed."),
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
-                 help="Also what the steps of this optimizer take: see `count --train`."),
+                 help="Also count the steps of this optimizer: see `count --train`."),
 )  # fmt: skip
 
 
@@ -209,14 +232,16 @@ RUN: Group = option_group(
 
 WORK: Group = option_group(
     "Whose count",
-    click.option("--as", "as_", metavar="ID[@EDITION]", help="The MACs as this tool counts them."),
+    click.option("--as", "as_", metavar="ID[@EDITION]", help="Use the MACs of this tool "
+                                                             "instead of the native count."),
     click.option("--macs", metavar="N",
-                 help="MACs of one example, such as 4.112G; needs no TARGET."),
+                 help="MACs per example, such as 4.112G. Needs no TARGET."),
     click.option("--pass-macs", metavar="N",
-                 help="MACs of one forward pass over the whole --batch."),
-    click.option("--compare", is_flag=True, help="By each tool's number, with why they differ."),
+                 help="MACs of one forward pass over --batch examples."),
+    click.option("--compare", is_flag=True, help="Show the result for the number of each "
+                                                 "tool, and why the numbers differ."),
     click.option("--tool", "tools", multiple=True, metavar="ID",
-                 help="A tool to --compare. Repeatable."),
+                 help="A tool for --compare. Repeatable."),
 )  # fmt: skip
 
 
@@ -246,12 +271,12 @@ EVERY_TOOL_FAILED = 3
     *OUTPUT,
 )  # fmt: skip
 def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> int:
-    """Set a count against a device's peak.
+    """Compare a count with a device's peak.
 
-    The required rate is 2 x MACs x examples per second, for one device: the MACs of a forward
-    pass, in training those of the exact step, or three passes where the MACs are given. Without a
-    TARGET the work is given by --macs, or by --params and the sizes of a transformer. Exit status
-    1 says that the rate is above the peak, which no sound measurement is.
+    The required rate is 2 x MACs x examples per second, for one device. The MACs are those of a
+    forward pass; with --train those of the exact step, or of three passes if the MACs are given.
+    Without a TARGET the work is given by --macs, or by --params and the sizes of a transformer.
+    Exit status 1 means that the rate is above the peak, which is impossible.
 
     The compute of a whole run:
 
@@ -299,7 +324,7 @@ def _efficiency_exit_status(noun: EfficiencyReport) -> int:
     if not exceeded:
         return 0
     say(f"error: more than 100 % of a {' and a '.join(exceeded)} is impossible")
-    say("hint: the warnings of the result name likely reasons")
+    say("hint: see the warnings of the result for likely reasons")
     return A_CHECK_FAILED
 
 

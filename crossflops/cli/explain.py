@@ -18,10 +18,10 @@ from crossflops.tools.registry import all_conventions
 @click.argument("name", metavar="CAUSE|TOOL[@EDITION]|WORDS", nargs=-1, required=True)
 @command_options(*OUTPUT)
 def explain(name: tuple[str, ...], **fields: Any) -> int:
-    """Say what a cause is, or everything that a tool does.
+    """Describe a cause, or list all rules of a tool.
 
-    WORDS find a cause by what it is about (`explain batchnorm`, `explain relu twice`). `native`
-    and `residual` are words of every report, and have a page, as have `mfu`, `roofline`, `6nd` ...
+    WORDS search for a cause by its subject (`explain batchnorm`, `explain relu twice`). Terms of
+    the reports have pages, too: `native`, `residual`, `mfu`, `roofline`, `6nd` ...
     """
     deliver(_noun(" ".join(name)), **fields)
     return 0
@@ -41,8 +41,6 @@ def _noun(name: str) -> Cause | Convention | Matches:
     matches = search_causes(name, pages)
     if not matches:
         families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in all_causes()))
-        more = (
-            f"try a word of what it is about, or one of {families}; `crossflops tools` has tools"
-        )
-        raise UnknownNameError(f"{name!r} is neither a cause nor a tool", near or more)
+        more = f"try another word, or one of {families}; `crossflops tools` lists the tools"
+        raise UnknownNameError(f"{name!r} is not a cause and not a tool", near or more)
     return matches[0] if len(matches) == 1 else Matches(name, matches)

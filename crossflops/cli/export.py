@@ -31,16 +31,16 @@ from crossflops.cli.output import progress, say
     *SIZES,
     click.option("--to", type=click.Choice(["onnx", "model-explorer"]), required=True,
                  help="onnx: the normalized model with its weights. model-explorer: node data "
-                      "for that viewer."),
+                      "for the Model Explorer viewer."),
     click.option("-o", "--output", "file", required=True, metavar="FILE",
                  type=click.Path(path_type=Path),
                  help="The file to write, .onnx or .json."),
     click.option("--annotate", is_flag=True,
-                 help="Write the counts into the metadata of the nodes (onnx)."),
+                 help="Write the counts into the metadata of the nodes (onnx only)."),
     click.option("--verify", is_flag=True,
-                 help="Run the file in onnxruntime beside the model, on the same random inputs, "
-                      "and end with 1 where an output differs by more than noise, "
-                      "or rounding would hide that (onnx)."),
+                 help="Run the file in onnxruntime and the model on the same random inputs. "
+                      "Exit with status 1 if an output differs by more than noise, or if "
+                      "rounding would hide a difference (onnx only)."),
     UNIT,
 )  # fmt: skip
 def export(file: Path, **fields: Any) -> int:

@@ -30,7 +30,7 @@ Group: TypeAlias = tuple[Decorator, ...]
 # The help of a verb: those options first that matter first, the others in named groups, and an
 # example that runs.
 
-FIRST = "What matters first"
+FIRST = "Main options"
 OTHERS = "Others"
 _TITLES: dict[click.Parameter, str] = {}  # of options, which are as long here as the program
 
@@ -116,7 +116,7 @@ class Positive(click.FloatRange):
         """The number. Fails as click does."""
         number = super().convert(value, *others)
         if math.isnan(number) or (math.isinf(number) and self._most is None):
-            return self.fail(f"{value} is no number to count with.", *others)
+            return self.fail(f"must be a finite positive number, got {value}.", *others)
         return number if self._most is None else min(number, self._most)
 
 
@@ -150,15 +150,13 @@ def reject_options(names: Collection[str], reason: str, hint: str) -> None:
     """Refuse these options where they were typed. Raises InputError."""
     for name, flag in command_line_options().items():
         if name in names:
-            raise InputError(f"{flag} changes nothing: {reason}", hint)
+            raise InputError(f"{flag} has no effect here: {reason}", hint)
 
 
 def refuse_timeout(*requests: "Request") -> None:
     """Refuse --timeout where only files are read, which takes no converter and no run."""
     if all(request.is_file for request in requests):
-        reject_options(
-            ("timeout",), "no converter, no tool and no run takes part in this", "leave it out"
-        )
+        reject_options(("timeout",), "only files are read", "leave it out")
 
 
 def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
@@ -166,7 +164,7 @@ def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
     if writes_json(fields):
         reject_options(
             names,
-            "it shapes a page, and JSON has all of it",
+            "it selects parts of a page, and JSON always has everything",
             "leave it out, or write a page instead of JSON",
         )
 
@@ -188,47 +186,51 @@ BUILT = "The model and how it is built"
 MODEL: Group = option_group(
     BUILT,
     click.option("--input", "inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
-                 help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for "
-                      "several."),
+                 help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeatable."),
     click.option("--inputs", "inputs_file", metavar="FILE.npz",
-                 help="Real values for the inputs."),
+                 help="A file with real values for the inputs."),
     click.option("--arg", "arguments", multiple=True, metavar="KEY=JSON",
-                 help="A keyword argument for the callable, such as weights=null. Repeatable."),
+                 help="A keyword argument for the callable, with a JSON value, such as "
+                      "weights=null. Repeatable."),
     click.option("--dim", "dims", multiple=True, metavar="NAME=N",
                  help="The size of a named dimension of an ONNX file. Repeatable."),
     click.option("--trips", "trips", multiple=True, metavar="NODE=N",
-                 help="How often a Loop of an ONNX file runs, where the file does not say. "
-                      "Repeatable."),
+                 help="The number of iterations of a Loop of an ONNX file, if the file does "
+                      "not fix it. Repeatable."),
     click.option("--branch", "branches", multiple=True, metavar="NODE=then|else|sum",
-                 help="Which branch of an If of an ONNX file counts; the larger one unless "
-                      "said. Repeatable."),
-    click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
-    click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
-    click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
+                 help="Which branch of an If of an ONNX file is counted. Default: the larger "
+                      "one. Repeatable."),
+    click.option("--no-grad", is_flag=True, help="Run without gradients (this can change "
+                                                 "totals)."),
+    click.option("--train-mode", is_flag=True, help="Run the model in train() mode instead of "
+                                                    "eval()."),
+    click.option("--allow-pickle", is_flag=True, help="Allow loading pickle files, which can "
+                                                      "run any code."),
     click.option("--timeout", type=Positive(most=_LONGEST), default=TIMEOUT, show_default=True,
                  metavar="SECONDS",
-                 help="How long a converter may take, a tool may build the model, and a run may "
-                      "last."),
+                 help="Maximum time of a conversion, of building the model in a tool's "
+                      "process, and of a run."),
 )  # fmt: skip
 
 
 # Sizes of the usual input of a model by name: their values are a field of the request.
 
 _SIZE = click.IntRange(1)
-_USUAL_INPUT = "The usual input of a model by name"
+_USUAL_INPUT = "The default input of a model given by name"
 IMAGE_SIZE: Group = option_group(
     _USUAL_INPUT,
     click.option("--image-size", type=_SIZE, metavar="N",
-                 help="Pixels along each side of its images."),
+                 help="Image size in pixels, for each side."),
 )  # fmt: skip
 SEQ: Group = option_group(
     _USUAL_INPUT,
-    click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
+    click.option("--seq", type=_SIZE, metavar="N", help="Number of tokens in that input."),
 )  # fmt: skip
 SIZES: Group = option_group(
     _USUAL_INPUT,
     click.option("--batch", type=_SIZE, metavar="N",
-                 help="Examples in the usual input of a model by name, such as timm:NAME."),
+                 help="Number of examples in the default input of a model given by name, such "
+                      "as timm:NAME."),
     *SEQ,
     *IMAGE_SIZE,
 )  # fmt: skip
@@ -292,7 +294,10 @@ def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[st
     named: dict[str, V] = {}
     for name, value in pairs:
         if name in named and named[name] != value:
-            raise InputError(f"{option} {name} has two values", f"give {option} {name}=... once")
+            raise InputError(
+                f"{option} {name} is given twice with different values",
+                f"give {option} {name}=... once",
+            )
         named[name] = value
     return named
 
@@ -302,10 +307,13 @@ def parse_name_number(option: str, text: str) -> tuple[str, int]:
     name, equals, value = text.rpartition("=")
     example = f"{option} {'Loop_1' if option == '--trips' else 'batch'}=8"
     if not equals or not name or not (value.isascii() and value.isdigit()):
-        raise InputError(f"{option} {text!r} is not NAME=N", f"write for example {example}")
+        raise InputError(
+            f"{option} must be NAME=N, got {text!r}", f"write, for example, {example}"
+        )
     if len(value) > DIGITS:
         raise InputError(
-            f"{option} {name}=... has a number of {len(value)} digits", f"write at most {DIGITS}"
+            f"{option} {name}=... has a number with {len(value)} digits, which is too many",
+            f"write at most {DIGITS}",
         )
     return name, int(value)
 
@@ -315,7 +323,8 @@ def branch(text: str) -> tuple[str, str]:
     name, _, value = text.rpartition("=")
     if not name or value not in ("then", "else", "sum"):
         raise InputError(
-            f"--branch {text!r} is not NODE=then|else|sum", "write for example --branch If_3=else"
+            f"--branch must be NODE=then|else|sum, got {text!r}",
+            "write, for example, --branch If_3=else",
         )
     return name, value
 
@@ -331,56 +340,59 @@ def argument(text: str) -> tuple[str, object]:
 
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise InputError(f"--arg {text!r} is not KEY=JSON", "write for example --arg weights=null")
+        raise InputError(
+            f"--arg must be KEY=JSON, got {text!r}", "write, for example, --arg weights=null"
+        )
     if value.removeprefix("torch.") in DTYPES:
         return name, value
     try:
         return name, json.loads(value)
     except ValueError:
         quoted = f"--arg '{name}={json.dumps(value)}'"
-        hint = f"null, true, 3, [1, 2]; a text stands in quotes: {quoted}"
-        raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
+        hint = f"write null, true, 3 or [1, 2]; put text in quotes: {quoted}"
+        raise InputError(f"the value of --arg {text!r} is not valid JSON", hint) from None
 
 
 (WEIGHTS,) = option_group(
     BUILT,
     click.option("--weights", type=click.Choice(["real", "fake"]),
-                 help="Build a target of PyTorch with numbers in its weights, or without. The "
-                      "default: without, where no size and no path depends on a value."),
+                 help="Whether a PyTorch target is built with values in its weights (real) or "
+                      "with shapes only (fake). Default: fake, unless a size or a code path "
+                      "depends on values."),
 )  # fmt: skip
 
 
 (WEIGHTS_OF_TOOLS,) = option_group(
     BUILT,
     click.option("--weights", type=click.Choice(["real", "fake"]),
-                 help="Build a target of PyTorch with numbers in its weights, or without: tools "
-                      "that look at shapes alone run on it, and the others are named. The "
-                      "default: without, where the weights take more than 1 GiB."),
+                 help="Whether a PyTorch target is built with values in its weights (real) or "
+                      "with shapes only (fake). With fake, tools that need values are skipped "
+                      "and listed. Default: fake if the weights take more than 1 GiB."),
 )  # fmt: skip
 
 
 TRAIN: Group = option_group(
     "A training step",
     click.option("--train", is_flag=True,
-                 help="Also count a training step: forward, gradients of inputs, gradients of "
-                      "weights, and what is run again. The mode stays eval() without "
-                      "--train-mode."),
+                 help="Also count a training step: forward pass, gradients of inputs, "
+                      "gradients of weights, and recomputed work. The model stays in eval() "
+                      "mode unless --train-mode is given."),
     click.option("--frozen", multiple=True, metavar="PATTERN",
-                 help="Parameters, or modules around them, that are not trained, such as "
-                      "'layer1*'. Repeatable."),
+                 help="Parameters or modules that are not trained, such as 'layer1*'. "
+                      "Repeatable."),
     click.option("--trainable", multiple=True, metavar="PATTERN",
-                 help="Parameters, or modules around them, that are trained: goes over --frozen "
-                      "and over what the model says. Repeatable."),
+                 help="Parameters or modules that are trained. Overrides --frozen and the "
+                      "model's requires_grad. Repeatable."),
     click.option("--loss", default="", metavar="FILE.py:CALLABLE",
-                 help="A function of what a model returns, in place of the sum of all float "
-                      "outputs: outputs that miss it have no gradient."),
+                 help="A function that computes the loss from the model's output, instead of "
+                      "the sum of all float outputs. Outputs it does not use have no gradient."),
 )  # fmt: skip
 OPTIMIZER: Group = option_group(
     "A training step",
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
-                 help="Also the step of an optimizer, apart: sgd, momentum, adam, adamw, "
+                 help="Also count the optimizer step, separately: sgd, momentum, adam, adamw, "
                       "adafactor or lamb, with options such as "
-                      "adamw,weight_decay=0.1,clip_norm=1 (0 switches one off)."),
+                      "adamw,weight_decay=0.1,clip_norm=1 (0 disables an option)."),
 )  # fmt: skip
 
 
@@ -404,7 +416,8 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
     if suffix(path) not in FORMATS:
         end = f"the suffix {suffix(path)!r}" if path.suffix else "no suffix"
         raise UnknownNameError(
-            f"{value} has {end}, which names no format", f"formats are {', '.join(FORMATS)}"
+            f"{value} has {end}, which is not a known format",
+            f"choose one of {', '.join(FORMATS)}",
         )
     return writable(path)
 
@@ -412,30 +425,32 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
 def writable(path: Path, example: str = "name") -> Path:
     """The path, where there is a folder for it. Raises CrossflopsError."""
     if not path.parent.is_dir():
-        raise CrossflopsError(f"there is no folder {path.parent}", f"mkdir -p {path.parent}")
+        raise CrossflopsError(f"folder {path.parent} does not exist", f"mkdir -p {path.parent}")
     if path.is_dir():
         raise CrossflopsError(
-            f"{path} is a folder", f"give a file in it, such as {path / example}"
+            f"{path} is a folder", f"give the path of a file in it, such as {path / example}"
         )
     return path
 
 
 OUTPUT: Group = option_group(
     "Output",
-    click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
+    click.option("--json", "as_json", is_flag=True, help="Print only JSON."),
     click.option("-o", "--output", "file", callback=_destination, metavar="FILE",
-                 help="Write to FILE instead, in the format of its suffix: .json, .md, .html, "
-                      ".txt, .tex, .csv ..."),
+                 help="Write the result to FILE, in the format of its suffix: .json, .md, "
+                      ".html, .txt, .tex, .csv ..."),
 )  # fmt: skip
 UNIT = click.option(
     "--unit",
     type=click.Choice(["macs", "flops"]),
     default="macs",
     show_default=True,
-    help="Which of them orders and fills the tables.",
+    help="The quantity that the tables show and are sorted by.",
 )
 STRICT = click.option(
-    "--strict", is_flag=True, help="Exit with 1 when a node is uncounted or a residual is left."
+    "--strict",
+    is_flag=True,
+    help="Exit with status 1 if a node is uncounted or a residual is not 0.",
 )
 
 
@@ -452,23 +467,25 @@ PYTHON = click.option(
     multiple=True,
     metavar="TOOL=INTERPRETER",
     callback=_interpreters,
-    help="The Python (or the folder of a venv) that runs a tool, which then need not be "
-    "installed here. Repeatable; goes over [python] in crossflops.toml.",
+    help="Run a tool with this Python interpreter (or virtual environment folder); the tool "
+    "then need not be installed in this environment. Repeatable. Overrides [python] in "
+    "crossflops.toml.",
 )
 
 
 # One table of a report, for `apply_view_options`.
 
-SHOWN = "One table of the report"
+SHOWN = "Show one table of the report"
 VIEW: Group = option_group(
     SHOWN,
     click.option("--by", type=click.Choice(["op", "module", "node", "type"]),
-                 help="One table: by ONNX operator, by module (a tree, each with all beneath "
-                      "it), by graph node, or by type, which is the class of the innermost "
-                      "module around a node."),
-    click.option("--top", type=click.IntRange(1), metavar="N", help="Only the N largest rows."),
+                 help="Show one table: by ONNX operator, by module (a tree; each row includes "
+                      "its submodules), by graph node, or by type (the class of the innermost "
+                      "module of each node)."),
+    click.option("--top", type=click.IntRange(1), metavar="N", help="Show only the N largest "
+                                                                    "rows."),
     click.option("--depth", type=click.IntRange(0), metavar="N",
-                 help="Only N levels of the module tree; implies --by module."),
+                 help="Show only N levels of the module tree. Implies --by module."),
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crossflops.report.efficiency import EfficiencyReport
     from crossflops.report.report import Report
 
-_TO_A_FILE = "write to a file with -o FILE"
+_TO_A_FILE = "write the result to a file with -o FILE"
 _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
@@ -74,7 +74,7 @@ def _print(text: str) -> None:
         _abandon(sys.stdout)
     except OSError as error:
         _abandon(sys.stdout)
-        message = f"stdout cannot be written: {error.strerror or error}"
+        message = f"cannot write to stdout: {error.strerror or error}"
         raise CrossflopsError(message, _TO_A_FILE) from error
 
 
@@ -133,11 +133,13 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
 
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
-        raise InputError("there is no roofline to draw", "ask efficiency for it by --roofline")
+        raise InputError(
+            "--plot needs a roofline, and the result has none", "add --roofline to `efficiency`"
+        )
     title = report.report.name if report.report else "as given"
     keep(file, figure_file_bytes(roofline_sheet(roofs[0], title), file.suffix))
     if len(roofs) > 1:
-        say(f"the picture is that of {roofs[0].device}")
+        say(f"--plot draws only the roofline of {roofs[0].device}")
 
 
 def keep_comparison(report: "Report", plot: str) -> None:

@@ -38,51 +38,54 @@ _POSITIVE = Positive()
     TARGET,
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ARG]..."),
     click.option("--step", type=click.IntRange(1), default=5, show_default=True, metavar="N",
-                 help="Of a script: the step of its optimizer that is profiled."),
+                 help="For a script: the number of the optimizer step to profile."),
     *MODEL,
     *SIZES,
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
-                 help="Also show the step by this convention, with every difference: "
-                      "deepspeed@2021. Repeatable."),
+                 help="Also count the step by this convention and explain the difference, "
+                      "such as deepspeed@2021. Repeatable."),
     click.option("--tool", "tools", multiple=True, metavar="ID",
-                 help="Also run this tool on the forward pass, and show what it prints with "
-                      "every difference: deepspeed-macs. Repeatable."),
+                 help="Also run this tool on the forward pass and explain the difference, "
+                      "such as deepspeed-macs. Repeatable."),
     click.option("--frozen", multiple=True, metavar="PATTERN",
-                 help="With --fwd-ms: parameters, or modules around them, that were not "
-                      "trained. Repeatable."),
+                 help="With --fwd-ms: parameters or modules that were not trained. Repeatable."),
     click.option("--depth", type=click.IntRange(-1), default=-1, show_default=True, metavar="N",
-                 help="Levels of modules to show; -1 are all."),
+                 help="Levels of modules to show; -1 for all."),
     click.option("--top", type=click.IntRange(1), default=3, show_default=True, metavar="N",
-                 help="Modules to show at each level."),
-    click.option("--no-detail", is_flag=True, help="Leave the tree of modules out."),
+                 help="Number of modules to show at each level."),
+    click.option("--no-detail", is_flag=True, help="Do not show the module tree."),
     click.option("--optimizer", default="adamw", show_default=True, metavar="NAME",
                  help="A class of torch.optim, such as adamw or sgd, or none."),
     click.option("--threads", type=click.IntRange(1), metavar="N",
-                 help="Threads of an operator. Default: OMP_NUM_THREADS, else the CPUs of this "
+                 help="Threads per operator. Default: OMP_NUM_THREADS, else the CPUs of this "
                       "process."),
     click.option("--seconds", type=_POSITIVE, default=3.0, show_default=True, metavar="X",
-                 help="Time for warm-up, and again for timing."),
-    click.option("--device", metavar="NAME", help="The device whose peak is meant."),
-    click.option("--precision", metavar="P", help="The precision that ran, such as fp16."),
+                 help="Maximum time of the warm-up, and again of the timing."),
+    click.option("--device", metavar="NAME", help="The device whose peak the rates are "
+                                                  "divided by."),
+    click.option("--precision", metavar="P", help="The precision of the run, such as fp16."),
     click.option("--peak-tflops", multiple=True, metavar="[P=]X",
-                 help="The peak in TFLOP/s, for all precisions or for one. Repeatable."),
+                 help="The peak in TFLOP/s, for all precisions or, as bf16=X, for one. "
+                      "Repeatable."),
     click.option("--fwd-ms", type=_POSITIVE, metavar="X",
-                 help="The time of a forward pass that was measured elsewhere: nothing is run."),
-    click.option("--bwd-ms", type=_POSITIVE, metavar="X", help="That of its backward pass."),
-    click.option("--step-ms", type=_POSITIVE, metavar="X", help="That of the optimizer's step."),
+                 help="The time of a forward pass that was measured elsewhere. Nothing is run."),
+    click.option("--bwd-ms", type=_POSITIVE, metavar="X", help="The measured time of the "
+                                                               "backward pass."),
+    click.option("--step-ms", type=_POSITIVE, metavar="X", help="The measured time of the "
+                                                                "optimizer step."),
     *OUTPUT,
 )  # fmt: skip
 def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> int:
-    """Train a model of PyTorch for some steps, and say where work and time go.
+    """Train a PyTorch model for some steps and show the work and time of each module.
 
-    With times that were measured elsewhere nothing is run, and a TARGET may be any model.
-    `crossflops profile -- python train.py ...` runs a script as it is, and profiles one step of
-    it; the exit status is the script's.
+    If the times are given by --fwd-ms and others, nothing is run, and TARGET may be any model.
+    `crossflops profile -- python train.py ...` runs a script unchanged and profiles one of its
+    steps; the exit status is that of the script.
 
-    Latencies of the forward pass, the backward pass and the optimizer's step, beside the exact
-    count of each; the modules that have most of it at each level, and all of them as a tree. The
-    model runs in this process. Exit status 1 says that a module was faster than the peak, which
-    no sound measurement is.
+    The result has the latencies of the forward pass, the backward pass and the optimizer step,
+    each with its exact count; the largest modules of each level; and all modules as a tree. The
+    model runs in this process. Exit status 1 means that a module was faster than the peak, which
+    is impossible.
     """
     if words:
         return _profile_script((fields.pop("target"), *words), as_json, file, fields)
@@ -93,7 +96,9 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
 
     fields.pop("step")
     reject_options(
-        ("step",), "it is a step of a script", "leave it out, or write -- python FILE.py"
+        ("step",),
+        "it selects a step of a script",
+        "leave it out, or give a script: -- python FILE.py",
     )
     refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     choice = _pop_profile_depth(fields)
@@ -107,7 +112,9 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     )
     if provided.are_there:
         reject_options(
-            _OF_RUNS, "the times are given, and nothing runs", "leave it out, or --fwd-ms"
+            _OF_RUNS,
+            "with --fwd-ms, the times are given and nothing is run",
+            "leave out that option, or leave out --fwd-ms",
         )
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
@@ -152,13 +159,16 @@ def _profile_script(
 
     reject_options_except(
         _OF_SCRIPTS,
-        "a script builds and runs its model itself",
+        "a script builds and runs its own model",
         "leave it out, or give one target",
     )
     refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     peaks = fields["peak_tflops"]
     if len(peaks) > 1:
-        raise InputError("a script has one --peak-tflops", "give the peak of its precision")
+        raise InputError(
+            "--peak-tflops can be given only once for a script",
+            "give only the peak of the precision it uses",
+        )
     choice = script.StepChoice(
         step=fields["step"],
         device=fields["device"],

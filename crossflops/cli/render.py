@@ -32,7 +32,7 @@ from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import SCHEMA, Report
 
-_HINT = "give a file that `crossflops count`, `compare` or `bench` wrote with -o FILE.json"
+_HINT = "give a file written by `crossflops count`, `compare` or `bench` with -o FILE.json"
 Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile)
 
 
@@ -47,30 +47,31 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile)
     *QUESTIONS,
     UNIT,
     click.option("--plot", callback=picture, metavar="FILE",
-                 help="Draw what has a picture, .svg or .png: speed over batch, a roofline, the "
-                      "waterfall of every tool, or in a file named bars... their totals."),
+                 help="Draw the report, as .svg or .png: speed against batch size, a "
+                      "roofline, a waterfall for each tool or, if the file name begins with "
+                      "bars, the totals of all tools."),
     *OUTPUT,
 )  # fmt: skip
 def render(file_: Path, plot: str | None, **fields: Any) -> int:
-    """Show a report again that was written to a file, in any format."""
+    """Convert a saved report to any output format."""
     from crossflops.verbs.compare.questions import answer_report_questions
 
     requested = questions(fields)
     data = _read_report_bytes(file_)
     if _has(data, "curve"):
-        _reject_unused_render_options(fields, "what `bench` wrote", "plot", pages=("top",))
+        _reject_unused_render_options(fields, "a result of `bench`", "plot", pages=("top",))
         return _render_bench(_decode_report(file_, data, Bench), plot, fields)
     if _has(data, "latencies"):
-        _reject_unused_render_options(fields, "what `profile` wrote", pages=("top", "depth"))
+        _reject_unused_render_options(fields, "a result of `profile`", pages=("top", "depth"))
         return _render_profile(_decode_report(file_, data, TrainingProfile), fields)
     if _has(data, "efficiency"):
-        _reject_unused_render_options(fields, "what `efficiency` wrote", "plot")
+        _reject_unused_render_options(fields, "a result of `efficiency`", "plot")
         return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
     report = _decode_report(file_, data, Report)
     _check_report_options(report, fields)
     report = answer_report_questions(report, **requested)
     if plot is not None and not report.profiles and report.against is UNSET:
-        raise InputError(f"--plot: {file_} has no picture", "give what `compare` or `bench` wrote")
+        raise InputError(f"--plot cannot draw {file_}", "give a result of `compare` or `bench`")
     deliver(_content_to_render(report, fields), **fields)
     if plot is not None:
         keep_comparison(report, plot)
@@ -89,7 +90,9 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
     """Refuse what a count, or a comparison, has no use for."""
     if not report.profiles and report.against is UNSET:
         reject_options(
-            ("between", "consensus"), "REPORT.json compares nothing", "give a comparison"
+            ("between", "consensus"),
+            "REPORT.json is not a comparison",
+            "give a result of `compare`",
         )
     if fields["by"] is fields["depth"] is None:
         if report.profiles:
@@ -154,7 +157,10 @@ def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
     try:
         report = kind.from_json(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CrossflopsError(f"{path} is no report: {error}", _HINT) from error
+        raise CrossflopsError(f"{path} is not a valid report: {error}", _HINT) from error
     if report.schema != SCHEMA:
-        raise CrossflopsError(f"{path} has the schema {report.schema!r}", f"this one is {SCHEMA}")
+        raise CrossflopsError(
+            f"{path} has schema {report.schema!r}",
+            f"this release reads schema {SCHEMA}; write the report again with it",
+        )
     return report

@@ -25,9 +25,9 @@ _TOO_LONG = 2
 _DONE = b"done"  # the last word of a child, which says that its status is its own
 _MOST_INTERRUPTS = 3
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a process
-_OUT_OF_MEMORY = "often the system ran out of memory: give a smaller input"
+_OUT_OF_MEMORY = "this often means that the system ran out of memory; give a smaller input"
 _CRASHED = (
-    "native code crashed: run the model by itself under python -X faulthandler, which says where"
+    "native code crashed; run the model alone with python -X faulthandler to find the location"
 )
 _limit = [TIMEOUT]
 
@@ -133,8 +133,11 @@ class _Supervisor:
                 self._hear()
                 if self._end is not None and time.monotonic() > self._end:
                     self._stop()
-                    message = f"{self._converter} was ended after {self._seconds:g} s"
-                    hint = "give it longer with --timeout SECONDS, or convert a smaller part"
+                    message = f"{self._converter} did not finish within {self._seconds:g} s"
+                    hint = (
+                        "allow more time with --timeout SECONDS, or convert a smaller part "
+                        "of the model"
+                    )
                     return refuse(f"{message}: it did not convert the model", hint, _TOO_LONG)
         finally:
             for sign, handler in before.items():
@@ -149,8 +152,10 @@ class _Supervisor:
             hint = _OUT_OF_MEMORY if status == -signal.SIGKILL else _CRASHED
             return refuse(message, hint, _TOO_LONG)
         if not self._done:
-            message = f"the model ended the process, with status {status}, and there is no result"
-            return refuse(message, "take the exit out of the model", _TOO_LONG)
+            message = (
+                f"the model ended the process with exit status {status} before there was a result"
+            )
+            return refuse(message, "remove the call that exits from the model's code", _TOO_LONG)
         return status
 
     def _poll_exit_status(self) -> int | None:

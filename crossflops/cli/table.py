@@ -27,15 +27,17 @@ from crossflops.cli.output import deliver, progress
     *MODEL,
     *SIZES,
     click.option("--by-tool", "tools", multiple=True, metavar="ID[@EDITION]",
-                 help="A column with the number of this tool, by its convention and without the "
-                      "tool: thop, fvcore. Repeatable."),
+                 help="Add a column with the number of this tool, predicted by its convention "
+                      "without running it, such as thop. Repeatable."),
     click.option("--digits", type=click.IntRange(1, 20), default=4, show_default=True,
-                 metavar="N", help="Significant digits of all figures; .csv and .json have all."),
+                 metavar="N", help="Number of significant digits; .csv and .json always have "
+                                   "all digits."),
     click.option("--latency", is_flag=True,
-                 help="Also run every model in onnxruntime, and give the median time of a run."),
+                 help="Also run every model in onnxruntime and show the median time of a run."),
     click.option("--jobs", type=click.IntRange(1), metavar="N",
-                 help="Count up to N models of frameworks side by side. Files are counted one by "
-                      "one. Default: one for two models, for each CPU and for 4 GiB of memory."),
+                 help="Count up to N framework models in parallel. Files are counted one by "
+                      "one. Default: at most one per two models, per CPU and per 4 GiB of "
+                      "memory."),
     *OUTPUT,
 )  # fmt: skip
 def table(
@@ -46,7 +48,7 @@ def table(
     jobs: int | None,
     **fields: Any,
 ) -> int:
-    """Set several models in one table, for a paper: a row each.
+    """Count several models into one table for a paper, one row each.
 
     For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
     """

@@ -36,8 +36,8 @@ def describe_unloadable(model: Any) -> str:
             if _is_wide(node)
         ]
         return (
-            f"onnxruntime does not run the file: {wide[0]!r} is a pool over more than {_MOST_AXES}"
-            f" axes{f', and so are {len(wide) - 1} more' if len(wide) > 1 else ''}"
+            f"onnxruntime cannot run the file: {wide[0]!r} is a pool over more than "
+            f"{_MOST_AXES} axes{f', and so are {len(wide) - 1} more' if len(wide) > 1 else ''}"
             if wide
             else ""
         )
@@ -48,8 +48,8 @@ def describe_unloadable(model: Any) -> str:
     more = len(by_operator) - len(listed)
     others = f" and {more} other operators" if more else ""
     return (
-        f"no runtime can load the file, which has no ONNX form of {', '.join(listed)}{others}:"
-        " it can be counted and looked at"
+        "no runtime can load the file, since ONNX has no operator for "
+        f"{', '.join(listed)}{others}; the file can only be counted and viewed"
     )
 
 

@@ -56,7 +56,7 @@ def main_graph_field(data: Data) -> Field:
     """The field of the main graph. Raises TargetError when there is not exactly one."""
     graphs = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
     if len(graphs) != 1:
-        raise TargetError(f"the file has {len(graphs)} graphs where a model has one", HINT)
+        raise TargetError(f"the file has {len(graphs)} graphs; a model must have one", HINT)
     return graphs[0]
 
 
@@ -182,7 +182,9 @@ def mapping_onnx_file(path: str) -> Iterator[Data]:
             yield mapped
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise TargetError(f"{path} cannot be read: {reason}", "give an ONNX model") from error
+        raise TargetError(
+            f"cannot read {path}: {reason}", "give the path of an ONNX model"
+        ) from error
 
 
 def copy_model(
@@ -308,17 +310,18 @@ def _check_data(source: Path, target: Path, name: str) -> None:
     """Refuse before anything is written."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise CrossflopsError(
-            f"the external data {name!r} lies outside of the model's folder",
+            f"the external data file {name!r} is outside the folder of the model",
             "write the output into the folder of the model",
         )
     if not (source / name).is_file():
         raise CrossflopsError(
-            f"the external data {source / name} is not there", "put it beside the model"
+            f"the external data file {source / name} does not exist",
+            "put it into the folder of the model",
         )
     copy = target / name
     if copy.exists() and not filecmp.cmp(source / name, copy, shallow=False):
         raise CrossflopsError(
-            f"{copy} exists, and is not the data of this model",
+            f"{copy} already exists with other contents",
             "write the output into another folder",
         )
 

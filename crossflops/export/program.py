@@ -62,12 +62,13 @@ def save_program(
         for name in names:  # the data first: a model never stands there without it
             os.replace(os.path.join(folder, name), target.parent / name)
     except OSError as error:
-        message = f"{target} cannot be written: {error.strerror or error}"
-        raise CrossflopsError(message, "give another -o") from error
+        message = f"cannot write {target}: {error.strerror or error}"
+        raise CrossflopsError(message, "choose another file with -o") from error
     except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
         # whatever PyTorch raises where a tensor on meta is asked for its bytes
         raise CrossflopsError(
-            f"the weights cannot be written: {error}", "build the model with weights, not on meta"
+            f"cannot write the weights: {error}",
+            "build the model with values, not on the meta device",
         ) from error
     finally:
         if folder is not None:
@@ -142,8 +143,8 @@ def save_uniform(data: bytes, target: Path) -> None:
     }
     if sum(weight.nbytes for weight in uniform.values()) > LIMIT:
         raise CrossflopsError(
-            "the model's ONNX file would be larger than 2 GiB, which no file may be",
-            "convert the model to ONNX with external data, and give the file by --onnx",
+            "the ONNX file of the model would exceed the limit of 2 GiB",
+            "convert the model to ONNX with external data, and give the file with --onnx",
         )
     for tensor in all_graph_tensors(model.graph):
         if is_dataless_tensor(tensor) and tensor.name not in uniform:

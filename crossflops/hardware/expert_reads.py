@@ -14,16 +14,16 @@ from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.operators import find_operator_rule
 
 _BALANCED = (
-    "of the weights of experts a pass reads those that its tokens choose, as many different ones "
-    "as tokens that are routed evenly choose on average"
+    "of the expert weights, a pass reads those of the chosen experts: the average number of "
+    "different experts if tokens are routed evenly"
 )
 _OBSERVED = (
-    "of the weights of experts a pass reads those of the experts that have tokens in the count, "
-    "as its router chose on those inputs: another choice, or another batch, reads others"
+    "of the expert weights, a pass reads those of experts with tokens in the count, as the "
+    "router chose on those inputs; other inputs or another batch read others"
 )
 _GATHERED = (
-    "of the weights of experts a pass reads as many as its tokens choose together, up to all: "
-    "that tokens choose the same is not taken into account"
+    "of the expert weights, a pass reads as many as its tokens choose in total, up to all; "
+    "that tokens may choose the same expert is not taken into account"
 )
 _SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 

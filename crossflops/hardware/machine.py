@@ -81,7 +81,7 @@ def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
         return _x86(core)
     if core.architecture in ("aarch64", "arm64"):
         return _arm(core)
-    return f"the units of {core.architecture} are not known", {}
+    return f"the units of {core.architecture} are unknown", {}
 
 
 def _x86(core: Core) -> tuple[str, dict[str, int]]:
@@ -132,14 +132,14 @@ def _avx512(core: Core) -> tuple[str, int]:
             return two
         if core.model in _ONE_512:
             return single
-    return "AVX-512, on one unit or two: this model is not known", 0
+    return "AVX-512; whether on one or two units is unknown for this model", 0
 
 
 def _arm(core: Core) -> tuple[str, dict[str, int]]:
     known = _ARM.get((core.implementer or -1, core.part or -1))
     if known is None:
         scalable = f", with {SVE}" if "sve" in core.flags else ""
-        return f"the units of this Arm core are not known{scalable}", {}
+        return f"the units of this Arm core are unknown{scalable}", {}
     text, fp32, bf16, int8 = known
     extra: Mapping[str, tuple[int, bool]] = {
         "bf16": (bf16, "bf16" in core.flags),
@@ -185,8 +185,8 @@ def _records(root: Path) -> list[dict[str, str]]:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise NoCpuError(
-            f"this machine does not say what its processor is: {file} cannot be read",
-            "`crossflops devices --measure` measures it all the same; or name it by --device",
+            f"the processor of this machine is unknown: cannot read {file}",
+            "measure it with `crossflops devices --measure`, or name it with --device",
         ) from error
     records = [_parse_cpuinfo_record(part) for part in text.split("\n\n") if part.strip()]
     processors = [record for record in records if "processor" in record]
@@ -331,13 +331,13 @@ def _nvidia() -> Found:
     try:
         import pynvml
     except ImportError:
-        missing = "NVIDIA GPUs are not looked for: pip install 'crossflops[hw]'"
+        missing = "NVIDIA GPUs are not detected without NVML: pip install 'crossflops[hw]'"
         return (), (missing,)
     try:
         pynvml.nvmlInit()
     except Exception as error:  # NVMLError has a class for every code, made when it is imported
         return (), (
-            f"NVML answers: {_one_line_message(error)}; there is no GPU of NVIDIA, or no driver",
+            f"NVML answers: {_one_line_message(error)}; there is no NVIDIA GPU or no driver",
         )
     try:
         count = pynvml.nvmlDeviceGetCount()
@@ -398,7 +398,7 @@ def _amd() -> Found:
         done = subprocess.run([program, *_ROCM], capture_output=True, text=True, timeout=_WAIT)
         cards = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return (), (f"rocm-smi does not answer: {_one_line_message(error)}",)
+        return (), (f"rocm-smi failed: {_one_line_message(error)}",)
     rows = [facts for name, facts in sorted(cards.items()) if name.startswith("card")]
     return tuple(_gpu_from_rocm(card) for card in rows if isinstance(card, dict)), ()
 

@@ -91,7 +91,7 @@ class PeakLoops(msgspec.Struct, frozen=True):
                 raise _loop_failure_error(kind, f"it ended with {done.returncode}")
             return msgspec.convert(json.loads(done.stdout), Loop)
         except subprocess.TimeoutExpired as error:
-            raise _loop_failure_error(kind, "it did not end") from error
+            raise _loop_failure_error(kind, "it did not finish in time") from error
         except (OSError, ValueError) as error:
             raise _loop_failure_error(kind, str(error)) from error
 
@@ -107,7 +107,7 @@ def compiling_peak_loops() -> Iterator[PeakLoops]:
     """The program, for as long as the context lasts. Raises NoLoopError."""
     command = compiler()
     if command is None or platform.system() == "Windows":
-        raise NoLoopError("there is no C compiler", "install gcc or clang, or set CC")
+        raise NoLoopError("no C compiler was found", "install gcc or clang, or set CC")
     source = files("crossflops.hardware").joinpath("peak.c")
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder, as_file(source) as path:
         yield _compile_peak_loops(command, path, Path(folder) / "peak")
@@ -126,10 +126,10 @@ def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
                 timeout=_COMPILING,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise NoLoopError(f"{cc} does not run: {error}", "set CC to another") from error
+            raise NoLoopError(f"cannot run {cc}: {error}", "set CC to another compiler") from error
         if done.returncode == 0:
             return PeakLoops(str(target), " ".join([Path(cc).name, *command[1:]]))
-        complaint = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+        complaint = (done.stderr.strip().splitlines() or ["no error message"])[0]
     raise NoLoopError(f"{cc} cannot compile the loops: {complaint}", "set CC to another compiler")
 
 
@@ -188,7 +188,9 @@ def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
     """Return what was measured otherwise than it is said, a sentence each."""
     busy = _busy(peak)
     if claimed is None:
-        nothing = "the system says nothing of its processor, so that nothing can be compared"
+        nothing = (
+            "the system reports nothing about its processor, so the measurement cannot be checked"
+        )
         return tuple(filter(None, (nothing, busy)))
     checks = (_clock(peak, claimed), _cores(peak, claimed), *_units(peak, claimed), busy)
     return tuple(filter(None, checks))
@@ -199,7 +201,7 @@ def _busy(peak: MachinePeak) -> str:
     best = peak.peaks.get("fp32", 0.0)
     if peak.sustained is None or peak.sustained >= _BUSY * best:
         return ""
-    share = f"all rounds together reached {100 * peak.sustained / best:.0f} % of the best one"
+    share = f"the average of all rounds is {100 * peak.sustained / best:.0f} % of the best round"
     return f"{share}: the machine is busy or throttled; measure again when it is idle"
 
 
@@ -209,7 +211,7 @@ def _clock(peak: MachinePeak, claimed: Cpu) -> str:
     if abs(peak.clock / claimed.clock - 1) <= _CLOCK:
         return ""
     claim_of_clock = f"{claimed.clock / 1e9:.3f} GHz ({claimed.clock_source})"
-    return f"the system says {claim_of_clock}, and a core runs at {peak.clock / 1e9:.3f} GHz"
+    return f"the system reports {claim_of_clock}, but a core runs at {peak.clock / 1e9:.3f} GHz"
 
 
 def _cores(peak: MachinePeak, claimed: Cpu) -> str:
@@ -219,7 +221,7 @@ def _cores(peak: MachinePeak, claimed: Cpu) -> str:
     times = peak.peaks["fp32"] / peak.one_thread
     if times >= _SCALES * claimed.usable:
         return ""
-    cores = f"{claimed.usable:g} cores deliver {times:.2f} x what one does"
+    cores = f"{claimed.usable:g} cores are {times:.2f} x as fast as one"
     return f"{cores}: they are shared, throttled or busy"
 
 
@@ -230,9 +232,9 @@ def _units(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
         return ()
     done = peak.one_thread / peak.clock
     if rate is None:
-        return (f"{claimed.isa}; measured are {done:.1f} FP32 FLOPs per clock and core",)
+        return (f"{claimed.isa}; measured: {done:.1f} FP32 FLOPs per clock and core",)
     if done > _ABOVE * rate:
-        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock, and does {done:.1f}",)
+        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock, but did {done:.1f}",)
     if done < _SCALES * rate:
         return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock; the loop did {done:.1f}",)
     return ()
@@ -321,7 +323,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
     loops = {"fp32": all_, "fp64": double, **_dots(program, single, threads, claimed)}
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
     granted = _quota_share(threads, claimed)
-    share = "" if granted == 1 else f"; {100 * granted:.0f} % of it, as the quota grants"
+    share = "" if granted == 1 else f"; times {100 * granted:.0f} %, the CPU quota"
     lanes = f"{single.width}-bit {'FMA' if single.fused else 'multiply and add'}"
     return MachinePeak(
         cpu=_cpu_model_name(claimed),
@@ -356,8 +358,8 @@ def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -
 def _missing_units_note(claimed: Cpu | None) -> str:
     """The units that are in no loop, so that the processor may do more than was measured."""
     isa = "" if claimed is None else claimed.isa
-    amx = "; AMX is in no loop, so that BF16 and INT8 have no peak" if AMX in isa else ""
-    sve = "; SVE is in no loop: units wider than 128 bits may do more" if SVE in isa else ""
+    amx = "; AMX is not measured, so BF16 and INT8 have no peak" if AMX in isa else ""
+    sve = "; SVE is not measured: units wider than 128 bits may be faster" if SVE in isa else ""
     return amx + sve
 
 
@@ -379,8 +381,8 @@ def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePea
         clock=None,
         width=None,
         is_peak=False,
-        how=f"numpy's matrix product, a lower bound and no peak, since {why}; "
-        "a sum of three streams on one thread",
+        how=f"numpy's matrix product, which is only a lower bound of the peak, since {why}; "
+        "bandwidth from a sum of three streams on one thread",
         fingerprint=fingerprint(),
     )
 
@@ -410,4 +412,6 @@ def _peak_cache_path() -> Path:
     try:
         return Path(base).expanduser() / "crossflops" / _FILE
     except RuntimeError as error:
-        raise CrossflopsError("there is no home folder", "set XDG_CACHE_HOME") from error
+        raise CrossflopsError(
+            "no home folder for the cache was found", "set XDG_CACHE_HOME to a folder"
+        ) from error

@@ -177,7 +177,7 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
     peak = ceiling.peaks.get(precision, ceiling.peaks.get(""))
     if peak is None:
         raise UnknownNameError(
-            f"{ceiling.name} has no {precision or 'such'} peak, in which the model would run",
+            f"{ceiling.name} has no peak for {precision or 'the precision of the model'}",
             f"it has {', '.join(ceiling.peaks)}: give --precision, or --peak-tflops",
         )
     return peak
@@ -195,7 +195,10 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
     nodes = node_bounds(loads, run)
     work, moved = sum(node.work for node in nodes), sum(node.bytes for node in nodes)
     if not work and not moved:
-        raise InputError("the model neither computes nor moves anything", "count another one")
+        raise InputError(
+            "the model has no work and moves no bytes, so a roofline is not defined",
+            "give another model",
+        )
     computing = sum(node.work / node.peak for node in nodes if node.peak)
     bandwidth = run.ceiling.bandwidth
     top = _effective(nodes, run)
@@ -276,7 +279,9 @@ def compute_from(
 def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
     """A step that took so many seconds, against its bounds. Raises InputError for no time."""
     if not seconds > 0:
-        raise InputError(f"{seconds} s is no time of a step", "give a time above zero")
+        raise InputError(
+            f"the time of a step must be positive, got {seconds} s", "give a positive time"
+        )
     return Achieved(
         seconds=seconds,
         roofline_efficiency=step.shortest / seconds,
@@ -291,7 +296,7 @@ Loads = Callable[[ByteModel, Formats, Fraction], Sequence[Load]]
 Look = Callable[[str], Device]  # a device by its name
 MODELS: tuple[ByteModel, ...] = ("unfused", "weights-once", "fused-ideal")
 _KEYS = ("batch", "precision", "weights", "cache", "device", "bytes")
-_HINT = f"write for example batch=64 or weights=fp8,cache=fp8; it takes {', '.join(_KEYS)}"
+_HINT = f"write, for example, batch=64 or weights=fp8,cache=fp8; allowed keys: {', '.join(_KEYS)}"
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,8 +315,8 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
     chosen = device.bandwidth if bandwidth is None else bandwidth
     if chosen is None:
         raise UnknownNameError(
-            f"the memory bandwidth of {device.label} is not known",
-            "give it in GB/s by --bandwidth",
+            f"the memory bandwidth of {device.label} is unknown",
+            "give it in GB/s with --bandwidth",
         )
     return Ceiling(name=device.label, peaks=device.peaks, bandwidth=chosen, tdp=device.tdp)
 
@@ -321,7 +326,7 @@ def byte_model(name: str) -> ByteModel:
     for model in MODELS:
         if model == name:
             return model
-    raise UnknownNameError(f"there is no byte model {name!r}", f"give one of {', '.join(MODELS)}")
+    raise UnknownNameError(f"unknown byte model {name!r}", f"choose one of {', '.join(MODELS)}")
 
 
 def alternatives(
@@ -354,8 +359,8 @@ def other(
     stuck = [name for name in changes if name in fixed]
     if stuck:
         raise InputError(
-            f"--what-if {text}: the bytes are not counted, and not known with other {stuck[0]}",
-            "give the model, without --bytes-per-example, and they are",
+            f"--what-if {text}: the bytes are given, so they are unknown for other {stuck[0]}",
+            "give the model without --bytes-per-example",
         )
     run, formats = base.run, base.formats
     if "device" in changes:
@@ -382,14 +387,17 @@ def _parse_what_if(text: str) -> Mapping[str, str]:
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals or key not in _KEYS or not value or key in changes:
-            raise InputError(f"--what-if {text!r} is not KEY=VALUE", _HINT)
+            raise InputError(f"--what-if must be KEY=VALUE, got {text!r}", _HINT)
         changes[key] = value if key == "device" else value.casefold()
     return changes
 
 
 def _parse_what_if_batch(value: str, text: str) -> int:
     if not (value.isascii() and value.isdigit()) or not 0 < int(value[:13]) < 10**12:
-        raise InputError(f"--what-if {text}: {value} is no batch", "give a whole number above 0")
+        raise InputError(
+            f"--what-if {text}: batch must be a whole number of at least 1, got {value}",
+            "give a whole number of at least 1",
+        )
     return int(value)
 
 

@@ -85,8 +85,8 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
         for name in filter(None, (self.activations, self.weights, self.cache)):
             if storage(name) not in BITS:
                 raise UnknownNameError(
-                    f"how many bytes an element of {name!r} takes is not known",
-                    f"give one of {', '.join(BITS)}",
+                    f"the number of bytes per element of {name!r} is unknown",
+                    f"choose one of {', '.join(BITS)}",
                 )
 
     def format_of_weights(self) -> str:
@@ -247,9 +247,9 @@ def _has_no_rows(node: Node) -> bool:
 
 FORMULAS: Mapping[str, str] = {
     "unfused": "every node reads its inputs and writes its outputs",
-    "weights-once": "each weight once a step, caches read and appended to; nothing else",
+    "weights-once": "each weight once per step, caches read and appended to; nothing else",
     "fused-ideal": "weights once, caches, inputs and outputs of the model; nothing in between",
-    "given": "as told, not counted",
+    "given": "given, not counted",
 }
 
 

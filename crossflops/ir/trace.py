@@ -336,7 +336,7 @@ def module_chains(
 
 
 def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[int, int]:
-    """By module: the number of chains from the root to it, a child counted once in each parent.
+    """Number of chains of parents from the root to the module, each child once per parent.
 
     0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
     `ends`.
@@ -345,7 +345,7 @@ def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[in
 
 
 def child_paths_squared(modules: Modules) -> dict[int, int]:
-    """Hooks are registered once per chain, and the tree is summed along every chain."""
+    """Square of the number of chains: hooks are registered per chain, and sums follow each."""
     return {module: count**2 for module, count in child_paths(modules).items()}
 
 
@@ -358,7 +358,7 @@ def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
 
 
 def registration_counts(modules: Modules) -> dict[int, int]:
-    """Once for a module that is registered, however often and under how many parents."""
+    """Once for each registered module, for any number of names and parents."""
     return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 

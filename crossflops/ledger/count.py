@@ -85,7 +85,9 @@ def count_node(
     if not node.stands_for_itself:
         return _standing(node, stored, checked)
     if node.bodies:
-        return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
+        return Uncounted(
+            node, f"{node.op}: a node with a body can be counted only as part of a graph"
+        )
     known = find_operator_rule(node.op)
     if known is None:
         return Uncounted(node, missing_rule_reason(node.op))
@@ -267,7 +269,7 @@ class _Work:
 
     def _loop(self, node: Node, stored: Precisions) -> Counts:
         if node.trips is None:
-            reason = f"how often it runs depends on data: give --trips {node.key}=N"
+            reason = f"the number of iterations depends on data: give --trips {node.key}=N"
             return (Uncounted(node, f"{node.op}: {reason}"),)
         return (
             _zero_count(node, f"{node.trips} x the body", exact=True),
@@ -281,7 +283,7 @@ class _Work:
         nodes where these are, too; unless a constant condition or the caller chooses.
         """
         if len(node.bodies) < 2 and node.choice not in _WHY:
-            return (Uncounted(node, f"{node.op}: the file has not both of its branches"),)
+            return (Uncounted(node, f"{node.op}: a branch is missing in the file"),)
         if len(node.bodies) > 1 and not node.choice:
             return self._either(node, stored)
         branches = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
@@ -317,7 +319,7 @@ class _Work:
         )
         which = f"the larger of {sizes}"
         if obstacle is not None:
-            which = f"of the other branch {obstacle.message}"
+            which = f"in the other branch, {obstacle.message}"
         return (
             _zero_count(node, f"{largest}: {which}", exact=False),
             *_counts_within_holder(node, _upper_bound_counts(counted[largest][0]), 1),

@@ -230,18 +230,19 @@ def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
     chosen = OPTIMIZERS.get(name.casefold())
     if chosen is None:
         raise UnknownNameError(
-            f"there is no optimizer {name!r}", f"there are {', '.join(sorted(OPTIMIZERS))}"
+            f"unknown optimizer {name!r}", f"choose one of {', '.join(sorted(OPTIMIZERS))}"
         )
     options = dict(chosen.options)
     for pair in pairs:
         key, _, value = pair.partition("=")
         if key not in options:
             raise UnknownNameError(
-                f"{chosen.name} has no option {key!r}", f"it has {', '.join(sorted(options))}"
+                f"unknown option {key!r} of optimizer {chosen.name}",
+                f"known: {', '.join(sorted(options))}",
             )
         options[key] = _parse_optimizer_option(pair, value)
     if options.get("nesterov") and not options.get("momentum"):
-        raise InputError("nesterov needs a momentum", f"add momentum=0.9: {text},momentum=0.9")
+        raise InputError("nesterov requires a momentum", f"add momentum=0.9: {text},momentum=0.9")
     return chosen, options
 
 
@@ -252,7 +253,8 @@ def _parse_optimizer_option(pair: str, value: str) -> float:
         number = -1.0
     if not 0 <= number <= 1e30:
         raise InputError(
-            f"{pair!r} is no option of an optimizer", "write for example weight_decay=0.1"
+            f"an option of an optimizer must be NAME=NUMBER, got {pair!r}",
+            "write, for example, weight_decay=0.1",
         )
     return number
 

@@ -27,7 +27,7 @@ __all__ = [
     "weightless",
 ]
 
-_HINT = "give the path of an ONNX model"
+_HINT = "give the path of an ONNX file"
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _PAGE = (b"<!doctype html", b"<html")
 
@@ -67,10 +67,10 @@ def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
             head = file.read(64)
     if head.startswith(_POINTER):
         fetch = f"git lfs pull --include {Path(path).name}"
-        raise TargetError(f"{path} is a pointer of Git LFS: the model is not here yet", fetch)
+        raise TargetError(f"{path} is a Git LFS pointer, not the model", fetch)
     if head.lstrip().lower().startswith(_PAGE):
-        hint = "download the file itself, not the page that shows it"
-        raise TargetError(f"{path} is a web page, and no model", hint)
+        hint = "download the file itself, not the web page that shows it"
+        raise TargetError(f"{path} is a web page, not a model", hint)
 
 
 def decode_onnx_model(data: bytes) -> Any:
@@ -89,7 +89,7 @@ def _rest(path: str) -> bytes:
         with open(path, "rb", opener=open_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise TargetError(f"{path} cannot be read: it is no regular file", _HINT)
+                raise TargetError(f"cannot read {path}: it is not a regular file", _HINT)
             if not status.st_size:
                 raise TargetError(f"{path} is empty", _HINT)
             with contextlib.closing(
@@ -100,7 +100,7 @@ def _rest(path: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise TargetError(
-            f"{path} cannot be read: {reason}", _similar_files_hint(Path(path))
+            f"cannot read {path}: {reason}", _similar_files_hint(Path(path))
         ) from error
 
 

@@ -68,7 +68,7 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
         stuck = min(set(range(len(nodes))) - set(done))
         raise TargetError(
             f"node {onnx_node_label(nodes[stuck], stuck)!r} depends on its own result",
-            "a graph has no cycles: export the model again, with a Loop where it repeats",
+            "a graph must not have cycles; export the model again, with a Loop for repeated parts",
         )
     return [nodes[number] for number in done]
 
@@ -81,7 +81,8 @@ def _values_from_nodes(
     missing = next((name for name in requested if name not in maker), None)
     if missing is not None:
         raise TargetError(
-            f"node {onnx_node_label(node, number)!r} reads {missing!r}, which nothing makes",
-            "the file is damaged or was cut: export the model again",
+            f"node {onnx_node_label(node, number)!r} reads {missing!r}, which no node or "
+            "input provides",
+            "the file is damaged or incomplete; export the model again",
         )
     return requested

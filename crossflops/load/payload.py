@@ -52,7 +52,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
     if least <= nbytes <= most:
         return ""
     stored = "x".join(map(str, dims)) or "scalar"
-    return f"says {stored} {dtype}, which takes {least} bytes, and holds {nbytes}"
+    return f"declares {stored} {dtype}, which takes {least} bytes, but holds {nbytes} bytes"
 
 
 @lru_cache(maxsize=4096)  # a model has few shapes

@@ -20,7 +20,7 @@ from crossflops.errors import TargetError
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
-_HINT = "the file is damaged, or is no ONNX model: export or copy it again"
+_HINT = "the file is damaged or is not an ONNX model; export or copy it again"
 # Messages in Python alone, which protobuf imports with all that they need, and uses nothing of
 # where its C library is: a twentieth of what a small count does.
 _IN_PYTHON = "google.protobuf.internal.python_message"
@@ -52,7 +52,7 @@ def parse_model_proto(data: bytes) -> Any:
     try:
         return messages().ModelProto.FromString(data)
     except (decode_error(), RecursionError) as error:
-        raise TargetError(f"the model cannot be parsed: {error}", _HINT) from error
+        raise TargetError(f"cannot parse the model: {error}", _HINT) from error
 
 
 # What the library says of operators, here or in another process that has it.

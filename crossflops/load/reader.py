@@ -31,7 +31,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 Data: TypeAlias = bytes | mmap  # a mapped file, of which only what is asked for is touched
 _WIDTH = {FIXED64: 8, FIXED32: 4}
 _MOST = 1 << 64
-HINT = "the file is damaged, or is no ONNX model: export or copy it again"
+HINT = "the file is damaged or is not an ONNX model; export or copy it again"
 
 
 class Field(NamedTuple):
@@ -70,7 +70,7 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
         shift += 7
         if shift == 70:
             raise file_format_error("a number of more than ten bytes", begin)
-    raise file_format_error("the file ends, or a message does, within a number", begin)
+    raise file_format_error("the file or a message ends inside a number", begin)
 
 
 def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
@@ -112,7 +112,7 @@ def protobuf_field_rows(
             raise file_format_error(f"field number {tag >> 3}", start)
         if at > end:
             raise file_format_error(
-                f"a field of {at - value} bytes reaches beyond its message", start
+                f"a field of {at - value} bytes extends beyond its message", start
             )
         yield tag >> 3, wire, start, value, at
 
@@ -199,8 +199,8 @@ class _Copy:
         """A copy of the message between `begin` and `end`."""
         if depth > _DEEPEST:
             raise TargetError(
-                f"messages nest deeper than {_DEEPEST} at byte {begin}",
-                "take If, Loop and Scan out of one another",
+                f"messages are nested deeper than {_DEEPEST} levels at byte {begin}",
+                "reduce the nesting of If, Loop and Scan",
             )
         if kind == _TENSOR:
             return self._tensor(begin, end)

@@ -15,7 +15,7 @@ from crossflops.load.order import (
 )
 from crossflops.load.payload import densify
 
-_AGAIN = "the file is damaged or was made by hand: export the model again"
+_AGAIN = "the file is damaged or was not written by an exporter; export the model again"
 _EXTERNAL = 1  # TensorProto.DataLocation
 _PAYLOADS = (("float_data", payload.FLOAT_DATA, 4), ("double_data", payload.DOUBLE_DATA, 8))
 
@@ -33,7 +33,7 @@ def validate(model: Any) -> None:
     negative one of a stored tensor, a payload of another size.
     """
     if not model.graph.node:
-        raise TargetError("the model has no nodes", "give an ONNX model: export it again")
+        raise TargetError("the model has no nodes", "export the model again")
     _texts("the model", (imported.domain for imported in model.opset_import))
     _own_domain(model.opset_import)
     _check_graph(model.graph, set(), "the graph")
@@ -110,7 +110,9 @@ def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) ->
             for name in results:
                 if name in made and name:
                     who = onnx_node_label(node, number)
-                    raise TargetError(f"node {who!r} makes {name!r} again in {where}", _AGAIN)
+                    raise TargetError(
+                        f"node {who!r} produces {name!r} a second time in {where}", _AGAIN
+                    )
                 made.add(name)
     except TypeError:
         raise _no_text(f"node {number} of {where}") from None
@@ -143,7 +145,7 @@ def _single(node: Any, number: int) -> None:
     first = node.attribute[0].name
     del node.attribute[1:]
     who = f"node {onnx_node_label(node, number)!r} (Constant) has more than one value"
-    warnings.warn(f"{who}: its first, {first!r}, counts", CrossflopsWarning, stacklevel=2)
+    warnings.warn(f"{who}; the first, {first!r}, is used", CrossflopsWarning, stacklevel=2)
 
 
 def _check_unique_names(names: list[str], where: str) -> None:
@@ -155,7 +157,7 @@ def _check_unique_names(names: list[str], where: str) -> None:
 def _check_outputs_defined(outputs: Iterable[str], known: set[str], where: str) -> None:
     for name in outputs:
         if name and name not in known:
-            raise TargetError(f"the output {name!r} of {where!r} is made by no node", _AGAIN)
+            raise TargetError(f"no node produces the output {name!r} of {where!r}", _AGAIN)
 
 
 def _check_value_type(value: Any) -> None:
@@ -214,4 +216,4 @@ def _texts(where: str, texts: Iterable[Any]) -> None:
 
 
 def _no_text(where: str) -> TargetError:
-    return TargetError(f"{where} has a name that is no text", _AGAIN)
+    return TargetError(f"{where} has a name that is not valid UTF-8 text", _AGAIN)

@@ -111,7 +111,7 @@ def exact(value: Any) -> Amount:
     except TypeError:
         number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"the tool printed {number}, which is no count")
+        raise ValueError(f"the tool printed {number}, which is not a count")
     return int(number) if number.is_integer() else number
 
 
@@ -148,7 +148,7 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
     InputError for a device other than the CPU.
     """
     if setting.device != "cpu":
-        raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
+        raise InputError(f"the tool cannot run on {setting.device!r}", "use device 'cpu'")
     torch = sys.modules["torch"]
     # Frozen TorchScript has no such flag.
     before = [(layer, layer.training) for layer in model.modules() if hasattr(layer, "training")]

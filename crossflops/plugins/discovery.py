@@ -126,9 +126,9 @@ def plugin_entry_points() -> dict[str, EntryPoint]:
             other
         ) != _entry_point_distribution(point):
             raise UnknownNameError(
-                f"two plugins bear the name {point.name!r}: "
-                f"{_entry_point_distribution(other)} ({other.value})"
-                f" and {_entry_point_distribution(point)} ({point.value})",
+                f"two plugins have the name {point.name!r}: "
+                f"{_entry_point_distribution(other)} ({other.value}) and "
+                f"{_entry_point_distribution(point)} ({point.value})",
                 "uninstall one of them",
             )
     return dict(sorted(by_name.items()))
@@ -187,9 +187,13 @@ def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
         return tool_failure(tool, "load", problem)
     missing = [member for member in _MEMBERS if not hasattr(adapter, member)]
     if missing:
-        return tool_failure(tool, "load", f"{point.value} is no adapter: it lacks {missing[0]}")
+        return tool_failure(
+            tool, "load", f"{point.value} is not an adapter: it has no {missing[0]}"
+        )
     if adapter.name != tool:
-        return tool_failure(tool, "load", f"{point.value} is the adapter of {adapter.name}")
+        return tool_failure(
+            tool, "load", f"{point.value} is the adapter of {adapter.name}, not of {tool}"
+        )
     return adapter  # type: ignore[no-any-return]  # its members were looked at one by one
 
 
@@ -206,7 +210,7 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
     usual = " ".join(sorted(set(plugins.values()))) or "'crossflops[tools]'"
     more = f"choose one of them, or add the usual ones: pip install {usual}"
     return UnknownNameError(
-        f"no installed plugin offers the tool {tool!r} (installed: {known})",
+        f"no installed plugin has the tool {tool!r} (installed: {known})",
         nearest_name_hint(tool, [*points, *plugins, *_PLUGIN_OF], more),
     )
 
@@ -258,7 +262,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
         return distributions[0]  # no record to hold against, as in an editable installation
     names = " and ".join(distribution.name for distribution in distributions)
     raise MissingExtraError(
-        f"{names} both install the package {package}, and it cannot be told whose it is now",
+        f"{names} both install the package {package}, so it is unknown which one is in use",
         f"pip uninstall {names.replace(' and ', ' ')}, then pip install {requested}",
     )
 

@@ -73,12 +73,14 @@ def _config_file_content(file: Path) -> Any:
     try:
         content = tomllib.loads(text_of(file))
     except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}", "make it readable") from error
+        raise InputError(
+            f"cannot read {file}: {error.strerror}", "make the file readable"
+        ) from error
     except UnicodeDecodeError as error:
-        message = f"{file} is no TOML file, since it is not in UTF-8: {error.reason}"
-        raise InputError(message, "save it in UTF-8") from error
+        message = f"{file} is not valid TOML, since it is not in UTF-8: {error.reason}"
+        raise InputError(message, "save the file in UTF-8") from error
     except ValueError as error:
-        raise InputError(f"{file} is no TOML file: {error}", "mend that line") from error
+        raise InputError(f"{file} is not valid TOML: {error}", "correct that line") from error
     if file.name == NAME:
         return content
     tools = content.get("tool")
@@ -89,18 +91,19 @@ def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any
     strays = sorted(set(content) - set(_TABLES)) if isinstance(content, dict) else ["a value"]
     if strays:
         known = " and ".join(config_table_heading(name, file) for name in _TABLES)
-        raise InputError(f"{file} sets {strays[0]}, which means nothing", f"it may set {known}")
+        raise InputError(f"unknown key {strays[0]} in {file}", f"allowed: {known}")
     rows = content.get(table, {})
     if not isinstance(rows, dict):
-        complaint = f"{table} in {file} is no table"
+        complaint = f"{table} in {file} must be a table"
         raise InputError(
-            complaint, f"write {config_table_heading(table, file)}, and a line for each"
+            complaint,
+            f"write {config_table_heading(table, file)}, and one line per entry below it",
         )
     return rows
 
 
 _IN_VENV = ("bin/python", "Scripts/python.exe")
-_EXAMPLE = 'write for example thop = "/venvs/thop/bin/python"'
+_EXAMPLE = 'write, for example, thop = "/venvs/thop/bin/python"'
 
 
 def interpreters_by_tool(
@@ -126,11 +129,13 @@ def parse_interpreters(texts: Iterable[str]) -> dict[str, str]:
         tool, python = tool.strip(), python.strip()
         if not equals or not tool or not python:
             raise InputError(
-                f"--python {text!r} is not TOOL=INTERPRETER",
-                "write for example --python thop=/venvs/thop/bin/python",
+                f"--python must be TOOL=INTERPRETER, got {text!r}",
+                "write, for example, --python thop=/venvs/thop/bin/python",
             )
         if by_tool.setdefault(tool, python) != python:
-            raise InputError(f"--python names two interpreters for {tool}", "give one of them")
+            raise InputError(
+                f"--python is given twice for {tool}", "give only one interpreter for each tool"
+            )
     return by_tool
 
 
@@ -139,7 +144,7 @@ def _interpreters_from_config(folder: Path) -> dict[str, str]:
     for tool, python in table.items():
         if not isinstance(python, str) or not python:
             named = f"{tool} in {config_table_heading('python', file)} of {file}"
-            raise InputError(f"{named} is no path", _EXAMPLE)
+            raise InputError(f"{named} must be a path", _EXAMPLE)
     return {tool: _interpreter_path(python, file.parent) for tool, python in table.items()}
 
 
@@ -290,14 +295,20 @@ class _Question:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            return self._all(f"{self._python} did not answer within {LIMIT:g} s", "try it alone")
+            return self._all(
+                f"{self._python} did not respond within {LIMIT:g} s",
+                "check that this Python starts",
+            )
         lines = [line for line in output.splitlines() if line.strip()]
         release = _parse_json_line(lines[0]) if lines else None
         if not isinstance(release, list) or (self._process.returncode and len(lines) < 2):
             quoted = (
-                _last_text_line(complaint) or f"it ended with status {self._process.returncode}"
+                _last_text_line(complaint)
+                or f"it ended with exit status {self._process.returncode}"
             )
-            return self._all(f"{self._python} is no Python that works: {quoted}", _NO_PYTHON)
+            return self._all(
+                f"{self._python} is not a working Python interpreter: {quoted}", _NO_PYTHON
+            )
         if tuple(release) < _OLDEST:
             what = ".".join(map(str, release))
             return self._all(f"{self._python} is Python {what}", "crossflops needs 3.11 or newer")
@@ -311,14 +322,14 @@ class _Question:
         try:
             there = msgspec.json.decode(answer, type=Inventory)
         except msgspec.DecodeError:
-            quoted = _last_text_line(complaint) or "another version answers"
-            return self._lacking(f"crossflops in {self._python} is not this one: {quoted}")
+            quoted = _last_text_line(complaint) or "it has another version"
+            return self._lacking(f"crossflops in {self._python} is another version: {quoted}")
         here = inventory(())
         if there.home != here.home and (there.version is None or there.version != here.version):
             version = here.version or f"that of {here.home}"
             return self._all(
-                f"{self._python} has crossflops {there.version or there.home},"
-                f" and this is {version}",
+                f"{self._python} has crossflops {there.version or there.home}, but this is "
+                f"{version}",
                 itself(self._python),
             )
         return {tool: self._answer(tool, there) for tool in self._tools}
@@ -335,7 +346,8 @@ class _Question:
         return self._failure(
             tool,
             f"{self._python} has no plugin of {tool} (it has {known})",
-            to_install([tool], python=self._python) or f"install a plugin of {tool} there",
+            to_install([tool], python=self._python)
+            or f"install a plugin of {tool} into that interpreter",
         )
 
     def _lacking(self, message: str) -> dict[str, Offer | Failure]:

@@ -10,15 +10,15 @@ Stage: TypeAlias = Literal[
 ]
 
 HINTS: dict[Stage, str] = {
-    "load": "reinstall the plugin and its tool, or leave the tool out",
-    "build": "build the model and its inputs alone in Python, and see the whole traceback",
-    "accept": "leave the tool out for this model",
-    "run": "the tool itself fails on this model: leave it out, or ask its authors",
-    "time": "allow it more time, give a smaller input, or leave the tool out",
-    "memory": "allow it more memory, give a smaller input, or leave the tool out",
-    "crash": "leave the tool out for this model, or ask its authors",
-    "predict": "the fault is in crossflops or a plugin: see it with --debug, and report it",
-    "account": "the fault is in crossflops or a plugin: see it with --debug, and report it",
+    "load": "reinstall the plugin and its tool, or leave out the tool",
+    "build": "build the model and its inputs in plain Python to see the whole traceback",
+    "accept": "leave out the tool for this model",
+    "run": "the tool itself fails on this model; leave it out, or report it to its authors",
+    "time": "allow more time with --timeout, give a smaller input, or leave out the tool",
+    "memory": "allow more memory, give a smaller input, or leave out the tool",
+    "crash": "leave out the tool for this model, or report it to its authors",
+    "predict": "this is an error in crossflops or a plugin; run again with --debug and report it",
+    "account": "this is an error in crossflops or a plugin; run again with --debug and report it",
 }
 
 _LENGTH = 300

@@ -3,13 +3,11 @@
 import sys
 
 _UNSEEN = "the model was not called in the profiled step"
-_INLINED = (
-    f"{_UNSEEN}, but for calls that torch.compile may have compiled into a function around it"
-)
-_GIVE_MODULE = "give the profiler the module that the loop calls"
+_INLINED = f"{_UNSEEN}, or torch.compile compiled its calls into an enclosing function"
+_GIVE_MODULE = "give the profiler the module that the training loop calls"
 _COMPILE_MODEL = (
-    "compile the model alone, as torch.compile(model), and call it outside of compiled functions;"
-    " or profile with TORCH_COMPILE_DISABLE=1 in the environment"
+    "compile only the model with torch.compile(model) and call it outside compiled functions, "
+    "or set TORCH_COMPILE_DISABLE=1 in the environment"
 )
 
 

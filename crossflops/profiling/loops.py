@@ -44,7 +44,7 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
 
     model = max(called, key=share, default=None)  # the first of equals was called first
     if model is None or not share(model):
-        raise LookupError("no module that was called has parameters of the optimizer")
+        raise LookupError("no called module has parameters of the optimizer")
     if share(model) == len(trained):
         return model
     enclosing = [module for module in _live_modules() if share(module) > share(model)]

@@ -41,13 +41,13 @@ class CallPasses(msgspec.Struct, frozen=True):
     beside: tuple[str, ...] = ()
 
 
-SECOND_ORDER = "a gradient of a gradient ran through it"
-WITHIN = "a gradient began within it, at a value that it does not return"
-TO_INNER = "a gradient was asked for a value within it"
-BATCHED = "vmap ran its backward pass, for a batch of gradients"
-TO_TANGENTS = "torch.autograd.forward_ad ran it, for a derivative along with its results"
-CUT = "a backward pass ran it again, and not to its end"
-TRANSFORMED = "a transform of torch.func ran it: nothing is known of its backward pass"
+SECOND_ORDER = "a second-order gradient ran through it"
+WITHIN = "a backward pass started inside it, at a value that it does not return"
+TO_INNER = "the gradient of a value inside it was requested"
+BATCHED = "vmap ran its backward pass for a batch of gradients"
+TO_TANGENTS = "torch.autograd.forward_ad ran it to compute forward-mode derivatives"
+CUT = "a backward pass recomputed it only partly"
+TRANSFORMED = "a torch.func transform ran it, and its backward pass is unknown"
 
 
 class _PassNodes:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # connections fall is gone; between two looks for what others say; for which the process that may
 # keep the store stays, so that they can.
 _COUNTING, _ENDING, _LISTENING, _LEAVING = 60.0, 1.0, 0.2, 2.0
-_STORE_IS_GONE = "the store of the process group is gone: rank 0, or the launcher, has ended"
+_STORE_IS_GONE = "the store of the process group is closed: rank 0 or the launcher has ended"
 _NUMBERS = count()
 
 
@@ -139,7 +139,7 @@ class Round:
 
     def _rank_end_message(self, rank: int) -> str:
         pid, host = self._get("here", rank).split()
-        return f"rank {rank} ended without a word, process {pid} of {host}"
+        return f"rank {rank} ended without a message (process {pid} on {host})"
 
     def _has_ended(self, rank: int) -> bool:
         """Whether a process that profiles is gone before it said anything of the step.

@@ -94,7 +94,9 @@ def _measure_training(
             inner, outer = _step_peak_memory(model, step, device)
     except Exception as error:  # whatever the model raises is its word
         what = f"a training step raised {error_words(error)}"
-        raise NormalizeError(what, "see whether the model trains on these inputs") from error
+        raise NormalizeError(
+            what, "check that the model can be trained on these inputs"
+        ) from error
     return WatchedSteps(
         iterations=iterations,
         phases=phases,
@@ -169,7 +171,7 @@ def _build_optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) 
     )
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
         raise InputError(
-            f"torch.optim has no {optimizer!r}", "give for example adamw, sgd or none"
+            f"torch.optim has no {optimizer!r}", "give, for example, adamw, sgd or none"
         )
     return kind(weights, lr=1e-3)
 

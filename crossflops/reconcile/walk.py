@@ -305,7 +305,7 @@ def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
         for count in ledger.counted:
             more[count.node.path] = more.get(count.node.path, 0) + sign * count.cost.macs
     for path, amount in more.items():
-        reference = "the file that the tool was given"
+        reference = "the file given to the tool"
         yield PathStep(Stage.GRAPH, OTHER_FILE, amount, path, reference, path, amount)
     for count in file.counted:
         node, amount = count.node, count.converter_macs

@@ -247,8 +247,8 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
         case PaperTable():
             return _csv_text(paper_table_heads(content), paper_table_rows(content))
     raise UnknownNameError(
-        f"a {type(content).__name__.lower()} is not one table, as CSV has it",
-        "give a file that ends in .md, .txt or .json",
+        f"a {type(content).__name__.lower()} cannot be written as CSV, which holds one table",
+        "choose a file name that ends in .md, .txt or .json",
     )
 
 
@@ -347,7 +347,7 @@ def junit(content: Checks) -> str:
         suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests="1",
                                        failures="0", skipped="1")  # fmt: skip
         case = ElementTree.SubElement(suite, "testcase", classname=inert(target), name="budget")
-        ElementTree.SubElement(case, "skipped", message="there is no budget")
+        ElementTree.SubElement(case, "skipped", message="no budget is set")
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -74,7 +74,7 @@ _JOINED = "\N{NO-BREAK SPACE}"
 _STEP = (
     ("gradients of inputs", "backward_input_macs"),
     ("gradients of weights", "backward_weight_macs"),
-    ("computed again", "recomputed_macs"),
+    ("recomputed", "recomputed_macs"),
 )
 
 
@@ -192,7 +192,7 @@ def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
     paths = _parent_module_paths(report)
     if len(paths) < 2:
         rows = _operator_grid_rows(report, counts, bool(seconds))
-        return Grid("Operators, by what they cost", (Head("operator"), *heads), rows)
+        return Grid("Operators by cost", (Head("operator"), *heads), rows)
     by_path: dict[str, list[_CallCounts]] = {path: [] for path in paths}
     for node, summand in counts:
         for path in path_with_ancestors(node.path):
@@ -210,7 +210,7 @@ def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
         for path in paths
     )
     columns = (Head("module"), Head("class"), *heads, Head("parameters", True))
-    return Grid("Modules, each with all beneath it", columns, rows)
+    return Grid("Modules, each including its submodules", columns, rows)
 
 
 def _module_grid_row(
@@ -276,7 +276,7 @@ def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
         Head("module"),
         *_html_count_heads(report, seconds),
         Head("precision"),
-        Head("how sure"),
+        Head("exactness"),
     )
     rows = tuple(
         ShownRow(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 
 _REASONS = (
-    "was the peak measured on a busier machine or with fewer threads, is the time that of a "
-    "launch alone, or was work left out?"
+    "possible reasons: the peak was measured on a busier machine or with fewer threads, the "
+    "time is only that of a launch, or counted work was not done"
 )
 
 
@@ -29,6 +29,6 @@ def kernel_errors(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[st
     if profile.outside_seconds < 0:
         over = -100 * profile.outside_seconds / profile.run_seconds
         yield (
-            f"the kernels took {over:.1f} % longer than the run around them: they ran side by "
-            "side, or the device was not synchronized"
+            f"the kernels took {over:.1f} % longer than the whole run: they ran in parallel, "
+            "or the device was not synchronized"
         )

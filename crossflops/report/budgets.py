@@ -45,7 +45,7 @@ _UPPER = ("<=", "<", "==")
 _SIGNS = ("<=", ">=", "==", "<", ">", ":")
 _PREFIXES = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _SHOWN = 5  # names of parts in a hint
-_EXAMPLE = "write for example macs <= 4.2G, params <= +1%, uncounted == 0, thop <= 4.1G"
+_EXAMPLE = "write, for example, macs <= 4.2G, params <= +1%, uncounted == 0, thop <= 4.1G"
 # Numbers that a node without a count does not change.
 NO_WORK = frozenset({"params", MODEL_BYTES, UNCOUNTED, FILE_BYTES, LATENCY, NODES})
 # What says where a number grew of which modules have no share, the nearest to it first.
@@ -74,10 +74,10 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         """
         match = _RULE.fullmatch(text.strip())
         if match is None:
-            raise InputError(f"the budget {text!r} is no rule{_mistake(text)}", _EXAMPLE)
+            raise InputError(f"the budget {text!r} is not a valid rule{_mistake(text)}", _EXAMPLE)
         relative = match["unit"] == "%"
         if bool(match["relative"]) != relative:
-            raise InputError(f"the budget {text!r} is neither a number nor +N%", _EXAMPLE)
+            raise InputError(f"the limit in the budget {text!r} must be a number or +N%", _EXAMPLE)
         number = Fraction(match["number"])
         number = number / 100 if relative else number * 1000 ** _PREFIXES[match["unit"]]
         return cls(
@@ -97,7 +97,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.relative:
             if baseline is None:
                 raise InputError(
-                    f"{self.text!r} needs a baseline, and there is none",
+                    f"{self.text!r} needs a baseline, and no baseline exists",
                     "`crossflops check --update` writes one",
                 )
             exact = Fraction(baseline) * (1 + self.number)
@@ -123,10 +123,12 @@ def _mistake(text: str) -> str:
     if match is None:
         return ""
     if match["sign"] not in _SIGNS:
-        return f": {match['sign']} is none of {', '.join(_SIGNS[:-1])}"
+        return f": unknown operator {match['sign']}, use one of {', '.join(_SIGNS[:-1])}"
     if unit := match["unit"]:
-        return f": {unit} is no unit (k, M, G, T, P are powers of 1000; a time is in milliseconds)"
-    return ": a number has digits and one point"
+        return (
+            f": unknown unit {unit} (k, M, G, T, P are powers of 1000; times are in milliseconds)"
+        )
+    return ": a number may have digits and one decimal point"
 
 
 class PartRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,10 +187,12 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     record: RecordedCount | None = None
     is_new: bool = False
     moved_from: str = ""
-    message: str = "needs a baseline, and there is none"
+    message: str = "needs a baseline, and no baseline exists"
     hint: str = "`crossflops check --update` writes one"
     name: str = "baseline"
-    remedy: str = "ask for the same, or write the baseline anew by `crossflops check --update`"
+    remedy: str = (
+        "use the same options, or write the baseline again with `crossflops check --update`"
+    )
 
 
 class Checks(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +256,7 @@ def _hold_parts(
         names = [part.pattern]
     if not names:
         hint = nearest_name_hint(part.pattern, known, _some(known, part.kind))
-        message = f"no {part.kind} of the model is like {part.pattern!r}"
+        message = f"no {part.kind} of the model matches {part.pattern!r}"
         rows = [_error_row(target, rule, message, hint) for rule in part.rules]
         return [replace(row, part=f"{part.kind} {part.pattern}") for row in rows]
     rows = []
@@ -280,9 +284,7 @@ def _is_operator(name: str) -> bool:
 
 def _some(names: Sequence[str], kind: str) -> str:
     shown = ", ".join(names[:_SHOWN])
-    return f"there {'are' if names else 'is'} {shown or f'no {kind}'}" + (
-        " ..." if len(names) > _SHOWN else ""
-    )
+    return f"known: {shown or f'no {kind}'}" + (" ..." if len(names) > _SHOWN else "")
 
 
 def _part_numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
@@ -363,9 +365,9 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
         return now.missing[rule.name]
     if rule.name not in now.values:
         known = (*now.values, *(name for name in NATIVE if name not in now.values))
-        there = f"it has {', '.join((*NATIVE, RESIDUAL))}, and the ids of conventions"
+        there = f"known: {', '.join((*NATIVE, RESIDUAL))}, and the ids of conventions"
         return (
-            f"{rule.text!r} names {rule.name}, which no count has",
+            f"{rule.text!r} names {rule.name}, which is unknown",
             nearest_name_hint(rule.name, known, there),
         )
     if not rule.relative or _is_free(rule, before):
@@ -374,7 +376,7 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
         return f"{rule.text!r} {before.message}", before.hint
     if not _has_same_request(now, before.record):
         asked = f"{before.record.request}; this one is {now.request}"
-        return f"the {before.name} is of another request: {asked}", before.remedy
+        return f"the {before.name} was counted with other options: {asked}", before.remedy
     return None
 
 

@@ -18,7 +18,10 @@ from crossflops.report.report import ModuleRow, Report
 _NAMED = 3  # causes, tools and operators that are named before the rest is only numbered
 
 _WEAKER = {
-    "estimate": ("about", "an estimate: no operator fixes the algorithm of some nodes"),
+    "estimate": (
+        "about",
+        "an estimate: the algorithm of some nodes is not defined by their operator",
+    ),
     "bound": ("at most", "an upper bound: the work of some nodes depends on the data"),
 }
 
@@ -59,8 +62,8 @@ def _caveats(report: Report) -> list[str]:
     if report.uncounted:
         kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
         caveats.append(
-            f"{count_with_noun(len(report.uncounted), 'node')} could not be counted ({kinds}), "
-            "and what is unknown is not zero"
+            f"{count_with_noun(len(report.uncounted), 'node')} could not be counted "
+            f"({kinds}); their work is unknown, not zero"
         )
     return caveats + [_WEAKER[grade][1] for grade in _grades(report)]
 
@@ -138,18 +141,15 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
     stands = [tool.stand for tool in tools if tool.stand != "failed"]
     same, after = stands.count("agrees"), stands.count("agrees after")
     if not stands:
-        return (
-            "MACs of contractions are what tools have in common; none was asked about this model"
-        )
+        return "MACs of contractions are what tools have in common; no tool was run on this model"
     if same or after:
         return (
             f"{same + after} of {count_with_noun(len(stands), 'tool')} count these MACs, "
-            f"{after} of them with further operations on top, each by rules of its own"
+            f"{after} of them plus other operations, each by its own rules"
         )
     return (
-        f"none of {count_with_noun(len(stands), 'tool')} "
-        "counts just these MACs: they are exact node by "
-        "node, and the way from them to each tool is explained"
+        f"none of {count_with_noun(len(stands), 'tool')} counts exactly these MACs: they are "
+        "exact for each node, and the difference to each tool is explained"
     )
 
 

@@ -81,7 +81,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
 
     def device(self) -> Device:
         """As a device to set a count against. Its id is "measured"."""
-        kind = "measured peak" if self.is_peak else "measured matrix product, which is no peak"
+        kind = "measured peak" if self.is_peak else "measured matrix product (not the peak)"
         return Device(
             id="measured",
             name=f"this machine ({self.cpu}), measured",

@@ -108,20 +108,23 @@ def view(
 
 def _check_view_options(report: Report, by: By, top: int | None, depth: int | None) -> None:
     if by not in get_args(By):
-        raise InputError(f"there is no view by {by!r}", f"views are by {', '.join(get_args(By))}")
+        raise InputError(f"unknown --by {by!r}", f"choose one of {', '.join(get_args(By))}")
     if top is not None and top < 1:
-        raise InputError(f"the {top} largest rows are none", "give --top 1 or more")
+        raise InputError(
+            f"--top must be at least 1, got {top}",
+            "give --top 1 or more, or leave out --top to show all rows",
+        )
     if depth is not None and (depth < 0 or by != "module"):
         raise InputError(
-            f"--depth {depth} is a depth of the module tree, and --by {by} shows none"
+            f"--depth works only with --by module, got --by {by}"
             if by != "module"
-            else f"the module tree has no depth {depth}",
+            else f"--depth must be at least 0, got {depth}",
             "give --by module --depth 0 or more",
         )
     for fold in report.folds if by in ("op", "node") else ():
         if fold.sees != "node":
             raise InputError(
-                f"{fold.tool} looks at calls of {fold.sees}s, which are no {by}s of the graph",
+                f"{fold.tool} counts calls of {fold.sees}s, so it has no table --by {by}",
                 "give --by module or --by type",
             )
 
@@ -337,14 +340,14 @@ def _find_module_row(report: Report, path: str) -> ModuleRow:
         return rows[path]
     if not any(rows):
         raise UnknownNameError(
-            f"there is no module {path!r}: this report has none", "leave --module out"
+            f"--module {path!r} cannot be used: this report has no modules", "leave out --module"
         )
     from difflib import get_close_matches  # most runs name nothing wrong
 
     known = [row for row in rows if row]
     near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5) or known[:_SHOWN]
-    hint = f"modules like it for --module: {', '.join(near)}"
-    raise UnknownNameError(f"there is no module {path!r}", hint)
+    hint = f"modules with similar names: {', '.join(near)}"
+    raise UnknownNameError(f"the model has no module {path!r}", hint)
 
 
 def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
@@ -355,8 +358,8 @@ def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
     )
     if not isinstance(row.causes, dict):
         raise InputError(
-            "this report does not say which causes a module has",
-            "compare the model again with this release",
+            "this report does not hold the causes of each module",
+            "run `crossflops compare` again with this release",
         )
     return replace(
         account,

@@ -177,7 +177,7 @@ def kind_of(*classes: str) -> Condition:
 
 def any_but(*names: str) -> Condition:
     """The target is none of these."""
-    return Condition("any but", lambda site: not fits(site.target, names), names, whom=True)
+    return Condition("any except", lambda site: not fits(site.target, names), names, whom=True)
 
 
 def called() -> Condition:
@@ -206,14 +206,16 @@ def subclass_of(*classes: str) -> Condition:
 def by_name() -> Condition:
     """The nearest function was called by its attribute, where a tool can replace it."""
     return Condition(
-        "by its name", lambda site: _is_reached_by(site, "attribute", "mode"), watched="operator"
+        "called by its name",
+        lambda site: _is_reached_by(site, "attribute", "mode"),
+        watched="operator",
     )
 
 
 def captured() -> Condition:
     """The nearest function was called by a reference that was taken before a tool began."""
     return Condition(
-        "by a reference captured before",
+        "called by a reference taken before the tool began",
         lambda site: _is_reached_by(site, "reference"),
         watched="operator",
     )
@@ -263,7 +265,7 @@ def in_body() -> Condition:
 
 def registered(expected: bool = True) -> Condition:
     """The enclosing module has a name in the model, or has none."""
-    words = "registered in the model" if expected else "registered nowhere"
+    words = "registered in the model" if expected else "not registered in the model"
     return Condition(words, lambda site: bool(site.module.names) == expected)
 
 
@@ -275,7 +277,7 @@ def as_root(expected: bool = True) -> Condition:
 
 def leaf(expected: bool = True) -> Condition:
     """The module has no modules in it, or has some."""
-    words = "without modules in it" if expected else "with modules in it"
+    words = "without submodules" if expected else "with submodules"
     return Condition(words, lambda site: (not site.module.children) == expected)
 
 

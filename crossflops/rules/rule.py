@@ -165,7 +165,8 @@ class Rules:
     """A group of rules on one level, and what each of them has in common.
 
     `where` are conditions of each, `times` and `batch` as in a Rule, `stands_for` gives the
-    operators that a core rule stands for from its targets.
+    operators that a core rule stands for from its targets. A declaration with `formula` says what
+    pages print for its function, whose docstring is then a sentence.
     """
 
     def __init__(
@@ -212,7 +213,11 @@ class Rules:
     def _rule(
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
     ) -> Callable[[_Function], _Function]:
+        formula = more.pop("formula", "")
+
         def declare(function: _Function) -> _Function:
+            if formula:
+                with_formula(formula)(function)
             named = {"name": getattr(function, "__name__", ""), **more}
             self._add(kind, about, cause, {**named, "amount": function})
             return function
@@ -329,6 +334,21 @@ class Tool:
         return Convention(rules=tuple(rules), **self._fields)
 
 
+def with_formula(text: str) -> Callable[[_Function], _Function]:
+    """Declare what a page prints as the formula of a function: `2 * max(n(x_i))`.
+
+    A declaration of a rule has it as `formula=`. Without it the first paragraph of the docstring
+    is the formula.
+    """
+
+    def declare(function: _Function) -> _Function:
+        function.formula = text  # type: ignore[union-attr]
+        return function
+
+    return declare
+
+
 def formula_equation(formula: object) -> str:
-    """The words of a formula: the first paragraph of its docstring."""
-    return (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")
+    """Return the words of a formula: what it was declared with, or its docstring's beginning."""
+    declared = getattr(formula, "formula", "")
+    return declared or (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")

@@ -45,27 +45,32 @@ def load_target_source(
     """
     refuse_url(target)
     if inputs_file is not None and specs:
-        raise InputError("--input and --inputs contradict each other", "leave one out")
+        raise InputError("--input and --inputs cannot be combined", "leave out one of the two")
     if sizes and (specs or inputs_file is not None):
         flag = SIZES[next(iter(sizes))]
         raise InputError(
-            f"{flag} is a size of the usual input, and another is given", "leave it out"
+            f"{flag} changes the default input and cannot be combined with --input or --inputs",
+            "leave it out",
         )
     if is_file(target):
         if sizes:
             flag = SIZES[next(iter(sizes))]
             raise InputError(
-                f"{flag}: an ONNX file has no usual input", "give --dim NAME=N or --input"
+                f"{flag} cannot be used with an ONNX file, which has no default input",
+                "give --dim NAME=N or --input",
             )
         if arguments or inputs_file is not None:
             flag = "--arg" if arguments else "--inputs"
             raise InputError(
-                f"{flag}: an ONNX file is counted by shapes alone", "give --input NAME=SHAPE"
+                f"{flag} cannot be used with an ONNX file, which is counted only by shapes",
+                "give --input NAME=SHAPE",
             )
         file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, control=control)
         return Source(file, (), {})
     if dims:
-        raise InputError("--dim is for ONNX files", "give --input for other targets")
+        raise InputError(
+            "--dim can be used only with an ONNX file", "give --input for other targets"
+        )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
     if values is None and not specs and inputs_file is None:
         values = usual_input(model)
@@ -91,13 +96,12 @@ def _choose_input_specs(
     if specs or file is not None:
         return specs
     if not named.specs:
-        raise InputError(f"nothing says which input {target} takes", "give --input SHAPE")
+        raise InputError(f"the input of {target} is unknown", "give --input SHAPE")
     flags = [SIZES[size] for size in named.sizes]
     changed = f"{' and '.join(flags)} change it" if flags else "--input changes it"
     warnings.warn(
-        "the input is the usual one, "
-        f"{', '.join(map(input_option_text, named.specs))}, of {named.origin}; "
-        f"{changed}",
+        f"using the default input {', '.join(map(input_option_text, named.specs))}, from "
+        f"{named.origin}; {changed}",
         CrossflopsWarning,
         stacklevel=2,
     )

@@ -126,7 +126,7 @@ def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> N
     example = form.in_toml if in_toml else form.in_python
     sign = " = " if in_toml else "="
     raise InputError(
-        f"{named} is not {form.kind}: {_shorten(value)}", f"write {option}{sign}{example}"
+        f"{named} must be {form.kind}, got {_shorten(value)}", f"write {option}{sign}{example}"
     )
 
 

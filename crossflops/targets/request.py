@@ -71,20 +71,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             target=target if isinstance(target, str) else None, **_copy_option_values(options)
         )
         if request.target is None and (request.arguments or request.dims):
-            raise InputError("arguments and dims are for a target", "this is a model already")
+            raise InputError(
+                "arguments and dims cannot be used with a model object",
+                "leave them out, or give a target string instead",
+            )
         if request.sizes and (request.target is None or not is_empty_input(inputs)):
             sized = SIZES[next(iter(request.sizes))]
             raise InputError(
-                f"{sized}: sizes change the usual input of a model by name",
-                "leave them out, or the inputs",
+                f"{sized} applies only to a model given by name",
+                "leave out the sizes, or leave out the inputs",
             )
         if request.weights is not None and (request.target is None or request.is_file):
-            raise InputError(
-                "--weights is for targets of PyTorch", "leave it out: this model is what it is"
-            )
+            raise InputError("--weights applies only to PyTorch targets", "leave out --weights")
         if request.inputs_file is not None and not is_empty_input(inputs):
             raise InputError(
-                "--inputs: inputs and a file of inputs contradict each other", "give one of them"
+                "inputs and a file of inputs (--inputs) cannot be combined", "give one of them"
             )
         texts = [inputs] if isinstance(inputs, str) else inputs
         written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
@@ -102,7 +103,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             model, _ = build_target(request.target, request.arguments, request.allow_pickle)
             return request._with_model_source(from_object(model, inputs))
         raise InputError(
-            "an ONNX file is counted by shapes alone", 'give them as texts: ["x=1x3x224x224"]'
+            "an ONNX file is counted only by shapes, not by values",
+            'give the inputs as text: ["x=1x3x224x224"]',
         )
 
     def source(self, values: bool = True) -> Source:
@@ -172,7 +174,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             if run_by_tools and flag != "--allow-pickle":
                 continue
             raise InputError(
-                f"{flag} changes nothing in {self.target or 'this model'}, {_WITHOUT[flag]}",
+                f"{flag} has no effect on {self.target or 'this model'}, {_WITHOUT[flag]}",
                 "leave it out",
             )
 
@@ -182,9 +184,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _WITHOUT = {
-    "--no-grad": "which is a file, and no framework runs it",
-    "--train-mode": "which is a file, and no framework runs it",
-    "--allow-pickle": "which is no pickle",
+    "--no-grad": "which is a file and is not run in a framework",
+    "--train-mode": "which is a file and is not run in a framework",
+    "--allow-pickle": "which is not a pickle file",
 }
 
 
@@ -240,8 +242,8 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
     unknown = [name for name in own_options if name not in OPTIONS]
     if unknown:
         raise InputError(
-            f"there is no option {unknown[0]!r} of the second model",
-            f"there are {', '.join(OPTIONS)}",
+            f"unknown option {unknown[0]!r} of the second model",
+            f"known: {', '.join(OPTIONS)}",
         )
     own = {name: value for name, value in own_options.items() if not is_empty_input(value)}
     provided = "inputs" in own or "inputs_file" in own
@@ -299,7 +301,7 @@ def _request_of_object(model: Any, first: Request) -> Request:
         pair = (first.given.args, first.given.kwargs)
         return Request.from_arguments(model, pair, setting=first.setting)
     if not first.specs:
-        raise InputError("it is not said which inputs the models take", "give inputs")
+        raise InputError("the inputs of the models are not given", "give inputs")
     ways = ([_input_spec_text(spec) for spec in way] for way in layouts(first.specs))
     requests = [Request.from_arguments(model, texts, setting=first.setting) for texts in ways]
     return next((request for request in requests if _can_take_inputs(request)), requests[0])

@@ -42,7 +42,7 @@ from crossflops.frontends.named import SIZES, make_library_model
 from crossflops.load import refuse_stand_in
 from crossflops.threads import one_at_a_time
 
-_HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
+_HINT = "write pkg.module:callable or path/file.py:callable; the callable returns the model"
 _RELATIVE = "attempted relative import"
 _NAMED = 5  # callables of a file that a hint names
 _BARE = r"[A-Za-z][\w-]*"
@@ -138,7 +138,7 @@ def function_named(target: str) -> Callable[..., Any]:
     """Return what `file.py:callable` or `package.module:callable` names. Raises TargetError."""
     index, _, name = target.rpartition(":")
     if not index:
-        raise TargetError(f"{target!r} names no callable", "write file.py:callable")
+        raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
     _find_modules_of_the_caller()
     value = _target_attribute(_import_target_module(index), name, target)
     if not callable(value):
@@ -161,16 +161,17 @@ def full_target_name(target: str) -> str:
     if len(meant) > 1 and not order:
         names = " or ".join(meant)
         raise TargetError(
-            f"{len(meant)} libraries have a model {target}",
-            f"write {names}; {_PREFERRED}={meant[0].partition(':')[0]} prefers one",
+            f"{target} is ambiguous: {len(meant)} libraries have a model of this name",
+            f"write {names}, or set {_PREFERRED}={meant[0].partition(':')[0]} to prefer one "
+            "library",
         )
     return (*order, *meant, target)[0]
 
 
 def _without_usual_input(target: str, flag: str) -> InputError:
     return InputError(
-        f"{flag}: sizes change the usual input of a model by name, and {target} is none",
-        "give its shapes with --input",
+        f"{flag} applies only to a model given by name, and {target} is not one",
+        "give the shapes of its inputs with --input",
     )
 
 
@@ -183,7 +184,10 @@ def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
 def refuse_url(target: str) -> None:
     """Nothing is fetched from anywhere. Raises TargetError."""
     if "://" in target:
-        raise TargetError(f"{target} is a URL, and nothing is downloaded", "give a file instead")
+        raise TargetError(
+            f"{target} is a URL; crossflops downloads nothing",
+            "download the file and give its path",
+        )
 
 
 def _unreadable(target: str) -> TargetError:
@@ -194,26 +198,24 @@ def _unreadable(target: str) -> TargetError:
         names = public_names_of_file(path)
         named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
         return TargetError(
-            f"{target} has to be followed by a colon and a callable",
+            f"{target} must be followed by a colon and the name of a callable",
             f"it defines {named}" if names else "define a function in it that returns the model",
         )
     if path.is_file():
         suffixes = [suffix for frontend in FRONTENDS for suffix in frontend.suffixes]
         return TargetError(
-            f"{path} is no kind of file that a model is read from",
-            f"give {', '.join(suffixes[:-1])} or {suffixes[-1]}; of weights alone, such as "
-            ".safetensors, the path/file.py:callable that builds their model",
+            f"{path} has a file type that is not supported as a model",
+            f"give {', '.join(suffixes[:-1])} or {suffixes[-1]}; for a file of weights, such "
+            "as .safetensors, give the path/file.py:callable that builds the model",
         )
     if path.suffix and not path.exists():
         readable = {".py", *(suffix for frontend in FRONTENDS for suffix in frontend.suffixes)}
         additional = [str(file) for file in path.parent.glob("*") if file.suffix in readable]
         return TargetError(
-            f"there is no file {path}", nearest_name_hint(str(path), additional, _HINT)
+            f"file {path} does not exist", nearest_name_hint(str(path), additional, _HINT)
         )
     near = names_like(target) if re.fullmatch(_BARE, target) else ""
-    return TargetError(
-        f"cannot tell what the target {target!r} is", near or _library_install_hint(target)
-    )
+    return TargetError(f"unknown target {target!r}", near or _library_install_hint(target))
 
 
 def _library_install_hint(target: str) -> str:
@@ -234,7 +236,7 @@ def _import_target_module(location: str) -> ModuleType:
             raise extra from error
         if location == missing or location.startswith(f"{missing}."):
             raise TargetError(
-                f"there is no module {missing}", f"install it, or {_HINT}"
+                f"module {missing} is not installed", f"install it, or {_HINT}"
             ) from error
         raise TargetError(f"{location} needs {missing}", f"pip install {missing}") from error
     except (Exception, SystemExit) as error:
@@ -261,7 +263,7 @@ def _targets_of(holder: Any, name: str, target: str) -> str:
         if (callable(value) and getattr(value, "__module__", "") == owner)
         or (not inspect.isroutine(value) and not inspect.isclass(value) and _is_model(value, {}))
     ]
-    otherwise = f"check the part after the colon in {target}"
+    otherwise = f"correct the name after the colon in {target}"
     if 0 < len(own) <= _LISTED:
         otherwise = f"it has {', '.join(own)}"
     imported = [other for other, value in public.items() if callable(value) and other not in own]
@@ -290,7 +292,9 @@ def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
     if arguments:
-        raise TargetError(f"{target} is a model already", "leave --arg out")
+        raise TargetError(
+            f"{target} is a model, not a callable, so --arg cannot be used", "leave out --arg"
+        )
 
 
 def _call_target(
@@ -332,13 +336,15 @@ def _check_target_arguments(
         parameter.kind is kinds.VAR_KEYWORD for parameter in parameters.values()
     ):
         raise TargetError(
-            f"{target} takes no {_quote_names('argument', strays)}",
-            f"it takes {', '.join(named)}" if named else "it takes none: leave --arg out",
+            f"{target} has no {_quote_names('argument', strays)}",
+            f"known arguments: {', '.join(named)}"
+            if named
+            else "it takes no arguments; leave out --arg",
         )
     if needed := _mandatory_parameters(function, arguments):
         raise TargetError(
             f"{target} needs {_quote_names('argument', needed)}",
-            f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, each VALUE in JSON",
+            f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, with each VALUE in JSON",
         )
 
 
@@ -410,7 +416,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
     Raises TargetError, MissingExtraError.
     """
     if not path.is_file():
-        raise TargetError(f"there is no file {path}", hint)
+        raise TargetError(f"file {path} does not exist", hint)
     sys.path.append(str(path.parent.resolve()))
     try:
         try:
@@ -442,7 +448,7 @@ def _run_alone(path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError(f"{path} is no Python file", "give a file that ends in .py")
+        raise TargetError(f"{path} is not a Python file", "give a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     _TEXTS.pop(name, None)  # of one that raises there is none
@@ -462,8 +468,9 @@ def _run_in_its_package(path: Path) -> ModuleType:
     module = load_with_retry(lambda: importlib.import_module(name))
     if Path(module.__file__ or "").resolve() != path:
         raise TargetError(
-            f"{path} belongs to a package {parts[0]}, and another of that name is imported",
-            f"start in {folder} and write {name}:callable",
+            f"{path} belongs to the package {parts[0]}, but another package of that name is "
+            "imported",
+            f"run the command in folder {folder} and write {name}:callable",
         )
     return module
 
@@ -505,12 +512,12 @@ _PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
 def load_pickle_file(path: Path, allowed: bool) -> Any:
     """The object in a file with one of the suffixes in PICKLES. Raises TargetError."""
     if not path.is_file():
-        raise TargetError(f"there is no file {path}", _PICKLE_HINT)
+        raise TargetError(f"file {path} does not exist", _PICKLE_HINT)
     refuse_stand_in(path)
     if not allowed:
         raise TargetError(
-            f"{path} {PICKLES[path.suffix]}, which runs code when it is read",
-            f"if you trust it, --allow-pickle; better: {_PICKLE_HINT}",
+            f"{path} {PICKLES[path.suffix]}, and reading it can run any code",
+            f"{_PICKLE_HINT}; or, if you trust the file, add --allow-pickle",
         )
     try:
         return load_with_retry(lambda: _read_pickle(path))

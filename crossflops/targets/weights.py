@@ -45,10 +45,10 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
     """
     source = load(False)
     if weights == FAKE and source.weights == REAL:
-        raise ValuesNeededError("they are made before PyTorch can be told to make none")
+        raise ValuesNeededError("they are created before crossflops can prevent it")
     return source
 
 
 def real_weights_error(reason: str) -> InputError:
     """Return what is wrong where "fake" was asked for, and values are needed."""
-    return InputError(f"the model needs its weights: {reason}", ValuesNeededError("").hint)
+    return InputError(f"the model needs its weights: {reason}", ValuesNeededError(reason).hint)

@@ -9,7 +9,7 @@ from math import prod
 
 from crossflops.ir.trace import ALONG_CHAINS
 from crossflops.rules.conditions import Site
-from crossflops.rules.rule import Parameters
+from crossflops.rules.rule import Parameters, with_formula
 from crossflops.tools import replaced_functions as shared
 from crossflops.tools.replaced_functions import Arguments
 
@@ -56,9 +56,10 @@ def calflops_transposed_bias(call: Site) -> int:
     cause="elementwise.broadcast-shape",
     name="arithmetic.aligned",
     source="_elementwise_flops_compute",
+    formula="n(shapes broadcast from the left) - n(y)",
 )
 def calflops_misalignment_adds(call: Site) -> int:
-    """n of the shapes aligned to the left - n(y), which aligns them to the right."""
+    """Return the elements that aligning shapes to the left adds to those of the result."""
     shapes = Arguments(call).shapes("input", "other")
     if len(shapes) < 2:
         return 0
@@ -68,8 +69,9 @@ def calflops_misalignment_adds(call: Site) -> int:
 
 
 @shared.resampling(may_fail)
+@with_formula("prod(size), or n(x) if no size is given")
 def calflops_resampling_elements(call: Site) -> int:
-    """prod(size) where a size is given, without batch and channels; else n(x), without the scale.
+    """Return the elements of the given size, without batch and channels, else of the input.
 
     A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
     samples: it takes the length of the input, its batch, for its rank.

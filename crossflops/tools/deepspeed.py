@@ -11,7 +11,7 @@ from math import prod
 
 from crossflops.ir.trace import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
 from crossflops.rules.conditions import Site, input_elements
-from crossflops.rules.rule import Parameters
+from crossflops.rules.rule import Parameters, with_formula
 from crossflops.tools import replaced_functions as shared
 from crossflops.tools.replaced_functions import (
     BIASED,
@@ -103,8 +103,9 @@ def attention(call: Site) -> int:
 
 
 @shared.resampling(may_fail)
+@with_formula("prod(size), or n(x) prod(scale) if no size is given")
 def resampling_of_deepspeed(call: Site) -> int:
-    """prod(size) where a size is given, without batch and channels; else n(x) prod(scale)."""
+    """Return the elements of the given size, without batch and channels; else of the scaled x."""
     provided, size = shared.resampling_input(call), shared.resampling_size(call)
     if size is not None:
         return size
@@ -185,8 +186,9 @@ def _plane(provided: Arguments) -> tuple[int, ...]:
     )
 
 
+@with_formula("n(x)")
 def activations_of_deepspeed(call: Site) -> int:
-    """n(x) of an activation with at most one more argument."""
+    """Return the elements of the input of an activation with at most one more argument."""
     return prod(Arguments(call, "relu").shape("input"))
 
 
@@ -232,8 +234,9 @@ parts_in_2021.adds(
 
 
 @shared.resampling(parts_in_2021)
+@with_formula("prod(size), or n(x) if no size is given")
 def resampling_of_deepspeed_2021(call: Site) -> int:
-    """prod(size) where a size is given, without batch and channels; else n(x).
+    """Return the elements of the given size, without batch and channels, else of the input.
 
     A single number ends it, be it a size or a scale.
     """

@@ -81,7 +81,7 @@ def convolution(call: Site) -> int:
 
 @traced.contraction("aten::linear", cause=_EXPORT, source=f"{_HANDLES}: linear_flop_jit")
 def linear(call: Site) -> int:
-    """n(x) x the first axis of W: of a vector that is the number of inputs."""
+    """n(x) W[0]; if W is a vector, W[0] is its number of inputs."""
     return prod(call.shape("input")) * call.shape("weight")[0]
 
 
@@ -142,9 +142,14 @@ def _path(equation: str, shapes: Iterable[tuple[int, ...] | None]) -> int:
 _FORMULAS: dict[str, Any] = {node: rule.amount for rule in traced.rules for node in rule.targets}
 
 
-@complex_numbers.contraction(tuple(_FORMULAS), cause="contraction.complex", name="complex")
+@complex_numbers.contraction(
+    tuple(_FORMULAS),
+    cause="contraction.complex",
+    name="complex",
+    formula="the formula for real numbers: one MAC per complex product",
+)
 def contraction(call: Site) -> int:
-    """As of real numbers: a complex product counts as one."""
+    """Return the MACs of real numbers: a complex product counts as one."""
     return int(_FORMULAS[call.target](call))
 
 

@@ -92,9 +92,15 @@ def sums_of_attention(node: Node) -> int:
     return prod(query[:3]) * (key[2] + past + _attention_head_shape(node, 2)[3])
 
 
-@sums.adds("Einsum", cause=_FIRST, name="first.contracted", factor=-1)
+@sums.adds(
+    "Einsum",
+    cause=_FIRST,
+    name="first.contracted",
+    factor=-1,
+    formula="sum of n(pair) over the pairs of operands, from the left, whose labels are summed",
+)
 def sums_of_einsum(node: Node) -> int:
-    """The sum of n(pair) over the operands two by two, from the left, where labels are summed."""
+    """Return the sums of an einsum that contracts two operands at a time."""
     equation = node.attrs.get("equation")
     if not isinstance(equation, str):
         raise ValueError("Einsum without an equation")

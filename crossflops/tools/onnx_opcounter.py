@@ -65,22 +65,32 @@ def _opcounter_shape(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
 # Where the tool fails.
 
 
-@file.fails(WHOLE, cause="tool.error", name="input")
+@file.fails(
+    WHOLE,
+    cause="tool.error",
+    name="input",
+    formula="number of model inputs that are not float32, float64 or int64",
+)
 def other_inputs(graph: Node) -> int:
-    """Inputs of the model that are neither float32 nor float64 nor int64."""
+    """Return the number of inputs that the tool cannot read."""
     return sum(spec is not None and spec.dtype not in _READABLE for spec in graph.inputs)
 
 
-@nodes.fails(cause="tool.error")
+@nodes.fails(cause="tool.error", formula="1 if the first result has no name")
 def nameless(node: Node) -> int:
-    """1 where the first result is left out. No operator with a rule can do without an input."""
+    """Return 1 without a first result. No operator with a rule can do without an input."""
     first = node.outputs[0] if node.outputs else None
     return int(bool(node.outputs) and (first is None or not first.name))
 
 
-@nodes.fails("*.*", any_but("ai.onnx.*"), cause="tool.error")
+@nodes.fails(
+    "*.*",
+    any_but("ai.onnx.*"),
+    cause="tool.error",
+    formula="1 if neither onnx.shape_inference nor the file gives the shapes of the results",
+)
 def foreign(node: Node) -> int:
-    """1 for an operator whose results onnx.shape_inference cannot tell, and the file does not.
+    """Return 1 for an operator whose results have no shapes.
 
     It tells those of a function, and the file has the types of its outputs.
     """
@@ -98,7 +108,7 @@ nodes.refuses("cubic", _RESIZE, setting(mode="cubic"), cause="tool.error")
 @nodes.contraction(_TRANSPOSED, cause="conv.transpose-output-size", name="conv_transpose")
 @nodes.contraction(_CONV, cause="graph.export-decomposition", name="conv")
 def opcounter_convolution_macs(node: Node) -> int:
-    """n(Y) (C // g) prod(k), C axis 1 of X; k from the attribute kernel_shape, which must be."""
+    """n(Y) (C // g) prod(k), C axis 1 of X, k the attribute kernel_shape, which is required."""
     kernel = node.attrs["kernel_shape"]
     group = node.attrs.get("group", 1)
     if not isinstance(kernel, tuple) or not isinstance(group, int):
@@ -119,7 +129,7 @@ def matmul(node: Node) -> int:
 @nodes.adds(_ADD, cause="elementwise.add-function", name="add")
 @nodes.adds(_RELU, cause="act.relu", name="relu")
 def first_input(node: Node) -> int:
-    """n(A), also where B is the larger one."""
+    """n(A), also if B is larger."""
     return prod(_opcounter_shape(node, "inputs"))
 
 
@@ -131,7 +141,7 @@ _OTHERS = any_but(*_RULED, *_MOVING)
 @nodes.adds(_RESIZE, setting(mode="linear"), cause="upsample.linear", name="linear", factor=11)
 @nodes.adds(_NORM, cause="norm.batch", name="batch_norm", factor=2)
 def first_output(node: Node) -> int:
-    """n(Y), whatever the node does."""
+    """n(Y), for any operator."""
     return prod(_opcounter_shape(node, "outputs"))
 
 

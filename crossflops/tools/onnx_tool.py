@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import Condition, Site, any_but, in_any_domain, setting
-from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.rule import Parameters, Tool, with_formula
 from crossflops.tools.onnx_tool_shapes import (
     LOST,
     READABLE,
@@ -81,14 +81,14 @@ def _onnx_tool_input_shape(node: Node, index: int) -> tuple[int, ...]:
 
 
 def onnx_tool_result_elements(node: Node) -> int:
-    """n(Y), 0 of a scalar."""
+    """n(Y), 0 for a scalar."""
     if not node.outputs:
         raise LookupError(f"{node.key} has no outputs")
     return volume(onnx_tool_shape(node.outputs[0]))
 
 
 def onnx_tool_input_elements(node: Node) -> int:
-    """n(X), 0 of a scalar."""
+    """n(X), 0 for a scalar."""
     return volume(_onnx_tool_input_shape(node, 0))
 
 
@@ -107,7 +107,7 @@ def onnx_tool_largest_input(node: Node) -> int:
 
 @_contraction_rule("conv", "graph.export-decomposition", "Conv")
 def onnx_tool_convolution_macs(node: Node) -> int:
-    """n(Y) prod(W[1:]), of a transposed one, too, where W is [C, M/g, k...]."""
+    """n(Y) prod(W[1:]), also for a transposed one, where W is [C, M/g, k...]."""
     return onnx_tool_result_elements(node) * volume(_onnx_tool_input_shape(node, 1)[1:])
 
 
@@ -162,7 +162,7 @@ def onnx_tool_qlinear_product(node: Node) -> int:
 
 @_contraction_rule("einsum", "einsum.path-estimate", "Einsum")
 def einsum(node: Node) -> int:
-    """prod(extents of all labels) of two operands; it knows no dots."""
+    """prod(extents of all labels) of two operands, without an ellipsis."""
     equation = node.attrs["equation"]
     text = equation.decode() if isinstance(equation, bytes) else equation
     if not isinstance(text, str):
@@ -243,13 +243,14 @@ for mode, weight in (("linear", 4), ("cubic", 8)):
 
 @_component_rule("sum", "elementwise.add-function", "Sum")
 def onnx_tool_sum_adds(node: Node) -> int:
-    """(inputs - 1) n of the largest input."""
+    """(inputs - 1) max n(X_i)."""
     return (len(node.inputs) - 1) * onnx_tool_largest_input(node)
 
 
 @_component_rule("layer_norm", "norm.layer", "LayerNormalization")
+@with_formula("7 n(X) + 29 n(X) / X[axis], with the first axis only")
 def layer_norm(node: Node) -> int:
-    """7 n(X) + 29 n(X) / X[axis]: of several axes the first alone is taken for the rows."""
+    """Return the FLOPs; of several axes the tool takes only the first for the rows."""
     dims = _onnx_tool_input_shape(node, 0)
     axis = node.attrs.get("axis", -1)
     if not isinstance(axis, int):
@@ -270,7 +271,7 @@ def neighbours(node: Node) -> int:
 @_component_rule("avg_pool", "pool.avg", "AveragePool")
 @_component_rule("max_pool", "pool.max", "MaxPool")
 def onnx_tool_window_adds(node: Node) -> int:
-    """n(Y) k: of a window of three axes the first extent alone is taken."""
+    """n(Y) k; for a window of three axes k is only the first extent."""
     kernel = node.attrs.get("kernel_shape", (3, 3))
     if not isinstance(kernel, tuple):
         raise TypeError("kernel_shape is no list")
@@ -285,38 +286,43 @@ def global_average(node: Node) -> int:
 
 
 @_component_rule("conv_bias", "bias.conv", "Conv", "ConvTranspose")
+@with_formula("n(Y) if a third input is listed, even with an empty name")
 def bias(node: Node) -> int:
-    """n(Y) where a third input is listed, be it an empty name."""
+    """Return the elements of the result where a third input is listed."""
     return onnx_tool_result_elements(node) if len(node.inputs) > 2 else 0
 
 
 @_component_rule("quantized_bias", "bias.conv", "QLinearConv")
+@with_formula("n(Y) if a ninth input is listed")
 def onnx_tool_qlinear_bias(node: Node) -> int:
-    """n(Y) where the ninth input is listed."""
+    """Return the elements of the result where the ninth input is listed."""
     return onnx_tool_result_elements(node) if len(node.inputs) == 9 else 0
 
 
 @_component_rule("gemm_bias", "bias.linear", "Gemm", "MatMulInteger")
+@with_formula("n(Y) if exactly three inputs are listed")
 def onnx_tool_gemm_bias(node: Node) -> int:
-    """n(Y) where three inputs are listed, neither more nor less."""
+    """Return the elements of the result where three inputs are listed."""
     return onnx_tool_result_elements(node) if len(node.inputs) == 3 else 0
 
 
 @_component_rule("rnn_bias", "bias.rnn", "LSTM", "GRU")
 def onnx_tool_recurrent_bias(node: Node) -> int:
-    """T B n(B), B the fourth input, which has to be listed."""
+    """T B n(B), B the fourth input, which is required."""
     return _onnx_tool_sample_steps(node) * volume(_onnx_tool_input_shape(node, 3))
 
 
 @_component_rule("lstm", "rnn.gate-elementwise", "LSTM", weight=180)
+@with_formula("T B H, with H = W[1] / 4")
 def lstm_gates(node: Node) -> int:
-    """T B H, H a quarter of W[1]: 180 of each, whatever the number of directions."""
+    """Return step-sample-units: 180 operations each, whatever the number of directions."""
     return _onnx_tool_sample_steps(node) * (_onnx_tool_input_shape(node, 1)[1] // 4)
 
 
 @_component_rule("gru", "rnn.gate-elementwise", "GRU", weight=110)
+@with_formula("T B H, with H = W[1] / 3")
 def gru_gates(node: Node) -> int:
-    """T B H, H a third of W[1]: 110 of each, whatever the number of directions."""
+    """Return step-sample-units: 110 operations each, whatever the number of directions."""
     if len(node.outputs) < 2:
         raise LookupError("the second result has to be listed")
     return _onnx_tool_sample_steps(node) * (_onnx_tool_input_shape(node, 1)[1] // 3)
@@ -346,9 +352,13 @@ unregistered.refuses(
 )
 
 
-@failing.fails(cause="tool.error", source=f"{_TENSOR}: onnxdtype2npdtype")
+@failing.fails(
+    cause="tool.error",
+    source=f"{_TENSOR}: onnxdtype2npdtype",
+    formula="number of stored tensors of a type unknown to the tool: bfloat16, uint32, int4",
+)
 def unreadable(node: Node) -> int:
-    """Stored tensors of a type that it has no name for, as raw bytes: bfloat16, uint32, int4."""
+    """Return the number of stored tensors, as raw bytes, of a type that the tool cannot name."""
     return sum(
         spec is not None and spec.role in ("parameter", "constant") and spec.dtype not in READABLE
         for spec in node.inputs
@@ -356,27 +366,31 @@ def unreadable(node: Node) -> int:
 
 
 @_fails(*_RESIZE)
+@with_formula("1 if the attribute mode is missing")
 def modeless(node: Node) -> int:
-    """1 without the attribute mode, whose default the tool does not know."""
+    """Return 1 without the attribute mode, whose default the tool does not know."""
     return int("mode" not in node.attrs)
 
 
 @_fails("Split", "TopK")
+@with_formula("1 if the attribute axis is missing (TopK: only if X has several axes)")
 def axisless(node: Node) -> int:
-    """1 without the attribute axis, whose default it does not know; of TopK one axis will do."""
+    """Return 1 without the attribute axis, whose default the tool does not know."""
     alone = node.op.type == "TopK" and len(_onnx_tool_input_shape(node, 0)) == 1
     return int("axis" not in node.attrs and not alone)
 
 
 @_fails("Constant")
+@with_formula("1 if the value is a number, a text or a list, not a tensor")
 def valueless(node: Node) -> int:
-    """1 where the value is no tensor, but a number, a text or a list of them."""
+    """Return 1 for a constant that is no tensor."""
     return int(any(name.startswith("value_") for name in node.attrs))
 
 
 @_fails("Scan")
+@with_formula("1 with fewer than 4 inputs or fewer than 5 results")
 def scan(node: Node) -> int:
-    """1 with less than 4 inputs or less than 5 results."""
+    """Return 1 for a Scan that the tool cannot read."""
     return int(len(node.inputs) < 4 or len(node.outputs) < 5)
 
 

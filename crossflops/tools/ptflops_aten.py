@@ -52,7 +52,7 @@ dispatched.contraction(_CONVOLUTIONS, cause=_SAME)(convolution)
 
 @dispatched.adds(_ADDED, cause="bias.linear", name="addmm.input")
 def ptflops_aten_addmm_adds(call: Site) -> int:
-    """rows x out of input + A B, whatever beta is.
+    """rows x out of input + A B, for any beta.
 
     addmm_flop.
     """

@@ -130,9 +130,15 @@ failing.refuses(
 )
 
 
-@hooked.adds(_READERS, as_root(), cause="op.unregistered-zero", name="fails.keywords")
+@hooked.adds(
+    _READERS,
+    as_root(),
+    cause="op.unregistered-zero",
+    name="fails.keywords",
+    formula="0; the tool fails if no input of the model is positional",
+)
 def positional(call: Site) -> int:
-    """0; the hook of the model itself reads `input[0]`, and one tensor alone goes by position.
+    """Return 0: the hook of the model itself reads `input[0]`.
 
     pytorch_engine.py: get_flops_pytorch. Raises LookupError where all inputs go by keyword.
     """
@@ -240,7 +246,7 @@ def _ptflops_cell_terms(call: Site) -> int:
 
 @hooked.contraction(layers.RECURRENT, cause="rnn.fused")
 def recurrent(call: Site) -> int:
-    """Sample-steps x directions x the sum over layers of n(w_ih) + n(w_hh).
+    """sample-steps x directions x the sum over layers of n(w_ih) + n(w_hh).
 
     pytorch_ops.py: rnn_flops_counter_hook. The weights are those of the forward direction.
     """
@@ -249,13 +255,13 @@ def recurrent(call: Site) -> int:
 
 @hooked.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates")
 def ptflops_gate_adds(call: Site) -> int:
-    """Sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
+    """sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
     return _ptflops_sample_steps(call) * call.number("num_layers") * _ptflops_cell_terms(call)
 
 
 @hooked.adds(layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias")
 def ptflops_recurrent_bias(call: Site) -> int:
-    """Sample-steps x directions x the sum over layers of n(b_ih) + n(b_hh)."""
+    """sample-steps x directions x the sum over layers of n(b_ih) + n(b_hh)."""
     return _ptflops_sample_steps(call) * _ptflops_layer_elements(call, "bias_ih", "bias_hh")
 
 

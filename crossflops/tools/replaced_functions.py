@@ -37,7 +37,7 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.rule import Convention, CountsSteps, Parameters, Rules, Tool
+from crossflops.rules.rule import Convention, CountsSteps, Parameters, Rules, Tool, with_formula
 from crossflops.tools import layers
 from crossflops.tools.contractions import OPERATORS, exact_attention_macs
 
@@ -364,7 +364,7 @@ for formula, targets, source in (
     source="_elementwise_flops_compute",
 )
 def arithmetic(call: Site) -> int:
-    """n(y) of adding or multiplying."""
+    """n(y) for an addition or a multiplication."""
     return prod(np.broadcast_shapes(*Arguments(call).shapes("input", "other")))
 
 
@@ -373,8 +373,9 @@ def functional_input_elements(call: Site) -> int:
     return prod(Arguments(call).shape("input"))
 
 
+@with_formula("n(positions of x that a padding mask covers)")
 def functional_masked_elements(call: Site) -> int:
-    """n(x) of what a padding mask covers, which numel() of a nested tensor lacks."""
+    """Return the elements that a padding mask covers, which numel() of a nested tensor lacks."""
     shape = Arguments(call).shape("input")
     return prod(shape) - call.valid_positions * shape[-1]
 
@@ -396,14 +397,14 @@ for name, cause, targets, source in (
     functional_names("batch_norm"), cause="norm.batch", source="_batch_norm_flops_compute"
 )
 def batch_norm(call: Site) -> int:
-    """2 n(x) with weights and n(x) without; by the batch's statistics 5 and 4."""
+    """2 n(x) with weights, n(x) without; 5 n(x) and 4 n(x) with batch statistics."""
     provided = Arguments(call)
     statistics = 3 if provided.value("training", False) else 0
     return (statistics + (2 if provided.has("weight") else 1)) * prod(provided.shape("input"))
 
 
 def functional_norm_adds(call: Site) -> int:
-    """5 n(x) with weights and 4 n(x) without."""
+    """5 n(x) with weights, 4 n(x) without."""
     return _norm_adds_per_element(call) * functional_input_elements(call)
 
 
@@ -413,8 +414,9 @@ def functional_norm_adds(call: Site) -> int:
     name="layer_norm.nested",
     source="_layer_norm_flops_compute",
 )
+@with_formula("5 n(covered) with weights, 4 n(covered) without")
 def norm_covered(call: Site) -> int:
-    """5 n(x) with weights and 4 n(x) without, x what a padding mask covers."""
+    """Return what a norm of the positions that a padding mask covers counts."""
     return _norm_adds_per_element(call) * functional_masked_elements(call)
 
 
@@ -545,7 +547,7 @@ def recurrent(call: Site) -> int:
 
 @hook_parts.adds(HOOKED, cause="rnn.gate-elementwise", name="recurrent.gates")
 def hook_gate_adds(call: Site) -> int:
-    """Per step and layer H for an RNN, 7 H for a GRU, 10 H for an LSTM."""
+    """H per step and layer for an RNN, 7 H for a GRU, 10 H for an LSTM."""
     kind = call.target.rpartition(".")[2].removesuffix("Cell")
     units = call.number("hidden_size")
     return _hook_sample_steps(call) * len(_hook_layer_shapes(call)) * _ELEMENTWISE[kind] * units
@@ -561,7 +563,7 @@ def hook_recurrent_bias(call: Site) -> int:
 
 @_first_adds.adds(HOOKED, cause="unit.first-add-omitted", name="recurrent.first-adds", factor=-1)
 def first_adds(call: Site) -> int:
-    """2 g H per step and layer: a product of n terms is taken for 2 n - 1 operations."""
+    """2 g H per step and layer: a product of n terms counts as 2 n - 1 operations."""
     return _hook_sample_steps(call) * sum(2 * layer[0][0] for layer in _hook_layer_shapes(call))
 
 

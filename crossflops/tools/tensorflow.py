@@ -14,7 +14,7 @@ from typing import cast
 
 from crossflops.ir.training import GRADIENTS
 from crossflops.rules.conditions import Condition, Site, of_type, recorded_as, setting
-from crossflops.rules.rule import Tool
+from crossflops.rules.rule import Tool, with_formula
 
 _REGISTRY = "tensorflow/python/profiler/internal/flops_registry.py"
 _NN_OPS = "tensorflow/python/ops/nn_ops.py"
@@ -118,7 +118,7 @@ def _is_zero(call: Site) -> bool:
 
 _LOOPED = recorded_as("in the body of a loop", in_loop=True)
 _BRANCHED = recorded_as("in a branch", in_branch=True)
-_DILATED = recorded_as("dilated by cutting into batches", cut=True)
+_DILATED = recorded_as("dilated through SpaceToBatch", cut=True)
 _ADJOINT = setting(adj_x=True)
 for suffix, cause, condition, formulas in (
     (".in-loop", "control.loop-body-once", _LOOPED, (convolution, depthwise, matmul)),
@@ -129,7 +129,7 @@ for suffix, cause, condition, formulas in (
 ):
     if condition is None:
         every = (*_CONVOLUTIONS, *_DEPTHWISE, *_PRODUCTS)
-        where = Condition("of an open shape", _is_zero)
+        where = Condition("with an unknown shape", _is_zero)
         rules.hides("open", every, where, cause="graph.unknown-shape", source=_REGISTRY)
     for formula, operations, source in _CONTRACTIONS:
         if formula in formulas:
@@ -167,7 +167,7 @@ rules.hides(
     "open-gradient",
     ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
     _BACKWARD,
-    Condition("of an open shape", _is_open_gradient),
+    Condition("with an unknown shape", _is_open_gradient),
     cause="graph.unknown-shape",
     source=f"{_REGISTRY}: graph_util.tensor_shape_from_node_def_name, assert_is_fully_defined",
 )
@@ -275,8 +275,11 @@ KINDS: dict[str, Callable[[Site], int]] = {
 
 
 @_zero_if_open
+@with_formula(
+    "n(in) for one operand, n(out) for two, n(in) - n(out) for a reduction; more for a few"
+)
 def tensorflow_arithmetic_flops(call: Site) -> int:
-    """n(in) of one operand, n(out) of two, n(in) - n(out) of a reduction; a few count more."""
+    """Return the FLOPs of an elementwise operation or a reduction."""
     return KINDS[call.target](call)
 
 
@@ -306,7 +309,7 @@ for name, cause, kinds in (
 ):
     rules.adds(
         tuple(kinds),
-        recorded_as("in no layer of a cause of its own", layer=""),
+        recorded_as("in no layer with its own cause", layer=""),
         _FLOATS,
         _FORWARD,
         cause=cause, name=name
@@ -327,13 +330,12 @@ def tensorflow_unary_flops(call: Site) -> int:
     return unary(call)
 
 
-for after, cause in (
-    ("convolution", "bias.conv"),
-    ("product", "bias.linear"),
-    ("recurrent", "bias.rnn"),
-    ("", "bias.linear"),
+for after, words, cause in (
+    ("convolution", "on the result of a convolution", "bias.conv"),
+    ("product", "on the result of a product", "bias.linear"),
+    ("recurrent", "on the result of a recurrent layer", "bias.rnn"),
+    ("", "on any other result", "bias.linear"),
 ):
-    words = f"on the result of a {after}" if after else "on any other result"
     rules.adds(
         "BiasAdd",
         recorded_as(words, after=after),
@@ -352,7 +354,7 @@ _POOL = f"{_REGISTRY}: _pool_flops"
 @rules.adds("MaxPool", _CHANNELS_LAST, cause="pool.max", name="max-pool", source=_POOL)
 @_zero_if_open
 def pooling(call: Site) -> int:
-    """Window x n(out)."""
+    """window x n(out)."""
     return prod(_tensorflow_setting_sizes(call, "ksize")) * prod(_tensorflow_result_shape(call))
 
 
@@ -368,8 +370,9 @@ def dilation(call: Site) -> int:
     "Conv2DBackpropFilter", _CHANNELS_LAST, _FORWARD, cause="scope.backward", name="gradients"
 )
 @_zero_if_open
+@with_formula("int(2 n(in) n(filter) / (channels x strides))")
 def tensorflow_backward_flops(call: Site) -> int:
-    """Of a filter int(2 n(in) n(filter) / (channels x strides))."""
+    """Return the FLOPs of the gradient of a filter."""
     return _filter_gradient_flops(call)
 
 
@@ -378,7 +381,7 @@ def tensorflow_backward_flops(call: Site) -> int:
 )
 @_zero_if_open
 def pool_gradient(call: Site) -> int:
-    """(window + 1) n(result), 2 window n(result) for AvgPoolGrad."""
+    """(window + 1) n(result); 2 window n(result) for AvgPoolGrad."""
     window = prod(_tensorflow_setting_sizes(call, "ksize"))
     per_element = 2 * window if call.target == "AvgPoolGrad" else window + 1
     return per_element * prod(_input(call, 1))

@@ -30,7 +30,7 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.rule import Convention, Parameters, Rules, Tool
+from crossflops.rules.rule import Convention, Parameters, Rules, Tool, with_formula
 from crossflops.tools import layers
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
@@ -175,7 +175,7 @@ def _input_sizes(call: Site) -> list[int]:
 
 @both.contraction(layers.RECURRENT, cause="rnn.fused", source=_RNN)
 def recurrent(call: Site) -> int:
-    """Sample-steps x the sum over layers, directions of g H (I + H).
+    """sample-steps x the sum over layers, directions of g H (I + H).
 
     rnn_hooks.py: count_lstm.
     """
@@ -186,7 +186,7 @@ def recurrent(call: Site) -> int:
 
 @both.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates", source=_RNN)
 def thop_gate_adds(call: Site) -> int:
-    """Sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7H, LSTM 8H."""
+    """sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7H, LSTM 8H."""
     terms = _ELEMENTWISE[_thop_cell_kind(call)] * call.number("hidden_size")
     return _thop_sample_steps(call) * len(_input_sizes(call)) * terms
 
@@ -195,7 +195,7 @@ def thop_gate_adds(call: Site) -> int:
     layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN
 )
 def thop_recurrent_bias(call: Site) -> int:
-    """Sample-steps x directions x layers x 2 g H."""
+    """sample-steps x directions x layers x 2 g H."""
     biases = 2 * _thop_gate_count(call) * call.number("hidden_size")
     return _thop_sample_steps(call) * len(_input_sizes(call)) * biases
 
@@ -240,8 +240,9 @@ old.adds(layers.BATCH_NORMS, cause="norm.batch", name="batch_norm", factor=2)(in
 @new.adds(
     layers.LAYER_NORM, padding_dropped(), cause=_DROPPED, name="layer_norm.nested", factor=-4
 )
+@with_formula("n(positions of x that a padding mask covers)")
 def thop_masked_elements(call: Site) -> int:
-    """n(x) of what a padding mask covers."""
+    """Return the elements of x that a padding mask covers."""
     shape = call.shape("0")
     return prod(shape) - call.valid_positions * shape[-1]
 

@@ -32,7 +32,11 @@ tool = Tool(
 )
 called = tool.rules("operator", source=_SOURCE)
 # torch/autograd/profiler_util.py: EventList._remove_dup_nodes leaves the outermost of each name.
-begun = tool.rules("event", recorded_as("by no other of its name", repeated=False), source=_SOURCE)
+begun = tool.rules(
+    "event",
+    recorded_as("not called by an operator of the same name", repeated=False),
+    source=_SOURCE,
+)
 
 
 def _profiler_setting_pair(call: Site, name: str) -> tuple[int, int]:
@@ -63,10 +67,14 @@ def profiler_convolution_macs(call: Site) -> int:
 
 # In the body of a custom operator no operator tells the stride: the function does.
 @tool.rules("function", in_body(), source=_SOURCE).contraction(
-    "torch.nn.functional.conv2d", "torch.conv2d", cause="conv.unbatched-axis", name="conv2d.body"
+    "torch.nn.functional.conv2d",
+    "torch.conv2d",
+    cause="conv.unbatched-axis",
+    name="conv2d.body",
+    formula="N Ho Wo Kh Kw Ci Co / g; 0 if padding is a text",
 )
 def convolution_in_body(call: Site) -> int:
-    """As of an operator; 0 where padding is a word."""
+    """Return the MACs as for an operator; 0 where padding is a word."""
     provided = Arguments(call, "conv")
     stride, padding, dilation = (
         provided.value(name, default)
@@ -136,7 +144,7 @@ for name, formula in (
     ("bmm", profiler_batch_product_macs),
     ("baddbmm", profiler_batch_product_macs),
 ):
-    stopped = Condition("in which a checkpoint stops", _is_stopped)
+    stopped = Condition("where a checkpoint stops recomputing", _is_stopped)
     # Its dispatch mode takes an operator and runs it: these are two events.
     twice = Condition("in a checkpoint that has a policy", _is_twice)
     begun.contraction(f"aten::{name}", stopped, cause=_BEGUN, name=f"{name}.stopped")(formula)

@@ -37,7 +37,7 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.rule import Parameters, Tool, with_formula
 from crossflops.tools import layers
 
 _LAYER, _SUM = "torchinfo/layer_info.py", "torchinfo/model_statistics.py"
@@ -76,8 +76,9 @@ _SCRIPTED = "torch.jit._script.ScriptModule"
 _Line = tuple[int, int, bool]  # a module, its depth, and whether it stands further up as well
 
 
+@with_formula("weights that layers share, once more for each of these layers")
 def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
-    """What torchinfo counts beside each parameter once: weights that layers share.
+    """Return what torchinfo counts beside each parameter once: weights that layers share.
 
     Of a pruned weight it counts what the mask keeps (`get_param_count`).
 
@@ -237,9 +238,14 @@ def _top_level_name(spec: TensorSpec) -> str:
 # Where torchinfo fails.
 
 
-@hooked.fails(called(), cause="op.unregistered-zero", times=ONCE)
+@hooked.fails(
+    called(),
+    cause="op.unregistered-zero",
+    times=ONCE,
+    formula="a result that is not a tensor, a sequence or a mapping",
+)
 def readable(call: Site) -> int:
-    """A result that is no tensor, sequence or mapping.
+    """Raise for a result that is no tensor, sequence or mapping.
 
     torchinfo fails, too, on a result without axes where a parameter is named "weight" or "bias",
     and on a kernel_size that is neither a number nor a sequence (`get_kernel_size`).
@@ -253,9 +259,16 @@ def readable(call: Site) -> int:
     return 0
 
 
-@hooked.fails(called(), under(VMAP), cause="op.unregistered-zero", times=ONCE, name="under_vmap")
+@hooked.fails(
+    called(),
+    under(VMAP),
+    cause="op.unregistered-zero",
+    times=ONCE,
+    name="under_vmap",
+    formula="the first tensor is inside torch.vmap, which does not allow reading `.data`",
+)
 def reject_vmap_calls(call: Site) -> int:
-    """torchinfo reads `.data` of the first tensor, which torch.vmap does not allow.
+    """Raise where torchinfo reads `.data` of a tensor inside torch.vmap, which forbids it.
 
     Of a layer's inputs by position and of a sequence that it returns: `calculate_size`.
     """
@@ -280,7 +293,7 @@ def class_named(*patterns: str) -> Condition:
 
 
 def torchinfo_weight_amount(call: Site) -> int:
-    """n(weights) N S_out of a convolution, n(weights) N T of an RNN, n(weights) N of others.
+    """n(weights) N S_out for a convolution, n(weights) N T for an RNN, else n(weights) N.
 
     Where the name of a parameter only contains "weight", its factor is the product of the first
     two axes of the result.
@@ -289,12 +302,12 @@ def torchinfo_weight_amount(call: Site) -> int:
 
 
 def torchinfo_bias_amount(call: Site) -> int:
-    """n(biases) N S_out of a convolution, n(biases) N T of an RNN, n(biases) N of others."""
+    """n(biases) N S_out for a convolution, n(biases) N T for an RNN, else n(biases) N."""
     return sum(amount for name, amount in _torchinfo_named_amounts(call) if "weight" not in name)
 
 
 def torchinfo_parameter_amount(call: Site) -> int:
-    """n(parameters) N S_out of a convolution, n(parameters) N of others."""
+    """n(parameters) N S_out for a convolution, else n(parameters) N."""
     return sum(amount for _, amount in _torchinfo_named_amounts(call))
 
 

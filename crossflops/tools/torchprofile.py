@@ -39,12 +39,12 @@ for name, about, source in (
     ("not-traced", "untraced", f"{_TRACE}: torch.jit._get_trace_graph"),
     (
         "undefined-tensor",
-        recorded_as("of a tensor that was never made", undefined=True),
+        recorded_as("of a tensor that was not created", undefined=True),
         "torchprofile/ir.py: Variable.__post_init__: the type of a tensor never made is None",
     ),
     (
         "complex-constant",
-        recorded_as("with an attribute that it cannot read", unreadable=True),
+        recorded_as("with an attribute that the tool cannot read", unreadable=True),
         f"{_TRACE}: attributes=, by the kind of each",
     ),
 ):
@@ -182,7 +182,7 @@ def einsum(call: Site) -> int:
 
 @_handler("aten::lstm")
 def lstm(call: Site) -> int:
-    """Steps x batch x directions x 4 H (I + H), I the width below each layer."""
+    """steps x batch x directions x 4 H (I + H), I the width below each layer."""
     out, hidden = _torchprofile_result_shape(call), _torchprofile_result_shape(call, 1)
     width = hidden[-1]
     directions = out[-1] // width
@@ -203,16 +203,21 @@ def _is_extent(call: Site) -> bool:
 
 @traced.adds(_PRODUCTS, cause="elementwise.add-function", name="mul")
 def torchprofile_product_elements(call: Site) -> int:
-    """n(y) of a multiplication of tensors.
+    """n(y) for a multiplication of tensors.
 
     handlers.py: _mul.
     """
     return 0 if _is_extent(call) else prod(_torchprofile_result_shape(call))
 
 
-@traced.adds(_PRODUCTS, cause="graph.shape-arithmetic-counted", name="shape-arithmetic")
+@traced.adds(
+    _PRODUCTS,
+    cause="graph.shape-arithmetic-counted",
+    name="shape-arithmetic",
+    formula="1 for a product of integers that the tracer keeps as a scalar tensor",
+)
 def torchprofile_extent_product(call: Site) -> int:
-    """1 for a product of whole numbers that the tracer keeps as a tensor without axes.
+    """Return 1 for a product of whole numbers that the tracer keeps as a tensor without axes.
 
     handlers.py: _mul.
     """

@@ -63,7 +63,7 @@ def last_call_condition(expected: bool = True) -> Condition:
         owner = next((call for call in site.around if call.level == "module"), site.call)
         return (owner.key in site.trace.last_calls) == expected
 
-    return Condition("its last call alone" if expected else "but the last call", holds)
+    return Condition("only its last call" if expected else "all calls except the last", holds)
 
 
 def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
@@ -107,10 +107,14 @@ failures = Rules("module", source=f"{_HOOK}: ModelHook._sub_module_call_hook")
 
 
 @failures.fails(
-    as_root(), cause=_FAILS, name="fails.image", source="torchstat/statistics.py: ModelStat"
+    as_root(),
+    cause=_FAILS,
+    name="fails.image",
+    source="torchstat/statistics.py: ModelStat",
+    formula="the input is not one float32 image (1, C, H, W)",
 )
 def image(call: Site) -> int:
-    """The model is not asked about one image of floats, (1, C, H, W)."""
+    """Raise unless the model is asked about one image of floats, (1, C, H, W)."""
     first = call.inputs[0]
     shape = first.shape or ()
     if len(call.inputs) > 1 or len(shape) != 4 or shape[0] != 1 or first.dtype != "float32":
@@ -118,9 +122,15 @@ def image(call: Site) -> int:
     return 0
 
 
-@failures.fails(called(), cause=_FAILS, name="fails.leaf", times=_WRAPPED)
+@failures.fails(
+    called(),
+    cause=_FAILS,
+    name="fails.leaf",
+    times=_WRAPPED,
+    formula="not exactly one positional input tensor and one output",
+)
 def one_tensor(call: Site) -> int:
-    """Other than one tensor in by position, and one out."""
+    """Raise for other than one tensor in by position, and one out."""
     call.shape("0")
     if len(call.outputs) != 1:
         raise LookupError(f"{call.key} returns {len(call.outputs)} tensors, not one")
@@ -133,9 +143,10 @@ def one_tensor(call: Site) -> int:
     name="fails.arguments",
     times=_WRAPPED,
     source=f"{_FLOPS}, {_MADD}, {_MEMORY}: assert",
+    formula="an assertion of the rule of the layer does not hold",
 )
 def arguments(call: Site) -> int:
-    """What a rule of the tool asserts of a layer that it knows does not hold."""
+    """Raise where an assertion of a rule of the tool does not hold."""
     first, second = call.shape("0"), call.input("1")
     bases = {name.rpartition(".")[2] for name in call.module.bases}
     if "Bilinear" in bases:
@@ -154,10 +165,14 @@ def arguments(call: Site) -> int:
 
 
 @failures.fails(
-    called(), cause=_FAILS, name="fails.recursion", times=Times(torchstat_base_wrapper_counts)
+    called(),
+    cause=_FAILS,
+    name="fails.recursion",
+    times=Times(torchstat_base_wrapper_counts),
+    formula="the wrapper of a class calls itself",
 )
 def recursion(call: Site) -> int:
-    """The wrapper of a class calls the one that it found, which is itself.
+    """Raise where the wrapper of a class calls the one that it found, which is itself.
 
     model_hook.py: wrap_call.
     """
@@ -327,7 +342,7 @@ madd.adds(_SOFTMAX, cause="softmax", name="softmax", factor=3)(input_sample)
 
 @madd.adds(_SOFTMAX, cause="softmax", name="softmax.first", factor=-1)
 def one(call: Site) -> int:
-    """1, as a sum of n has n - 1 additions."""
+    """1, since a sum of n terms has n - 1 additions."""
     return 1
 
 

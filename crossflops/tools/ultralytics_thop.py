@@ -175,7 +175,7 @@ def _evaluations(call: Site) -> int:
 
 @hooked.contraction(_RECURRENT, cause="rnn.fused", source=_RNN)
 def recurrent(call: Site) -> int:
-    """Steps x the sum over layers, directions of g H (I + R) + H P, R = P or H.
+    """steps x the sum over layers, directions of g H (I + R) + H P, R = P or H.
 
     rnn_hooks.py: _count_lstm_cell and its kin.
     """
@@ -198,7 +198,7 @@ def cell(call: Site) -> int:
 @hooked.adds(_CELL, cause=_GATES, name="cell.gates", source=_RNN)
 @hooked.adds(_RECURRENT, cause=_GATES, name="recurrent.gates", source=_RNN)
 def ultralytics_gate_adds(call: Site) -> int:
-    """Steps x layers x directions, or B, x the terms of a cell: RNN H, GRU 7 H, LSTM 8 H."""
+    """steps x layers x directions, or B, x the terms of a cell: RNN H, GRU 7 H, LSTM 8 H."""
     return (
         _evaluations(call)
         * {1: 1, 3: 7, 4: 8}[_ultralytics_gate_count(call)]
@@ -209,7 +209,7 @@ def ultralytics_gate_adds(call: Site) -> int:
 @hooked.adds(_CELL, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
 @hooked.adds(_RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN)
 def ultralytics_recurrent_bias(call: Site) -> int:
-    """Steps x layers x directions, or B, x 2 g H."""
+    """steps x layers x directions, or B, x 2 g H."""
     return _evaluations(call) * 2 * _ultralytics_gate_count(call) * call.number("hidden_size")
 
 
@@ -375,13 +375,13 @@ def softmax(call: Site) -> int:
 
 @hooked.adds(_LOG_SOFTMAX, cause="softmax")
 def log_softmax(call: Site) -> int:
-    """rows x 3 f: a logarithm more for each."""
+    """rows x 3 f: one logarithm more for each element."""
     return softmax(call) + _softmax_rows_and_features(call)[0]
 
 
 @hooked.adds(_SOFTMIN, cause="softmax")
 def softmin(call: Site) -> int:
-    """rows x (3 f - 1) + n(x): all elements are negated before."""
+    """rows x (3 f - 1) + n(x): all elements are negated first."""
     return softmax(call) + ultralytics_input_elements(call)
 
 
@@ -473,7 +473,7 @@ def condition_outside_classes(*classes: str) -> Condition:
                 early = False
         return True
 
-    return Condition("outside of layers with a rule", holds, classes)
+    return Condition("outside layers with a rule", holds, classes)
 
 
 def function_nesting_condition(expected: bool = True) -> Condition:

@@ -18,7 +18,7 @@ import msgspec
 
 from crossflops.ir.trace import Call, Level, Scalar, Trace
 from crossflops.rules.conditions import Condition, Site, recorded_as
-from crossflops.rules.rule import Rules, Share, Tool
+from crossflops.rules.rule import Rules, Share, Tool, with_formula
 
 Shape = tuple[int, ...]
 
@@ -424,8 +424,11 @@ def float32_instruction_flops(call: Call, amount: int) -> float:
     return nearest_float32(amount)
 
 
+@with_formula(
+    "the sum in single precision of all amounts, in the order in which XLA visits instructions"
+)
 def xla_total_flops(shares: Sequence[Share]) -> int:
-    """The sum in single precision of all that follows, in the order in which XLA visits it.
+    """Return the sum in single precision, in the order in which XLA visits the instructions.
 
     What a function counts is added up by itself, then to what its caller has so far. Instructions
     that compilation removed stand behind the others, with nothing left of what they held.
@@ -497,7 +500,7 @@ lowered, compiled = _tool("xla-lowered", "lowered"), _tool("xla-compiled", "comp
 
 
 def contraction(call: Site) -> int:
-    """F // 2, F the FLOPs of the analysis: a convolution where its filter meets the image."""
+    """F // 2, F the FLOPs of the analysis, which leaves out positions of padding."""
     return flops(call.call) // FLOPS_PER_MAC
 
 
@@ -507,12 +510,13 @@ def xla_instruction_flops(call: Site) -> int:
 
 
 def xla_other_flops(call: Site) -> int:
-    """F, the FLOPs of the analysis; 0 of products, convolutions and calls of a library."""
+    """F, the FLOPs of the analysis; 0 for products, convolutions and library calls."""
     return 0 if call.target in {*_CONTRACTIONS, "custom-call"} else flops(call.call)
 
 
+@with_formula("F for an added instruction, -F for a removed one")
 def xla_change_flops(call: Site) -> int:
-    """F of an instruction that compilation put in, -F of one that it removed."""
+    """Return F of an instruction that compilation put in, -F of one that it removed."""
     return -flops(call.call) if call.settings["removed"] else flops(call.call)
 
 
@@ -527,7 +531,7 @@ def _analysis(level: Level, *where: Condition) -> Rules:
 def _contractions(rules: Rules) -> None:
     both, handlers = _CONTRACTIONS, f"{_SOURCE}: GetDotFlops, GetConvolutionFlops"
     branch, dearest = "control.branch", f"{_SOURCE}: HandleConditional"
-    cheaper = recorded_as("in a branch that is not the dearest", chosen=False)
+    cheaper = recorded_as("in a branch that is not the most expensive", chosen=False)
     rules.hides("branch", both, cheaper, cause=branch, source=dearest)
     same, loop = "graph.export-decomposition", f"{_SOURCE}: HandleWhile"
     counts = rules.contraction
@@ -628,9 +632,9 @@ lowered.include(_analysis("lowered"))
 compiled.include(_analysis("compiled", recorded_as("also in the lowered program", lowered=True)))
 
 _CHANGES = {
-    "rewritten": "put in or removed by the compiler",
-    "once": "removed by the compiler, which computes its equal once",
-    "again": "put in by the compiler, which computes its equal again",
+    "rewritten": "added or removed by the compiler",
+    "once": "removed by the compiler as a duplicate",
+    "again": "added by the compiler as a duplicate",
 }
 # What compilation changes, by the kinds of instructions that come or go.
 changes = compiled.rules("compiled", source=f"{_SOURCE}: of the program that was compiled")

@@ -142,7 +142,7 @@ class ProfiledStep:
         """The training is over. One that ended sooner than the step says so."""
         self.forget()
         if not self._is_over:
-            self.refuse(f"the training ended before step {self._at} was over")
+            self.refuse(f"the training ended before the end of step {self._at}")
 
 
 def trainer_callback(step: int = 5, **options: Any) -> Any:
@@ -226,8 +226,8 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
     MissingExtraError without Lightning.
     """
     if step < 2:
-        what = "the first step cannot be profiled: its model is not known yet"
-        raise InputError(what, "give step=2 or more")
+        what = "the first step cannot be profiled, because its model is not yet known"
+        raise InputError(what, "give step=2 or higher")
     callback_class = _lightning_callback_class()
 
     class StepCallback(callback_class):  # type: ignore[misc,valid-type]
@@ -409,7 +409,7 @@ def _keras_step_profile(
     from crossflops.facade import ShownProfile
 
     if not getattr(model, "inputs", None):
-        what = "the model does not say the shapes of its inputs"
+        what = "the input shapes of the model are unknown"
         raise InputError(what, "build it with keras.Input, or call it once before fit")
     shapes = [(batch_size, *tensor.shape[1:]) for tensor in model.inputs]
     written = tuple("x".join("?" if n is None else str(n) for n in shape) for shape in shapes)
@@ -420,7 +420,7 @@ def _keras_step_profile(
         ),
         device=device_of_keras(),
         runtime=f"keras {version('keras')}",
-        notes=(f"the step has {batch_size} examples, as was said",),
+        notes=(f"the step has {batch_size} examples, as given",),
     )
     return ShownProfile.of(
         profile_of(Count(parts=(CountPart(report=count_profile_step(request)),)), timing, against)

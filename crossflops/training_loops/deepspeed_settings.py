@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError
 
 BLOCK = "flops_profiler"
-_HINT = 'write for example {"flops_profiler": {"enabled": true, "profile_step": 5}}'
+_HINT = 'write, for example, {"flops_profiler": {"enabled": true, "profile_step": 5}}'
 
 
 class ProfilerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,18 +39,18 @@ def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
     if isinstance(config, str | Path):
         config = _read_deepspeed_json(Path(config))
     if not isinstance(config, Mapping):
-        raise InputError("a DeepSpeed configuration is an object of JSON", _HINT)
+        raise InputError("a DeepSpeed configuration must be a JSON object", _HINT)
     fields = ProfilerSettings.__struct_fields__
     alone = bool(config) and all(name in fields for name in config)
     block = config if alone else config.get(BLOCK, {})
     try:
         read = msgspec.convert(block, ProfilerSettings)
     except msgspec.ValidationError as error:
-        raise InputError(f"the block {BLOCK!r} is wrong: {error}", _HINT) from error
+        raise InputError(f"the block {BLOCK!r} is invalid: {error}", _HINT) from error
     if read.profile_step < 1 or read.module_depth < -1 or read.top_modules < 1:
         raise InputError(
-            f"the block {BLOCK!r} has a number out of range",
-            "profile_step and top_modules are 1 or more, module_depth is -1 or more",
+            f"the block {BLOCK!r} has a value out of range",
+            "profile_step and top_modules must be at least 1, module_depth at least -1",
         )
     return read
 
@@ -61,4 +61,4 @@ def _read_deepspeed_json(path: Path) -> Any:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "give a JSON file") from error
     except ValueError as error:
-        raise InputError(f"{path} is no JSON: {error}", _HINT) from error
+        raise InputError(f"{path} is not valid JSON: {error}", _HINT) from error

@@ -163,7 +163,7 @@ class _ChosenStep:
 
         optimizer = self._optimizer() if self._optimizer is not None else None
         if optimizer is None:
-            raise LookupError("the optimizer that stepped first is gone")
+            raise LookupError("the optimizer of the first step no longer exists")
         model = model_of_optimizer(optimizer, self._called)
         self._called = {}
         settings = self._settings
@@ -198,5 +198,5 @@ class _ChosenStep:
                 self._give_up(": ".join(explain_unseen()))
                 return
             times = f"{self._steps} time" + "s" * (self._steps != 1)
-            requested = f"step {self._settings.step} is asked for"
-            self._give_up(f"its optimizer stepped {times}, and {requested}")
+            requested = f"step {self._settings.step} was requested"
+            self._give_up(f"the optimizer made only {times}, but {requested}")

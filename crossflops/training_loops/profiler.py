@@ -210,11 +210,11 @@ class FlopsProfiler:
         watch, times = self._watch, self._times
         if watch is None or times is None:
             raise CrossflopsError(
-                "no step was profiled", "call start before a step, and stop behind it"
+                "no step was profiled", "call start before a step and stop after it"
             )
         if watch.failed:
             raise CrossflopsError(
-                "the profiled step raised an exception", "profile a step that ends"
+                "the profiled step raised an exception", "profile a step that completes"
             )
         if all(call.path is None for call in watch.calls):
             raise CrossflopsError(*explain_unseen())
@@ -228,7 +228,10 @@ class FlopsProfiler:
     def start_profile(self, ignore_list: Any = None) -> None:
         """As `start`. Raises InputError for modules to ignore: all are counted."""
         if ignore_list:
-            raise InputError("no module is left out of a count", "leave ignore_list out")
+            raise InputError(
+                "ignore_list is not supported: a count includes every module",
+                "leave out ignore_list",
+            )
         self.start()
 
     stop_profile, end_profile, reset_profile = stop, end, reset
@@ -322,15 +325,15 @@ def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
     where = model_run_place(model)
     warnings = []
     if times.backward is None:
-        warnings.append("no backward pass was seen in the profiled step")
+        warnings.append("the profiled step had no backward pass")
     if times.optimizer is None:
-        warnings.append("no step of an optimizer was seen in the profiled step")
-    notes = ["one step with hooks, whose own time is left out where the host's clock is used"]
+        warnings.append("the profiled step had no optimizer step")
+    notes = ["one step with hooks; the time of the hooks is left out if the host clock is used"]
     notes += [f"the optimizer is {name}" for name in times.optimizers]
     own = [call for call in watch.calls if call.path is not None]
     autocast = next((call.autocast for call in own if call.passes.passes), own[0].autocast)
     if autocast:
-        notes.append(f"autocast was on: products are taken to run in {autocast}")
+        notes.append(f"autocast was on: matrix products are assumed to run in {autocast}")
     return Timing(
         latencies=Latencies(
             forward=times.forward,
@@ -346,7 +349,7 @@ def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
         threads=where.threads,
         autocast=autocast,
         step_bytes=times.peak_bytes,
-        memory_how="PyTorch's allocator, above what was held before",
+        memory_how="PyTorch's allocator, in addition to what was allocated before",
         notes=tuple(notes),
         warnings=tuple(warnings),
         sharing=sharing(model),

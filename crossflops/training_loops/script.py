@@ -63,13 +63,13 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
     """
     if choice.step < FIRST_STEP:
         raise InputError(
-            "the first step of a script cannot be profiled: its model is not known yet",
-            f"give --step {FIRST_STEP} or more",
+            "the first step of a script cannot be profiled, because its model is not yet known",
+            f"give --step {FIRST_STEP} or higher",
         )
     if shutil.which(command[0]) is None:
         raise InputError(
-            f"there is no command {command[0]!r}",
-            "give one target, or behind -- a command such as python train.py",
+            f"command {command[0]!r} was not found",
+            "give one target, or a command after --, such as -- python train.py",
         )
     peaks = () if choice.peak_tflops is None else (choice.peak_tflops,)
     RatedAgainst(device=choice.device, peak_tflops=peaks, precision=choice.precision).check()
@@ -103,7 +103,7 @@ def _run_script_command(command: Sequence[str], environment: dict[str, str], qui
         child = subprocess.Popen(command, env=environment, stdout=2 if quiet else None)
     except OSError as error:
         raise InputError(
-            f"{command[0]} cannot be run: {error.strerror}", "give a command that can be"
+            f"cannot run {command[0]}: {error.strerror}", "give a command that can be run"
         ) from error
     while True:
         try:
@@ -120,12 +120,12 @@ def _read_script_profile(path: Path) -> TrainingProfile | None:
         return TrainingProfile.from_json(path.read_bytes())
     except msgspec.ValidationError as error:
         raise CrossflopsError(
-            f"the profile of the script cannot be read: {error}",
-            "let its Python have the same version of crossflops",
+            f"cannot read the profile of the script: {error}",
+            "install the same version of crossflops for the Python of the script",
         ) from error
 
 
 def _last_script_reason(path: Path) -> str:
     """The last reason that a process gave."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return lines[-1] if lines else "no process of it imported torch.optim"
+    return lines[-1] if lines else "none of its processes imported torch.optim"

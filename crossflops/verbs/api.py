@@ -225,7 +225,7 @@ def bench(
     if optimizer != "adamw" and not train:
         from crossflops.errors import InputError
 
-        raise InputError("optimizer is about training", "add train=True")
+        raise InputError("optimizer requires train=True", "add train=True")
     how = Conditions(
         train=train, optimizer=optimizer,
         batches=batches, batch_dim=batch_dim, max_latency_ms=max_latency_ms, memory=memory,

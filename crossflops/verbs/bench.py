@@ -81,10 +81,13 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
     it is the first size of every input. Raises InputError where there is nothing to set.
     """
     if request.given is not None:
-        raise InputError("the inputs of this model are given", "give shapes, as texts, instead")
+        raise InputError(
+            "--batch needs the shapes of the inputs, and values are given",
+            "give shapes, as text, instead",
+        )
     if not request.is_file:
         if dim is not None:
-            raise InputError("--batch-dim is for ONNX files", "leave it out")
+            raise InputError("--batch-dim can be used only with an ONNX file", "leave it out")
         if not request.specs and request.inputs_file is None and _is_named(request):
             return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
         return msgspec.structs.replace(request, specs=_resize_input_batches(request.specs, batch))
@@ -95,8 +98,8 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
         return msgspec.structs.replace(request, dims={**request.dims, names[0]: batch})
     if names:
         raise InputError(
-            f"which dimension is the batch? inputs begin with {', '.join(names)}",
-            f"say it: --batch-dim {names[0]}",
+            f"the batch dimension is ambiguous: inputs begin with {', '.join(names)}",
+            f"name it, for example with --batch-dim {names[0]}",
         )
     specs = {spec.name: spec for spec in request.specs}
     provided = [specs.get(spec.name) or _spec_from_value_info(spec) for spec in inputs]
@@ -117,7 +120,9 @@ def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[Tens
     """Every input that has the first size of the first one, with this size instead."""
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
-        raise InputError("no input has a batch to set", "give --input with a shape for each")
+        raise InputError(
+            "no input has a batch dimension to change", "give one shape per run with --input"
+        )
     return tuple(
         msgspec.structs.replace(spec, shape=(batch, *spec.shape[1:]))
         if spec.shape and spec.shape[0] == first
@@ -176,7 +181,9 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
     native = count_source(source, request.setting, ())
     path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
     write_program(native, path, "convert the model to ONNX, and give the file")
-    notes = ("the weights are random: only their shapes are those of the model",) if hollow else ()
+    notes = (
+        ("the weights are random: only their shapes are taken from the model",) if hollow else ()
+    )
     return Runnable(
         request=request, counted=native, folder=folder, path=str(path), hollow=hollow, notes=notes
     )
@@ -185,9 +192,13 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
 def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
     """A model that runs in its own framework: it is built again there, from its target."""
     if isinstance(source.model, OnnxFile):
-        raise InputError(f"--runtime {runtime} runs no ONNX file", "leave --runtime out")
+        raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave out --runtime")
     if request.given is not None:
-        raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
+        raise InputError(
+            "this runtime needs an importable target; a model object cannot be "
+            "built again in the worker",
+            "give a target such as file.py:callable",
+        )
     return Runnable(
         request=request, counted=count_source(source, request.setting, ()), folder=folder
     )
@@ -196,7 +207,11 @@ def _framework_runnable(request: Request, source: Source, folder: str, runtime: 
 def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
     """The model that is to be trained, with the count of a step."""
     if request.given is not None:
-        raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
+        raise InputError(
+            "this runtime needs an importable target; a model object cannot be "
+            "built again in the worker",
+            "give a target such as file.py:callable",
+        )
     report, native = step_report(request, optimizer)
     return Runnable(request=request, counted=native, folder=folder, step=report)
 
@@ -228,9 +243,9 @@ def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[Count
     except NormalizeError as error:
         if otherwise is None:
             raise
-        return otherwise, f"what depends on data is not known: {error.message}"
+        return otherwise, f"sizes and branches that depend on data are unknown: {error.message}"
     native = count_source(settled.source(), request.setting, ())
-    return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
+    return native, f"sizes, iterations and branches are taken from a run on {run.inputs}"
 
 
 def _depends_on_data(native: CountedModel) -> bool:
@@ -285,8 +300,8 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         if self.peak_tflops is None:
             return None
         if not 1e-18 <= self.peak_tflops <= 1e18:
-            message = f"a peak of {self.peak_tflops} TFLOP/s is no rate"
-            raise InputError(message, "give a number above zero")
+            message = f"--peak-tflops must be a positive number, got {self.peak_tflops}"
+            raise InputError(message, "give a positive number")
         return BenchPeak(rates={"float32": self.peak_tflops * 1e12}, source="given")
 
     @property
@@ -315,7 +330,10 @@ def refuse_training(request: Request, conditions: Conditions) -> None:
     }
     for flag, is_given in idle.items():
         if is_given:
-            raise InputError(f"{flag} is not for --train, which PyTorch runs", "leave one out")
+            raise InputError(
+                f"{flag} cannot be used with --train, which always runs in PyTorch",
+                "leave out one of the two",
+            )
 
 
 # The same model at one batch size after the other, each in a worker of its own.
@@ -447,16 +465,19 @@ def measure_batches(
     """
     peak = conditions.peak
     if conditions.batch_dim is not None and not conditions.batches:
-        raise InputError("--batch-dim says where a --batch goes", "add --batch N, or leave it out")
+        raise InputError("--batch-dim requires --batch", "add --batch N, or leave it out")
     if conditions.train:
         refuse_training(request, conditions)
     if conditions.runtime != ONNX and conditions.optimization != Conditions().optimization:
         raise InputError(
-            f"--optimization is that of onnxruntime, and {conditions.runtime} runs the model",
-            "leave it out, or --runtime",
+            f"--optimization applies only to onnxruntime, and --runtime is {conditions.runtime}",
+            "leave out --optimization, or leave out --runtime",
         )
     if request.inputs_file is not None and conditions.batches:
-        raise InputError("real values have one batch", "leave --batch or --inputs out")
+        raise InputError(
+            "--inputs fixes the batch size, so --batch cannot be used with it",
+            "leave out --batch, or leave out --inputs",
+        )
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
         tried, largest = _try_batches(attempts, conditions, on_progress)
@@ -484,7 +505,9 @@ def _try_batches(
 
     if isinstance(conditions.batches, str):
         if conditions.batches != AUTO:
-            raise InputError(f"there is no batch {conditions.batches!r}", "give sizes, or auto")
+            raise InputError(
+                f"--batch must be sizes or auto, got {conditions.batches!r}", "give sizes, or auto"
+            )
         searched = search_batch_size(
             attempt, conditions.goal, MOST, to_the_limit=conditions.memory is not None
         )
@@ -496,10 +519,12 @@ def _try_batches(
 
 def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
     unfit = next((run for run in tried if isinstance(run, Unfit)), None)
-    message = f"the model did not run ({unfit.stage}): {unfit.message}" if unfit else "nothing ran"
+    message = (
+        f"the model did not run ({unfit.stage}): {unfit.message}" if unfit else "no run succeeded"
+    )
     hints = {"memory": "give a smaller input or batch, or more --memory-limit",
              "time": "give a smaller input, or more --timeout"}  # fmt: skip
-    hint = hints.get(unfit.stage if unfit else "", "see whether the model runs there at all")
+    hint = hints.get(unfit.stage if unfit else "", "check that onnxruntime can run the model")
     return NormalizeError(message, hint)
 
 
@@ -513,7 +538,9 @@ def _build_bench_report(
     if conditions.max_latency_ms is not None:
         within = f"p99 within {conditions.max_latency_ms:g} ms"
         met = conditions.goal.is_met(chosen)
-        goal = f"most examples per second with {within}" if met else f"no batch has its {within}"
+        goal = (
+            f"most examples per second with {within}" if met else f"no batch size reaches {within}"
+        )
     return Bench(
         model=ModelInfo(
             name=graph.name,
@@ -575,11 +602,11 @@ def _check_trace_options(conditions: Conditions, request: Request) -> None:
         (f for name, f in _OF_RUNS.items() if getattr(conditions, name) != getattr(usual, name)),
         None,
     )
-    hint = "leave one out"
+    hint = "leave out one of the two"
     if flag is None and request.inputs_file:
         flag, hint = "--inputs", "give --input"
     if flag is not None:
-        raise InputError(f"--trace runs nothing, and {flag} is about runs", hint)
+        raise InputError(f"{flag} has no effect with --trace (nothing is run)", hint)
 
 
 # What this machine can do, as the denominator of what ran on it.
@@ -610,10 +637,12 @@ def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
     source = f"measured on this machine with {machine.threads} threads: {machine.how}"
     if threads < machine.threads:
         if machine.one_thread is None:
-            return f"it was measured with {machine.threads} threads alone"
+            return f"it was measured only with {machine.threads} threads"
         share = machine.one_thread * threads / rates["float32"]
         rates = {name: rate * share for name, rate in rates.items()}
-        source = f"measured on this machine with one thread, times {threads}: {machine.how}"
+        source = (
+            f"measured on this machine with one thread and multiplied by {threads}: {machine.how}"
+        )
     return BenchPeak(
         rates=rates, bandwidth=machine.bandwidth, source=source, is_peak=machine.is_peak
     )
@@ -627,8 +656,8 @@ def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
     )
 
 
-RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in no rate"
-_OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out what is computed again"
+RULE = "rates are 2 x MACs / seconds; additions, activations and other work are not in the rates"
+_OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out recomputed work"
 
 
 def with_kernel_account(
@@ -676,8 +705,8 @@ def _warn_of_threads(threads: int) -> list[str]:
     if threads <= known:
         return []
     return [
-        f"{threads} threads share {known} processors, which makes runs slower and less alike: "
-        f"give --threads {known}, or fewer"
+        f"{threads} threads share {known} processors, which makes runs slower and less "
+        f"stable: use --threads {known} or fewer"
     ]
 
 
@@ -708,26 +737,29 @@ def _coverage_warning(profile: KernelProfile) -> str:
     added = 100 * profile.added_seconds / rest
     between = 100 * max(profile.outside_seconds - profile.profiler_seconds, 0.0) / rest
     return (
-        f"nodes account for {100 * profile.covered:.1f} % of a run's time: {added:.1f} % is in "
-        f"kernels that the runtime put in, {between:.1f} % between kernels, which weighs in short "
-        "runs"
+        f"counted nodes cover {100 * profile.covered:.1f} % of the run time; {added:.1f} % is "
+        f"in kernels inserted by the runtime, {between:.1f} % in gaps between kernels "
+        "(relatively large for short runs)"
     )
 
 
 def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
     yield from ran.notes
     if not ran.profile and ran.phases is None:
-        yield f"no kernels: {ran.runtime} does not tell which nodes its time belongs to"
+        yield f"no times of kernels: {ran.runtime} does not report which nodes its time belongs to"
     measurement = bench.measurement
     if measurement is not None and not measurement.settled:
-        yield "the runs did not settle: other work on the machine, or too few of them"
+        yield (
+            "the run times did not become stable: there is other work on the machine, or "
+            "there were too few runs"
+        )
     uncounted: set[str] = {node.node.key for node in ready.counted.ledger.uncounted}
     if ready.step is not None:
         yield from step_timing_notes(ready.step, ran.phases)
         if ready.step.training:
             uncounted |= {row.node for row in ready.step.training.uncounted}
     if uncounted:
-        yield f"{len(uncounted)} nodes are not counted: rates leave them out"
+        yield f"{len(uncounted)} nodes are not counted and are not in the rates"
 
 
 def _as_run(counted: CountedModel) -> Ledger:
@@ -768,13 +800,14 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
     traced = read_trace_events(trace)
     if not is_onnxruntime(traced) and not is_torch(traced):
         raise InputError(
-            f"the trace {trace} has no kernels of onnxruntime and no operators of PyTorch",
-            "give a profile of one of these",
+            f"the trace {trace} contains neither onnxruntime kernels nor PyTorch operators",
+            "give a profile of onnxruntime, or a trace of torch.profiler",
         )
     if request.is_file and not is_onnxruntime(traced):
         raise InputError(
-            "a trace of PyTorch tells operators, and a file does not say which calls these were",
-            "give the model as file.py:callable",
+            "a PyTorch trace names operators, and an ONNX file does not record which operator "
+            "calls its nodes come from",
+            "give the PyTorch model as file.py:callable",
         )
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         ready = prepare_runnable(request, folder, ONNX if is_onnxruntime(traced) else _OWN)
@@ -811,9 +844,15 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedG
         if same == len(names):
             break
     if best is None or 2 * best[0] < len(names):
-        what = "the kernels are known by their names alone: no graph of onnxruntime has them"
+        what = (
+            "kernels are matched to nodes by name only: the graph at no optimization level "
+            "of onnxruntime has these names"
+        )
         return guess_executed_graph(ready.counted.graph.nodes, ran), what
-    what = f"the graph is that of optimization {best[1]}, with {best[0]} of {len(names)} kernels"
+    what = (
+        f"the graph of optimization level {best[1]} matches best: it has {best[0]} of "
+        f"{len(names)} kernels"
+    )
     return best[2], what
 
 
@@ -856,5 +895,8 @@ def _bench_from_trace(
     )
     if profile.macs == bench.macs and profile.named_seconds:
         return bench
-    warning = "no kernel of the trace stands for a node of this model: is it the right one?"
+    warning = (
+        "no kernel of the trace matches a node of this model; check that the trace is "
+        "of this model"
+    )
     return msgspec.structs.replace(bench, warnings=(warning,))

@@ -14,7 +14,7 @@ from crossflops.report.report import Report, TrainingReport
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel, native_count
 
-_NOT_TRAINED = "give a model of PyTorch; count --train counts a step of this one"
+_NOT_TRAINED = "give a PyTorch model; `count --train` counts a step of this model"
 _GRADIENTS = tuple(
     (f"{part}_macs", f"{part}_flops") for part in ("backward_input", "backward_weight")
 )
@@ -24,11 +24,14 @@ def refuse_unless_trainable(request: Request) -> None:
     """Raise InputError for a file, and for a request of a run without gradients."""
     if request.is_file:
         raise InputError(
-            "--train: an ONNX file is the graph of a forward pass, which nothing here trains",
+            "--train cannot be used with an ONNX file, which holds only a forward pass",
             _NOT_TRAINED,
         )
     if not request.setting.grad:
-        raise InputError("--train takes gradients, and --no-grad none", "leave one out")
+        raise InputError(
+            "--train needs gradients and cannot be combined with --no-grad",
+            "leave out one of the two",
+        )
 
 
 def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
@@ -39,8 +42,10 @@ def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]
     source = request.source(values=False)
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
-        title = frontend.title if frontend is not None else "none that is known"
-        raise InputError(f"--train trains models of PyTorch, and this is of {title}", _NOT_TRAINED)
+        title = frontend.title if frontend is not None else "no known framework"
+        raise InputError(
+            f"--train requires a PyTorch model, and this is a model of {title}", _NOT_TRAINED
+        )
     name = optimizer.lower()
     known = name if name in OPTIMIZERS else ""
     return native_count(
@@ -91,9 +96,9 @@ def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str
     if phases is None:
         return
     if phases.backward is None:
-        yield "no output has a gradient: there was no backward pass"
+        yield "no output requires a gradient, so there was no backward pass"
     if phases.optimizer is not None and not _require_training_report(report).optimizer:
-        yield f"the work of {phases.optimizer_name} is not counted: its equations are not known"
+        yield f"the work of optimizer {phases.optimizer_name} is unknown and not counted"
 
 
 def _require_training_report(report: Report) -> TrainingReport:

@@ -101,8 +101,8 @@ def make_budget(
     for option, value in options.items():
         if option not in FORMS:
             raise InputError(
-                f"{where} sets {option}",
-                nearest_name_hint(option, keys, f"it may set {', '.join(keys)}"),
+                f"unknown key {option} in {where}",
+                nearest_name_hint(option, keys, f"allowed: {', '.join(keys)}"),
             )
         refuse_form(option, value, f"{option} of {where}", in_toml=bool(file))
     for rule in full:
@@ -118,7 +118,7 @@ def make_budget(
 
 def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
     if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
-        raise InputError(f"{where} has no list of rules", hint)
+        raise InputError(f"{where} must have a list of rules", hint)
     if not rules:
         raise InputError(f"{where} has an empty list of rules", hint)
     return tuple(_parse_budget_rule(text, where) for text in rules)
@@ -136,11 +136,11 @@ def _parse_part_rules(key: str, table: Any, where: str) -> Iterator[PartRules]:
     example = "encoder.*" if kind == "module" else "Conv"
     hint = f'write {key} = {{"{example}" = ["macs <= 1G"]}}'
     if not isinstance(table, Mapping) or not table:
-        raise InputError(f"{key} of {where} is no table of rules", hint)
+        raise InputError(f"{key} of {where} must be a table of rules", hint)
     known = OF_MODULES if kind == "module" else OF_OPERATORS
     for pattern, texts in table.items():
         if not pattern:
-            raise InputError(f"a {kind} in {key} of {where} has no name", hint)
+            raise InputError(f"{key} of {where} has a {kind} with an empty name", hint)
         rules = _parse_rule_list(texts, f"{pattern} in {key} of {where}", hint)
         for rule in rules:
             _refuse_number(rule, known, kind, where)
@@ -168,8 +168,8 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
         return
     others = ", and the ids of `crossflops tools`" if ids else ""
     raise UnknownNameError(
-        f"{where}: the budget {rule.text!r} names {rule.name}, which no {of} has",
-        nearest_name_hint(rule.name, (*known, *ids), f"there are {', '.join(known)}{others}"),
+        f"{where}: the budget {rule.text!r} names {rule.name}, which is unknown for {of} budgets",
+        nearest_name_hint(rule.name, (*known, *ids), f"known: {', '.join(known)}{others}"),
     )
 
 
@@ -182,12 +182,14 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
         return file, table
     if beneath := _budget_files_beneath(folder):
         raise InputError(
-            f"no file here or above sets a budget; beneath {', '.join(beneath)} has some",
-            f"go there, or name a model: crossflops check {Path(beneath[0]).parent}/model.onnx",
+            "no configuration file in this folder or its parents sets a budget; these below "
+            f"do: {', '.join(beneath)}",
+            "change to that folder, or name a model: crossflops check "
+            f"{Path(beneath[0]).parent}/model.onnx",
         )
     file, _ = find_config_table(_TABLE, folder)
     raise InputError(
-        "no file here or above sets a budget",
+        "no configuration file in this folder or its parents sets a budget",
         f'write {config_table_heading(_TABLE, file)[:-1]}."model.onnx"] '
         f'with rules = ["macs <= 4.2G"] into {file.name}',
     )
@@ -288,7 +290,8 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
         target = provided.pop("target", name)
         if not isinstance(target, str) or not target:
             raise InputError(
-                f"target of {where} is not the text of a target", 'write target = "model.onnx"'
+                f"target of {where} must be a text that names a model",
+                'write target = "model.onnx"',
             )
         budget = make_budget(
             _normalize_target_path(name),
@@ -310,9 +313,8 @@ def _origins(
     for budget in budgets:
         if budget.name in others:
             raise InputError(
-                f"{others[budget.name]} and {table} in {file} both set the budget of"
-                f" {budget.name}",
-                f'give one a name of its own: [budgets.NAME] with target = "{table}"',
+                f"{others[budget.name]} and {table} in {file} set the same budget {budget.name}",
+                f'rename one of them: [budgets.NAME] with target = "{table}"',
             )
     return {budget.name: table for budget in budgets}
 
@@ -321,7 +323,7 @@ def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> Non
     """Raise InputError for [budgets.model.onnx], which TOML reads as a table in a table."""
     for key, value in provided.items():
         if key not in _KEYS and isinstance(value, dict):
-            message = f"{where} has a table {key}: a name with dots stands in quotes"
+            message = f"{where} has a table {key}; a name with dots must be in quotes"
             raise InputError(message, f'write [budgets."{name}.{key}"]')
 
 

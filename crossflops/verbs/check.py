@@ -189,7 +189,7 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
     moved_from = old if old != budget.target else ""
     path, colon, rest = old.partition(":")
     conventions = _budget_conventions(budget)
-    remedy = f"give the model the inputs that it has at {revision}"
+    remedy = f"give inputs that the model accepts at {revision}, too"
     try:
         if Path(budget.target.partition(":")[0]).exists():
             index = place_at(revision, path)
@@ -209,13 +209,13 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
             record = record_count(report, budget.options)
     except CrossflopsError as error:
         reason = error.message.replace(f"{folder}{os.sep}", "")
-        message = f"needs the model as it was at {revision}: {reason}"
+        message = f"needs the count at {revision}, which failed: {reason}"
         return Earlier(message=message, hint=error.hint)
     return Earlier(
         record=record,
         moved_from=moved_from,
-        message=f"is not known of {revision}",
-        hint="hold it against a baseline: `crossflops check --update` writes one",
+        message=f"is unknown at {revision}",
+        hint="compare with a baseline instead: `crossflops check --update` writes one",
         name=f"model at {revision}",
         remedy=remedy,
     )
@@ -242,12 +242,15 @@ def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
     from crossflops.verbs.revisions import files_called
 
     if glob.has_magic(budget.target) and is_file(budget.target):
-        return InputError(f"no file is like {budget.target}", "mend the pattern of the budget")
+        return InputError(f"no file matches {budget.target}", "correct the pattern of the budget")
     name = Path(budget.target).name
     if ":" in name or not Path(name).suffix or Path(budget.target).exists():
         return error
     if indices := files_called(name):
-        hint = f"a file of that name is {' and '.join(indices)}: write its path into the budget"
+        hint = (
+            f"a file of that name exists at {' and '.join(indices)}: write this path into "
+            "the budget"
+        )
         return InputError(error.message, hint)
     return error
 
@@ -315,7 +318,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
             }
         baseline = Baseline(models={**models, **now})
         text = msgspec.json.format(msgspec.json.encode(baseline), indent=2) + b"\n"
-        write_file(path, text, "make it writable")
+        write_file(path, text, "make the file writable")
     return baseline
 
 
@@ -377,8 +380,8 @@ def _file_bytes(budget: Budget) -> int:
 
     if budget.model is not None or not budget.request().is_file:
         raise InputError(
-            f"a rule about {FILE_BYTES} is for ONNX files, and {budget.target} is none",
-            f"name {MODEL_BYTES}, which are the bytes of its parameters",
+            f"a rule about {FILE_BYTES} needs an ONNX file, and {budget.target} is not one",
+            f"use {MODEL_BYTES}, the bytes of its parameters",
         )
     folder = Path(budget.target).parent
     try:
@@ -389,8 +392,8 @@ def _file_bytes(budget: Budget) -> int:
         return sum(part.stat().st_size for part in parts)
     except OSError as error:
         raise InputError(
-            f"{error.filename} cannot be read: {error.strerror}",
-            "put the file of external data beside the model",
+            f"cannot read {error.filename}: {error.strerror}",
+            "put the external data file into the folder of the model",
         ) from error
 
 
@@ -402,10 +405,10 @@ def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
     on_progress(f"running {budget.target}")
     timed = time_single_run(budget.request(), Conditions())
     if not isinstance(timed, Ran) or timed.measurement is None:
-        reason = getattr(timed, "message", "it was not timed")
+        reason = getattr(timed, "message", "the model could not be timed")
         raise InputError(
             reason,
-            "`crossflops bench` says more; leave the rule out where the model cannot run",
+            "run `crossflops bench` for details; leave the rule out if the model cannot run",
         )
     return float(f"{timed.measurement.p50 * 1e3:.4g}")
 
@@ -420,7 +423,7 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
     compared = compare_with_tools(budget.request(), Comparison(), on_progress)
     if not compared.reconciliations:
-        raise InputError(f"no tool counted {budget.target}", "see `crossflops tools`")
+        raise InputError(f"no tool could count {budget.target}", "see `crossflops tools`")
     return msgspec.structs.replace(
         report, profiles=compared.profiles, reconciliations=compared.reconciliations
     )
@@ -441,16 +444,16 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
         schema = _decode_baseline_schema(data)
         if schema != SCHEMA:
             raise InputError(
-                f"{path} has the schema {schema!r}, and this crossflops reads {SCHEMA}",
-                "install the crossflops that wrote it, or a newer one",
+                f"{path} has schema {schema!r}, and this release reads schema {SCHEMA}",
+                "install the release of crossflops that wrote it, or a newer one",
             )
         return msgspec.json.decode(data, type=Baseline)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if anew and not isinstance(error, OSError):
             return Baseline()
         raise InputError(
-            f"{path} is no baseline: {_unreadable_baseline_reason(path, error)}",
-            "`crossflops check --update` without a target writes it anew",
+            f"{path} is not a valid baseline: {_unreadable_baseline_reason(path, error)}",
+            "write it again with `crossflops check --update` without a target",
         ) from error
 
 
@@ -462,7 +465,7 @@ def _unreadable_baseline_reason(path: Path, error: Exception) -> str:
     with contextlib.suppress(OSError):
         data = path.read_bytes()
         if _CONFLICT in data:
-            return "it has the marks of a conflict of git"
+            return "it contains git conflict markers"
         if data.startswith(_LFS):
-            return "it is a pointer of Git LFS; `git lfs pull` brings the file"
+            return "it is a Git LFS pointer; run `git lfs pull`"
     return str(error)

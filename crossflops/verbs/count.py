@@ -50,22 +50,20 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
 _WRITES_DETACHED = (
-    "the model changes a detached tensor in place: gradients of a value that is written over as a"
-    " whole are not in the count"
+    "the model overwrites a detached tensor in place; gradients of fully overwritten values "
+    "are not counted"
 )
 _RUNS_DEAD = (
-    "of these {} MACs stand in checkpoints: that they are run again, and back where a reentrant"
-    " one hands them out, is not in the count"
+    "{} of these MACs are inside activation checkpoints; recomputing them, and the backward "
+    "pass of reentrant checkpoints through them, is not counted"
 )
-_DEAD_UNKNOWN = (
-    "no output depends on {} nodes of which it is not known what they compute, {!r} the first: {}"
-)
+_DEAD_UNKNOWN = "no output depends on {} nodes whose work is unknown; the first is {!r}: {}"
 _OBSERVABLE = (
-    "the sizes of node {} follow from values, and what is behind it is not counted: --observe"
-    " takes them from one run in onnxruntime"
+    "the output sizes of node {} depend on values, and nodes after it are not counted; "
+    "--observe takes the sizes from one run in onnxruntime"
 )
 _NAMED = 3  # modules in a warning
-_DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
+_DRAWS = "the file draws random numbers without a seed: sizes can differ in another run"
 
 
 def observe_request(request: Request) -> tuple[Request, Run]:
@@ -78,8 +76,8 @@ def observe_request(request: Request) -> tuple[Request, Run]:
     file = request.source().model if request.is_file else None
     if not isinstance(file, OnnxFile):
         raise InputError(
-            "--observe runs an ONNX file, and this is none",
-            "leave it out: a PyTorch model is run when it is exported",
+            "--observe can be used only with an ONNX file",
+            "leave out --observe; a PyTorch model is always run when it is exported",
         )
     from crossflops.bench.processes import observe_file_run
 
@@ -196,7 +194,7 @@ class ModelBuild:
         refuse_mode(source, setting)
         if request.weights is not None and request.given is None and not source.weights:
             raise InputError(
-                f"--weights changes nothing in {request.target}: a count reads no values of it",
+                f"--weights has no effect on {request.target}: counting it reads no values",
                 "leave it out",
             )
         native = count_source(source, setting, views)
@@ -228,7 +226,7 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
         save_uniform(counted.program, path)
         return
     if counted.program is None:
-        raise InputError("the normalized file of such a model cannot be written yet", hint)
+        raise InputError("writing the normalized file of such a model is not supported yet", hint)
     from crossflops.export.program import save_program
 
     save_program(counted.program, path, {})
@@ -343,9 +341,9 @@ def _dead_work_message(
 ) -> str:
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
-    more = f", and more in {len(dead) - _NAMED} other {indices}" if len(dead) > _NAMED else ""
+    more = f", and in {len(dead) - _NAMED} more {indices}" if len(dead) > _NAMED else ""
     total = sum(dead.values())
-    return f"no output depends on {total} {unit}, which are not in the totals: {where}{more}"
+    return f"no output depends on {total} {unit}; they are not in the totals: {where}{more}"
 
 
 # A count as a tool's convention folds it into its number, without the tool.
@@ -360,15 +358,15 @@ def fold_by_convention(
     of_framework = counted.trace.calls or counted.program is not None
     if of_framework and convention.framework != counted.trace.framework:
         raise InputError(
-            f"{convention.tool} counts models of "
-            f"{framework_title(convention.framework)}, and this is one"
-            f" of {framework_title(counted.trace.framework)}",
-            "name a convention for such models, or one of graph nodes such as exact-2k-1",
+            f"{convention.tool} counts models of {framework_title(convention.framework)}, and "
+            f"this model is from {framework_title(counted.trace.framework)}",
+            "choose a convention for that framework, or one for graph nodes such as exact-2k-1",
         )
     if not counted.trace.calls:
         raise InputError(
-            f"{convention.tool} looks at calls of modules and functions, which no file records",
-            "give the model as file.py:callable to count it as a tool does",
+            f"{convention.tool} counts calls of modules and functions, and a file does not "
+            "record these",
+            "give the model as file.py:callable",
         )
     from crossflops.rules.prediction import predict
 
@@ -536,16 +534,17 @@ def refuse_training(request: Request) -> None:
     """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
     if not request.train and (request.frozen or request.trainable):
         which = "--frozen" if request.frozen else "--trainable"
-        raise InputError(
-            f"{which}: which weights are trained matters in training alone", "add --train"
-        )
+        raise InputError(f"{which} requires --train", "add --train")
     if request.train and not request.setting.grad:
-        raise InputError("a training step has gradients", "leave --no-grad out, or --train")
+        raise InputError(
+            "--train needs gradients and cannot be combined with --no-grad",
+            "leave out --no-grad, or leave out --train",
+        )
     if not request.train and request.loss:
-        raise InputError("--loss: a loss is about training", "add --train")
+        raise InputError("--loss requires --train", "add --train")
     if request.optimizer:
         if not request.train:
-            raise InputError("--optimizer: an optimizer is about training", "add --train")
+            raise InputError("--optimizer requires --train", "add --train")
         from crossflops.ledger.optimizer import parse_optimizer as optimizer_asked
 
         optimizer_asked(request.optimizer)  # before a model is built
@@ -622,9 +621,7 @@ def _source_outputs_in_loss(
     source: Source, loss: Callable[..., Any], setting: Setting
 ) -> tuple[bool, ...]:
     if isinstance(source.model, OnnxFile):
-        raise InputError(
-            "a loss of your own is for models, and this is a file", "leave --loss out"
-        )
+        raise InputError("--loss cannot be used with an ONNX file", "leave out --loss")
     return require_frontend(source.model).loss_reached_outputs(source, loss, setting)
 
 
@@ -636,9 +633,9 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
     graph = native.graph
     if len(reached) != len(graph.outputs):
         raise InputError(
-            f"the model returns {len(reached)} tensors and its graph has {len(graph.outputs)}:"
-            " which of them the loss takes is not known",
-            "let the model return each tensor once",
+            f"cannot match the tensors that the loss uses: the model returns {len(reached)} "
+            f"tensors and its graph has {len(graph.outputs)} outputs",
+            "change the model to return each tensor only once",
         )
     missed = {index for index, is_reached in enumerate(reached) if not is_reached}
     graph = msgspec.structs.replace(graph, severed=tuple(sorted(missed | {*graph.severed})))

@@ -84,7 +84,7 @@ def _device(look: Callable[[], Device]) -> Device | str:
     except AmbiguousDeviceError as error:
         return f"ambiguous: {', '.join(device.label for device in error.candidates)}"
     except UnknownNameError:
-        return "unknown: its name is not there"
+        return "unknown name"
 
 
 def _device_display_name(device: Device | str) -> str:
@@ -109,7 +109,7 @@ def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
     if abs(rate / sheet - 1) <= _CLOCK:
         return []
     product = f"{gpu.lanes} FP32 units x {gpu.clock / 1e6:g} MHz x 2 = {rate / 1e12:.4g} TFLOP/s"
-    return [f"{gpu.name}: {product}, and the sheet of {device.label} has {sheet / 1e12:.4g}"]
+    return [f"{gpu.name}: {product}, but the data sheet of {device.label} has {sheet / 1e12:.4g}"]
 
 
 def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:

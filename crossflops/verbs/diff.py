@@ -17,7 +17,7 @@ from crossflops.verbs.count import CountedModel, native_count
 from crossflops.verbs.revisions import AtRevision, count_at_revision, revision_of
 
 Side: TypeAlias = tuple[str, Request | Path | AtRevision]  # a name, and what it is the name of
-_HINT = "give a model, or a file that `crossflops count -o FILE.json` wrote"
+_HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 
 
 @imports_restored()
@@ -63,9 +63,12 @@ def _read_report_file(source: Path) -> Report:
     except OSError as error:
         raise InputError(f"cannot read {source}: {error.strerror}", _HINT) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InputError(f"{source} is no report: {error}", _HINT) from error
+        raise InputError(f"{source} is not a valid report: {error}", _HINT) from error
     if report.schema != SCHEMA:
-        raise InputError(f"{source} has the schema {report.schema!r}", f"this one is {SCHEMA}")
+        raise InputError(
+            f"{source} has schema {report.schema!r}",
+            f"this release reads schema {SCHEMA}; write the report again with it",
+        )
     return report
 
 

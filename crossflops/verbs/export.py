@@ -61,8 +61,8 @@ def export_request(request: Request, requested: Exported) -> Files:
     if isinstance(source.model, OnnxFile):
         if requested.verify:
             raise InputError(
-                "--verify sets a file beside its model, and the copy of a file has none",
-                "give the model that the file was written of",
+                "--verify compares a file with its model, and TARGET is an ONNX file",
+                "give the model that the file was exported from",
             )
         return Files(_export_from_file(source, request.setting, requested))
     if requested.verify:
@@ -93,15 +93,23 @@ def _tell_unloadable(file: Path) -> None:
 def _check_export_options(requested: Exported) -> None:
     to, file = requested.to, requested.file
     if to not in SUFFIXES:
-        raise InputError(f"there is no format {to!r}", f"formats are {', '.join(SUFFIXES)}")
+        raise InputError(f"unknown format {to!r}", f"choose one of {', '.join(SUFFIXES)}")
     if file.suffix.lower() != SUFFIXES[to]:
-        raise InputError(f"{file} does not end in {SUFFIXES[to]}", "give a name that does")
+        raise InputError(
+            f"-o {file} must end in {SUFFIXES[to]}", "give a file name with that suffix"
+        )
     if requested.annotate and to != "onnx":
-        raise InputError(f"--annotate is for onnx: {to} has the counts anyway", "leave it out")
+        raise InputError(
+            f"--annotate applies only to --to onnx; {to} always has the counts", "leave it out"
+        )
     if requested.verify and to != "onnx":
-        raise InputError(f"--verify is for onnx: {to} is no model that runs", "leave it out")
+        raise InputError(
+            f"--verify applies only to --to onnx; {to} is not a model that can run", "leave it out"
+        )
     if requested.unit != "macs" and to == "onnx":
-        raise InputError("--unit is for viewers: onnx has MACs and FLOPs", "leave it out")
+        raise InputError(
+            "--unit applies only to viewer formats; onnx always has MACs and FLOPs", "leave it out"
+        )
 
 
 def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]]:
@@ -150,7 +158,7 @@ def _refuse_sizes(source: Source) -> None:
     for flag, value in sized.items():
         if value:
             raise InputError(
-                f"{flag} changes nothing in a copy of the file", "add --annotate for its counts"
+                f"{flag} has no effect on a copy of the file", "add --annotate to write counts"
             )
 
 
@@ -197,6 +205,6 @@ def _require_weights(model: Any) -> None:
     hollow = [name for name, weight in named if weight.is_meta]
     if hollow:
         raise InputError(
-            f"the model has no weights to write: {hollow[0]!r} is on the meta device",
-            "build the model on a device that holds numbers",
+            f"the model has no values to write: {hollow[0]!r} is on the meta device",
+            "build the model on a device with values, such as cpu",
         )

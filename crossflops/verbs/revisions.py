@@ -23,7 +23,7 @@ from crossflops.report.report import Report
 from crossflops.targets import is_file
 from crossflops.targets.request import Request
 
-_CHECKOUT_HINT = "write REVISION:TARGET in a repository of git, such as HEAD~1:model.py:make"
+_CHECKOUT_HINT = "write REVISION:TARGET inside a git repository, such as HEAD~1:model.py:make"
 _NOT_INSTALLED = 127  # the status that a shell gives a command that is not there
 _OF_SUBMODULE = "160000 "  # the mode of its row in a tree of git
 _COMMIT_HINT = "name a commit, a branch or a tag, such as HEAD~1"
@@ -53,7 +53,7 @@ def revision_of(text: str) -> tuple[str, str]:
     if not colon or not target or _DRIVE.match(text):
         return "", text
     if not before:
-        raise InputError(f"{text} names no revision before its colon", f"write HEAD{text}")
+        raise InputError(f"no revision before the colon in {text}", f"write HEAD{text}")
     if ":" in target:
         refuse_unknown(before)
         return before, target
@@ -65,7 +65,9 @@ def revision_of(text: str) -> tuple[str, str]:
         place_at(before, target)  # raises for a file of a submodule
         raise InputError(
             f"{target} is not in {before}",
-            nearest_name_hint(target, _files_at(before), "name a file as it was called there"),
+            nearest_name_hint(
+                target, _files_at(before), "use the name that the file had at that revision"
+            ),
         )
     return "", text
 
@@ -78,34 +80,36 @@ def refuse_unknown(revision: str) -> None:
     status = _git("rev-parse", "--git-dir").returncode
     if status == _NOT_INSTALLED:
         raise InputError(
-            f"{revision!r} would be a revision, and git is not installed", "install it"
+            f"{revision!r} looks like a git revision, but git is not installed", "install git"
         )
     if status:
         raise InputError(
-            f"{revision!r} would be a revision, and this folder is in no repository of git",
-            "go into the repository, or leave the revision out",
+            f"{revision!r} looks like a git revision, but this folder is not in a git repository",
+            "change to the repository, or leave out the revision",
         )
-    message = f"git knows no revision {revision!r} here"
+    message = f"unknown git revision {revision!r}"
     is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
     if is_shallow:
-        message += ": the clone is shallow"
+        message += ": this is a shallow clone"
     raise InputError(message, _missing_revision_remedy(revision, is_shallow))
 
 
 def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
     """Return how to bring a revision that is not here, or the name that was meant."""
     if both := re.fullmatch(r"(.+?)\.{2,3}(.+)", revision):
-        return f"name one commit: `git merge-base {both[1]} {both[2]}` prints where these part"
+        return (
+            f"name one commit: `git merge-base {both[1]} {both[2]}` prints their common ancestor"
+        )
     names = _git("for-each-ref", "--format=%(refname:short)", "refs").stdout.split()
     remotes = _git("remote").stdout.split()
     for remote in remotes:
         if f"{remote}/{revision}" in names:
-            return f"write {remote}/{revision}, which is here"
+            return f"write {remote}/{revision}, which exists in this clone"
     back = re.fullmatch(r"(.+?)[~^](\d*)", revision)
     if back and back[1] in (*names, "HEAD"):
         if is_shallow:
-            return f"`git fetch --deepen={back[2] or 1}` brings it, where there is one"
-        return f"{back[1]} has fewer commits before it: see `git log {back[1]}`"
+            return f"`git fetch --deepen={back[2] or 1}` fetches it, if it exists"
+        return f"{back[1]} has fewer ancestors: see `git log {back[1]}`"
     remote = next((name for name in remotes if revision.startswith(f"{name}/")), "")
     near = "" if remote else nearest_name_hint(revision, names, " ").strip()
     if near or not remotes:
@@ -113,10 +117,10 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
     branch = revision.removeprefix(f"{remote}/") if remote else revision
     remote = remote or remotes[0]
     if _HASH.fullmatch(revision):
-        return f"`git fetch --depth=1 {remote} {revision}` brings it"
+        return f"`git fetch --depth=1 {remote} {revision}` fetches it"
     return (
-        f"`git fetch --depth=1 {remote} {branch}:refs/remotes/{remote}/{branch}` brings it as"
-        f" {remote}/{branch}"
+        f"`git fetch --depth=1 {remote} {branch}:refs/remotes/{remote}/{branch}` fetches it "
+        f"as {remote}/{branch}"
     )
 
 
@@ -137,7 +141,7 @@ def place_at(revision: str, path: str) -> str | None:
     top, here = repository(), Path.cwd().resolve()
     if not index.is_relative_to(top):
         raise InputError(
-            f"{path} lies outside of the repository {top}", "hold it against a baseline"
+            f"{path} is outside the git repository {top}", "compare with a baseline instead"
         )
     name = os.path.relpath(index, here)
     if not _git("cat-file", "-e", f"{revision}:./{name}").returncode:
@@ -150,8 +154,8 @@ def place_at(revision: str, path: str) -> str | None:
         if row.startswith(_OF_SUBMODULE):
             submodule = row.partition("\t")[2]
             raise InputError(
-                f"{path} lies in the submodule {submodule}, which has revisions of its own",
-                f"run it in {submodule}, with a revision that is there",
+                f"{path} is in the submodule {submodule}, which has its own revisions",
+                f"run the command in {submodule}, with a revision of the submodule",
             )
     return None
 
@@ -192,7 +196,10 @@ def count_at_revision(side: AtRevision, read: Callable[[Path], Report]) -> Repor
     """The report of a side; `read` reads one that is a file. Raises what counting raises."""
     with checking_out_revision(side.revision) as folder:
         if not folder.is_dir():
-            raise InputError(f"this folder is not in {side.revision}", "go to one that is")
+            raise InputError(
+                f"this folder does not exist at revision {side.revision}",
+                "run the command in a folder that exists at that revision",
+            )
         if isinstance(side.source, Path):
             return read(folder / side.source)
         return count_in(side.source, folder, side.revision)
@@ -237,8 +244,8 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
     )  # fmt: skip
     if not answer.is_file():
         raise CrossflopsError(
-            f"the process that counts {request.target} ended with {done.returncode}",
-            "count it by itself in a checkout of that revision",
+            f"the process that counts {request.target} ended with exit status {done.returncode}",
+            "count it alone in a checkout of that revision",
         )
     report, message, hint = msgspec.json.decode(answer.read_bytes(), type=tuple[str, str, str])
     if message:
@@ -254,8 +261,8 @@ def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
         refuse_stand_in(folder / request.target)
     except TargetError as error:
         raise InputError(
-            f"{request.target} at {revision} is a pointer of Git LFS, and not the model",
-            f"install git-lfs, then `git lfs fetch origin {revision}`",
+            f"{request.target} at {revision} is a Git LFS pointer, not the model",
+            f"install git-lfs, then run `git lfs fetch origin {revision}`",
         ) from error
     except OSError:
         return  # counting says what is wrong
@@ -328,6 +335,6 @@ def refuse_modules_of(top: Path) -> None:
         for path in _paths_inside_repository([file], top):
             if not path.is_relative_to(package):
                 raise InputError(
-                    f"{name} was imported from {path}, which is not of that revision",
-                    "run this in an environment in which it is not installed from there",
+                    f"{name} was imported from {path}, which is not part of that revision",
+                    f"use an environment in which {name} is not installed from that path",
                 )

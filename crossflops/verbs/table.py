@@ -87,8 +87,9 @@ def refuse_jobs(requests: Sequence[Request]) -> None:
     """Raise InputError where there are no two models of frameworks to count side by side."""
     if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
         raise InputError(
-            "--jobs: fewer than two of these models are of a framework; files are counted here",
-            "leave --jobs out",
+            "--jobs has no effect: it needs at least two framework models; files are counted "
+            "one by one",
+            "leave out --jobs",
         )
 
 
@@ -115,7 +116,7 @@ def _time_paper_rows(
         timed.append(msgspec.structs.replace(row, latency_seconds=ran.measurement.p50))
         where.append(f"{ran.runtime} on {ran.device}, {count_with_noun(cpus(), 'thread')}")
         if not ran.measurement.settled:
-            note = "its latency had not settled when it was timed"
+            note = "its latency was not yet stable when it was timed"
             timed[-1] = msgspec.structs.replace(timed[-1], notes=(*row.notes, note))
     indices = ", ".join(dict.fromkeys(where)) or "no model ran"
     return timed, f"median of the runs after a warm-up, in {indices}"

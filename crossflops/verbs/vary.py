@@ -89,12 +89,12 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
 def fit_formulas(request: Request) -> Formulas:
     """The formulas of what is asked for. Raises InputError unless that is an ONNX file."""
     if request.observe:
-        message = "--vary counts at many sizes, and --observe shows one run"
-        raise InputError(message, "leave one of them out")
+        message = "--vary counts at many sizes and cannot be combined with --observe"
+        raise InputError(message, "leave out one of the two")
     model = request.source().model if request.is_file else None
     if not isinstance(model, OnnxFile):
         raise InputError(
-            "--vary needs dimensions with names, and only ONNX files have these",
+            "--vary needs an ONNX file with named dimensions",
             "export the model with dynamic dimensions, and give the file",
         )
     return formulas(model, request.vary, request.dims, request.setting)
@@ -120,7 +120,7 @@ def formulas(
         else {}
     )
     if not together and all(line.degree is not None for line in lines):
-        reason = f"none was found in {' and '.join(names)} together"
+        reason = f"no polynomial in {' and '.join(names)} together was found"
         lines = [
             line._replace(dimension=_without_formula(line.dimension, reason)) for line in lines
         ]
@@ -156,7 +156,7 @@ def _fit_dimension_line(
                 return _Line(_dimension(name, step, sizes, node, reason), sizes, highest)
             if not node:
                 node = _bent(counter, name, base, sizes)
-                reason = reason or "its cost is no polynomial in the size"
+                reason = reason or "its cost is not a polynomial in the size"
             problem = None
             if not (far and _has_saturated_cost(counter, name, base, node)):
                 break

@@ -79,8 +79,8 @@ Contents = tuple[Any, tuple[Any, ...], dict[str, Any]]
 _ZIP = b"PK\x03\x04"
 
 HINT = (
-    "let the class live in a module that can be imported, give a target string such as"
-    " 'pkg.module:callable', or pass isolate=False"
+    "define the class in an importable module, give a target string such as "
+    "'pkg.module:callable', or pass isolate=False"
 )
 
 

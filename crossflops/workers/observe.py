@@ -46,8 +46,8 @@ def observe_tool(
 def fake_weights_error(tool: str) -> InputError:
     """Return what is said of a tool that is not run on a model without values."""
     return InputError(
-        f"{tool} is left out where weights have no values: it looks at more than shapes",
-        "give them values with --weights real, where they fit in memory",
+        f"{tool} needs real weight values and was skipped",
+        "use --weights real, if the weights fit in memory",
     )
 
 
@@ -60,9 +60,9 @@ def _time_tool(
         answer: object = adapter.profile(model, args, kwargs, setting)
     seconds = time.perf_counter() - begin
     if not isinstance(answer, Profile):
-        raise TypeError(f"the adapter answered with a {type(answer).__name__}, not a Profile")
+        raise TypeError(f"the adapter returned a {type(answer).__name__}, not a Profile")
     if answer.tool != adapter.name:
-        raise ValueError(f"the adapter answered for the tool {answer.tool!r}")
+        raise ValueError(f"the adapter returned a profile of the tool {answer.tool!r}")
     timed = msgspec.structs.replace(answer, seconds=seconds)
     return msgspec.json.decode(msgspec.json.encode(timed), type=Profile)
 
@@ -81,7 +81,10 @@ def run_here(
     except Exception as problem:
         print_traceback(problem)
         return tool_failure(
-            adapter.name, "build", problem, "give a target string: no copy is needed"
+            adapter.name,
+            "build",
+            problem,
+            "give a target string, which needs no copy of the model",
         )
     try:
         if not adapter.accepts(model):
@@ -109,4 +112,4 @@ def _copy_model_and_inputs(
 def model_kind_failure(adapter: Adapter, model: object) -> Failure:
     """The failure of a tool that cannot be asked about a model of this kind."""
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    return tool_failure(adapter.name, "accept", f"{adapter.name} does not take a {kind}")
+    return tool_failure(adapter.name, "accept", f"{adapter.name} does not accept a {kind}")

@@ -93,7 +93,7 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
         say(f"loading {model_index}")
         adapter = _adapter(order.job)
         if _has_global_state_changed(before):
-            sys.stderr.write(f"loading {order.job.tool} changes what every tool shares\n")
+            sys.stderr.write(f"loading {order.job.tool} changes libraries that all tools share\n")
             _leave(UNFIT)
         _fit_to_fork()
         if adapter is None:
@@ -184,7 +184,9 @@ def _fit_to_fork() -> None:
     end = time.monotonic() + _PATIENCE
     while threads() > 1:
         if time.monotonic() > end:
-            sys.stderr.write(f"{threads()} threads run, and a fork would lose them\n")
+            sys.stderr.write(
+                f"{threads()} threads are running, and a forked process would not have them\n"
+            )
             _leave(UNFIT)
         time.sleep(0.01)
 

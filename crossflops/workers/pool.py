@@ -174,7 +174,7 @@ class Workers:
             elif self._fork:
                 self._start_parent(siblings)
             else:
-                self._tell("every tool has a process of its own: none is forked here")
+                self._tell("forking is disabled: starting one process per tool (slower)")
                 self._start_alone(siblings)
         self._built = {}
 
@@ -234,14 +234,14 @@ class Workers:
         waiting = [worker for worker in waiting if worker in self._living]
         culprit = parent.culprit
         if culprit in waiting:
-            reason = parent.last_line() or "it cannot be loaded beside others"
-            self._tell(f"{culprit.tool} has a process of its own: {reason}")
+            reason = parent.last_line() or "it cannot be loaded together with other tools"
+            self._tell(f"starting a separate process for {culprit.tool} (slower): {reason}")
             waiting.remove(culprit)
             self._start_alone([culprit])
             if waiting:
                 self._start_parent(waiting)
         elif status == UNFIT and not parent.overdue:
-            self._tell(f"every tool has a process of its own: {parent.last_line()}")
+            self._tell(f"starting one process per tool (slower): {parent.last_line()}")
             self._start_alone(waiting)
         else:
             for worker in waiting:
@@ -295,7 +295,7 @@ class Workers:
         obstacles: dict[int, BaseException | str] = {}
         for model in {job.model for job in self._jobs if job.needs_contents}:
             if model not in self._contents:
-                obstacles[model] = "the job names no target, and no model was given"
+                obstacles[model] = "the job has neither a target nor a model"
                 continue
             try:
                 jobs.pack(self._pickle(model), self._contents[model])

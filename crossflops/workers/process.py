@@ -478,9 +478,11 @@ class Worker(Attended):
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as problem:
-            return tool_failure(self.tool, "crash", f"its answer cannot be read: {problem}")
+            return tool_failure(self.tool, "crash", f"cannot read its result: {problem}")
         if answer.tool != self.tool:
-            return tool_failure(self.tool, "crash", f"the answer is that of {answer.tool}")
+            return tool_failure(
+                self.tool, "crash", f"the result is that of the tool {answer.tool}"
+            )
         return answer
 
     def _fate(self, status: int | None) -> Failure:
@@ -498,7 +500,10 @@ class Worker(Attended):
         if speaks_of_memory(self.tail()):
             return tool_failure(self.tool, "memory", f"ran out of memory while {doing}")
         if status == -signal.SIGKILL:
-            hint = "often the system ran out of memory: give a smaller input, or run fewer tools"
+            hint = (
+                "this often means that the system ran out of memory; give a smaller input, "
+                "or run fewer tools"
+            )
             return tool_failure(self.tool, "crash", f"was killed while {doing}", hint)
         if status is None:
             return tool_failure(self.tool, "crash", f"its process ended while {doing}")

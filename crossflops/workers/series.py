@@ -64,8 +64,8 @@ def _series_result(name: str, future: "Future[_Answer]") -> Any:
         answer = future.result()
     except BrokenProcessPool as error:
         raise CrossflopsError(
-            f"{name}: the process that counted it was ended from outside, perhaps for its memory",
-            "count fewer side by side: --jobs 1",
+            f"{name}: the process that counted it was killed, perhaps because of its memory use",
+            "count one model at a time: --jobs 1",
         ) from error
     for text, file, line in answer.warnings:
         warnings.warn_explicit(text, CrossflopsWarning, file, line)

@@ -29,7 +29,7 @@ from crossflops.workers.conversation import Wait, hear
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.observe import model_kind_failure, observe_tool
 
-_TRY_VALUES = "it ran on fake tensors: --weights real gives it values, where they fit in memory"
+_TRY_VALUES = "it ran on fake tensors; use --weights real, if the weights fit in memory"
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def build_job_source(job: Job) -> Source:
     if job.pickle_path is not None:
         return _unpack_job_source(job)
     if job.target is None:
-        raise ValueError("the job names neither a target nor a pickle")
+        raise ValueError("the job has neither a target nor a pickle")
     from crossflops import targets
     from crossflops.targets import weights
 

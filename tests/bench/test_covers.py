@@ -136,7 +136,7 @@ def test_bodies_are_joined_and_every_iteration_counts():
     assert rows["Loop_0"].macs == 0
     assert profile.macs == ledger.total.macs == 192
     assert profile.outside_seconds == pytest.approx(1e-6)
-    assert [row.why for row in profile.aside] == ["no event tells that they ran"]
+    assert [row.why for row in profile.aside] == ["no event of the trace shows that they ran"]
 
 
 def test_a_loop_that_was_opened_belongs_to_what_makes_its_result():

@@ -91,7 +91,7 @@ def test_what_a_run_decided_is_marked(path, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")  # a path is in one line
     assert main(["count", path, "--observe", "--inputs", file]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert f"Sizes are those of a run on {file}" in text
+    assert f"Sizes are taken from a run on {file}" in text
 
 
 def test_made_up_values_are_named(path, tmp_path, capsys):
@@ -243,7 +243,7 @@ def test_what_cannot_be_run_is_refused(path, tmp_path):
     ):
         with pytest.raises(CrossflopsError):
             count(path, observe=True, **options)
-    with pytest.raises(CrossflopsError, match="--observe runs an ONNX file"):
+    with pytest.raises(CrossflopsError, match="--observe can be used only with an ONNX file"):
         count("some.module:model", "1x2", observe=True)
 
 

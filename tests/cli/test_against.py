@@ -41,7 +41,7 @@ def test_an_option_without_a_second_model_is_refused(line, answers, report):
     answers(report({"thop": 0}))
     status, out, err = line("compare", "m:f", "--against-input", "1x2")
     assert (status, out) == (2, "")
-    assert "--against-input is about a second model" in err
+    assert "--against-input requires a second model" in err
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_an_optimizer_that_runs_the_model():
     ]
     assert (step.phases[2].flops, step.phases[0].share, step.mfu) == (None, None, None)
     assert list(step_timing_notes(report, phases)) == [
-        "the work of LBFGS is not counted: its equations are not known"
+        "the work of optimizer LBFGS is unknown and not counted"
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_frozen_model_has_a_forward_pass_alone():
     assert [(row.phase, row.macs) for row in step.phases] == [("forward", 2 * FORWARD)]
     assert training_step_work(report, phases)[0] == 2 * FORWARD
     assert list(step_timing_notes(report, phases)) == [
-        "no output has a gradient: there was no backward pass"
+        "no output requires a gradient, so there was no backward pass"
     ]
 
 

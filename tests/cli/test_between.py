@@ -29,7 +29,7 @@ def test_a_tool_that_failed_is_named(line, answers, report):
     status, out, err = line("compare", "m:f", "--between", "fvcore", "thop")
     assert status == 3
     assert "thop 1" in out
-    assert err == "nothing stands between fvcore and thop: fvcore failed at crash: gone\n"
+    assert err == "cannot contrast fvcore and thop: fvcore failed (crash): gone\n"
 
 
 def test_a_file_is_asked(line, report, tmp_path):

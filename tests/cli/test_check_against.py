@@ -121,7 +121,7 @@ def test_what_came_in_is_told_apart(line, repository):
     assert "1 node that nobody counted: /tail/Huge" in page
     assert "Grew in MACs: body.head.more +20." in page
     assert "text/moved.onnx moved from audio/e.onnx." in page
-    assert "text/new.onnx is not in main, so that no growth is held." in page
+    assert "text/new.onnx is not in main, so its growth is not checked." in page
     assert line("check", "text/moved.onnx", "--against", "main")[0] == 0
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
@@ -220,8 +220,8 @@ def test_no_growth_is_held_only_where_git_has_no_file(line, repository, tmp_path
     rows = json.loads(line("check", "--against", "HEAD", "--json")[1])["checks"]
     errors = [row["error"].partition("HEAD: ")[2] for row in rows]
     assert [row["holds"] for row in rows] == [False] * 5
-    assert errors[0].startswith("sub/s.onnx lies in the submodule sub")
-    assert errors[1].startswith("../inner/s.onnx lies outside of the repository")
+    assert errors[0].startswith("sub/s.onnx is in the submodule sub")
+    assert errors[1].startswith("../inner/s.onnx is outside the git repository")
     assert errors[2].startswith("away.onnx cannot be read")
     assert [row["change"] for row in rows[3:]] == [200, 200]
 

@@ -135,15 +135,15 @@ def test_uncounted_work_fails_its_module_and_its_operator(line, project, tmp_pat
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ('modules = {hed = ["macs <= 1"]}', "no module of the model is like 'hed'"),
+        ('modules = {hed = ["macs <= 1"]}', "no module of the model matches 'hed'"),
         ('operators = {MatMull = ["macs <= 1"]}', "did you mean MatMul?"),
-        ('modules = {body = ["nodes <= 1"]}', "which no module has"),
-        ('operators = {MatMul = ["params <= 1"]}', "which no operator has"),
-        ('operators = {MatMul = ["thop <= 1"]}', "which no operator has"),
+        ('modules = {body = ["nodes <= 1"]}', "which is unknown for module budgets"),
+        ('operators = {MatMul = ["params <= 1"]}', "which is unknown for operator budgets"),
+        ('operators = {MatMul = ["thop <= 1"]}', "which is unknown for operator budgets"),
         ('operators = {MatMul = []}', "empty list"),
-        ("modules = {}", "no table of rules"),
-        ('modules = ["body"]', "no table of rules"),
-        ('modules = {body = "macs <= 1"}', "no list of rules"),
+        ("modules = {}", "must be a table of rules"),
+        ('modules = ["body"]', "must be a table of rules"),
+        ('modules = {body = "macs <= 1"}', "must have a list of rules"),
     ],
 )  # fmt: skip
 def test_a_part_that_is_not_there_is_never_green(line, project, budget, words):

@@ -59,7 +59,7 @@ def test_an_ambiguous_name_lists_its_variants(line):
         "v100-pcie", "v100-sxm2", "v100-sxm3", "v100s-pcie",
     ]  # fmt: skip
     assert "86 %" in out
-    assert err.startswith("error: 'V100' names 4 devices")
+    assert err.startswith("error: 'V100' is the name of 4 devices")
 
 
 @pytest.mark.parametrize("name", ["NVIDIA T400", "RTX A4000", "RTX 2080", "MI25", ""])
@@ -129,7 +129,7 @@ def test_this_machine_measured(line, here):
     """The measured peak stands beside the rule, and takes no place of it."""
     status, out, _ = line("devices", "--measure")
     assert status == 0
-    assert "By the rule" in out
+    assert "Peak by the rule" in out
     assert "276.0 GFLOP/s" in out
     data = json.loads(line("devices", "--measure", "--json")[1])
     assert data["measured"]["peaks"] == {"fp32": 276e9}
@@ -150,8 +150,8 @@ def test_a_count_against_the_measured_peak(line, here):
     [
         (("v100-pcie", "--here"), "NAME and --here"),
         (("--search", "v100", "--peak-tflops", "1"), "--search and --peak-tflops"),
-        (("--bandwidth", "1"), "--bandwidth is that of a device"),
-        (("--peak-tflops", "fast"), "no rate"),
+        (("--bandwidth", "1"), "--bandwidth requires --peak-tflops"),
+        (("--peak-tflops", "fast"), "must be a positive"),
         (("x", "--catalogue", "none.toml"), "cannot read"),
     ],
 )

@@ -66,8 +66,8 @@ def test_a_device_with_variants_lists_them_and_ends_with_2(efficiency):
     assert "v100-sxm3 125.0 TFLOP/s 26.2 %" in out
     assert "v100s-pcie 130.0 TFLOP/s 25.1 %" in out
     assert err == (
-        "error: 'V100' names 4 devices with peaks of their own\n"
-        "hint: say which one it is: --device v100-pcie | v100-sxm2 | v100-sxm3 | v100s-pcie\n"
+        "error: 'V100' is the name of 4 devices with different peaks\n"
+        "hint: choose one: --device v100-pcie | v100-sxm2 | v100-sxm3 | v100s-pcie\n"
     )
 
 
@@ -77,7 +77,7 @@ def test_a_device_whose_variants_agree_is_no_error(efficiency):
     assert (status, err) == (0, "")
     assert "peak 312.0 TFLOP/s A100, dense fp16" in out
     assert "MFU 10.5 % required / peak" in out
-    assert "which agree in all that is asked" in " ".join(out)
+    assert "all of them give the same result" in " ".join(out)
 
 
 def test_variants_that_agree_in_work_may_differ_in_bytes(line):
@@ -85,7 +85,7 @@ def test_variants_that_agree_in_work_may_differ_in_bytes(line):
     moved = ("--bytes-per-example", "100M", "--roofline")
     status, _, err = line("efficiency", *FP16, "--device", "A100", *moved)
     assert status == 2
-    assert err.startswith("error: 'A100' names 4 devices")
+    assert err.startswith("error: 'A100' is the name of 4 devices")
 
 
 def test_an_ambiguous_device_in_json(line):
@@ -104,7 +104,7 @@ def test_an_unknown_device_is_refused_with_the_rate(efficiency):
     status, out, err = efficiency(*FP16, "--device", "NVIDIA X123")
     assert (status, out) == (2, [])
     error, hint = err.splitlines()
-    assert "no peak is known for the device 'NVIDIA X123'" in error
+    assert "the peak of device 'NVIDIA X123' is unknown" in error
     assert "the required rate is 32.69 TFLOP/s" in error
     assert "--peak-tflops" in hint
 
@@ -117,7 +117,7 @@ def test_a_precision_that_the_device_lacks_is_refused(efficiency):
     assert "v100-pcie has no bf16 peak" in err
     status, out, err = efficiency(*arguments, "--device", "V100")
     assert (status, out) == (2, [])
-    assert "none of the devices that are meant has a bf16 peak" in err
+    assert "no matching device has a bf16 peak" in err
 
 
 def test_a_variant_without_the_precision_is_named(efficiency):
@@ -238,7 +238,7 @@ def test_given_macs_beside_a_model(efficiency, answers, report):
     status, out, _ = efficiency("m:f", "--macs", "11", *SPEED)
     assert status == 0
     assert "model 11 MACs given, for one example" in out
-    assert any("Net has 10, counted natively (+10.00 % to these)" in line for line in out)
+    assert any("Net has 10, counted natively (+10.00 % against these)" in line for line in out)
 
 
 @pytest.mark.parametrize("suffix", ["json", "md", "txt"])

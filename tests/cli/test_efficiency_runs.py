@@ -92,15 +92,15 @@ def test_the_command_fills_what_rows_leave_out(runs):
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ("X123,fp16,1,5", "no peak is known"),
+        ("X123,fp16,1,5", "is unknown"),
         ("v100-pcie,bf16,1,5", "v100-pcie has no bf16 peak"),
-        ("V100,fp16,1,5", "names 4 devices"),
-        ("v100-pcie,fp16,some,5", "'some' is no batch"),
-        ("v100-pcie,fp16,1,-5", "'-5' is no examples per second"),
-        ("v100-pcie,fp16,1,nan", "'nan' is no examples per second"),
-        ("v100-pcie,fp16,1", "3 cells, and there are 4 columns"),
-        ("v100-pcie,fp16,1,", "no speed was given"),
-        ("v100-pcie,,1,5", "a peak for each precision"),
+        ("V100,fp16,1,5", "is the name of 4 devices"),
+        ("v100-pcie,fp16,some,5", "batch must be a positive number, got 'some'"),
+        ("v100-pcie,fp16,1,-5", "examples per second must be a positive number, got '-5'"),
+        ("v100-pcie,fp16,1,nan", "examples per second must be a positive number, got 'nan'"),
+        ("v100-pcie,fp16,1", "3 cells, but the table has 4 columns"),
+        ("v100-pcie,fp16,1,", "no measured speed is given"),
+        ("v100-pcie,,1,5", "needs a precision"),
     ],
 )
 def test_a_wrong_row_is_named_by_its_line(runs, row, what):
@@ -131,17 +131,17 @@ def test_columns_that_nobody_knows_are_named(runs):
     """They are kept out, and that is said."""
     status, _, err = runs("rate,driver\n1,470\n", *GIVEN)
     assert status == 0
-    assert "columns that are not used: driver" in err
+    assert "unused columns: driver" in err
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "no runs"),
-        (HEAD, "no runs"),
-        ("device,batch\nv100-pcie,1\n", "no column of a speed"),
-        ("rate,images/s\n1,2\n", "several columns for examples_per_second"),
-        ('rate\n"1\n', "no CSV"),
+        ("", "has no rows"),
+        (HEAD, "has no rows"),
+        ("device,batch\nv100-pcie,1\n", "no column with a speed"),
+        ("rate,images/s\n1,2\n", "more than one column for examples_per_second"),
+        ('rate\n"1\n', "not a valid CSV file"),
     ],
 )
 def test_what_is_no_table_is_refused(runs, text, what):

@@ -120,17 +120,23 @@ def test_a_measured_speed_gives_the_mfu(run, chain):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--run-tokens", "1T"), "about training"),
-        (("--train", "--run-tokens", "1T", "--run-steps", "2"), "contradict"),
-        (("--train", "--run-steps", "2"), "steps have a batch"),
-        (("--train", "--run-tokens", "1T"), "how many tokens"),
-        (("--train", "--run-examples", "many"), "no count"),
-        (("--train", "--run-examples", "5", "--mfu", "140%"), "no share"),
-        (("--train", "--run-examples", "5", "--mfu", "nan"), "no share"),
+        (("--run-tokens", "1T"), "requires --train"),
+        (("--train", "--run-tokens", "1T", "--run-steps", "2"), "cannot be combined"),
+        (("--train", "--run-steps", "2"), "--run-steps requires --batch"),
+        (("--train", "--run-tokens", "1T"), "number of tokens"),
+        (("--train", "--run-examples", "many"), "a count must be a number"),
+        (("--train", "--run-examples", "5", "--mfu", "140%"), "must be a share"),
+        (("--train", "--run-examples", "5", "--mfu", "nan"), "must be a share"),
         (("--train", "--mfu", "0.4", "--latency-ms", "5"), "whole run"),
-        (("--train", "--run-examples", "5", "--mfu", "0.4", "--latency-ms", "5"), "contradict"),
+        (
+            ("--train", "--run-examples", "5", "--mfu", "0.4", "--latency-ms", "5"),
+            "cannot be combined",
+        ),
         (("--train", "--run-examples", "5", "--optimizer", "adamw"), "batch"),
-        (("--train", "--run-examples", "5", "--batch", "5", "--optimizer", "x"), "no optimizer"),
+        (
+            ("--train", "--run-examples", "5", "--batch", "5", "--optimizer", "x"),
+            "unknown optimizer",
+        ),
     ],
 )
 def test_what_makes_no_run_is_refused(line, chain, arguments, error):

@@ -200,8 +200,8 @@ def test_the_module_is_the_command():
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: x.pdf has the suffix '.pdf', which names no format\n"
-        "hint: formats are .json, .md, .txt, .tex, .html, .csv, .json.gz\n"
+        "error: x.pdf has the suffix '.pdf', which is not a known format\n"
+        "hint: choose one of .json, .md, .txt, .tex, .html, .csv, .json.gz\n"
     )
 
 
@@ -242,7 +242,7 @@ def test_who_counts_several_models_is_sent_to_the_table(line):
     """`count` takes one; where another verb is called wrongly, its help says more."""
     status, _, err = line("count", "a.onnx", "b.onnx")
     assert status == 2
-    assert "hint: `crossflops table` sets several models in one table" in err
+    assert "hint: `crossflops table` counts several models into one table" in err
     status, _, err = line("render", "a.json", "b.json")
     assert status == 2
-    assert err.endswith("hint: `crossflops render --help` says what is accepted\n")
+    assert err.endswith("hint: `crossflops render --help` lists the accepted arguments\n")

@@ -27,7 +27,7 @@ def test_a_file_is_asked(line, report, tmp_path):
     assert out.startswith("a.b of Net · Linear · 2 parameters")
     status, out, err = line("render", str(file), "--module", "a.c")
     assert (status, out) == (2, "")
-    assert err == "error: there is no module 'a.c'\nhint: modules like it for --module: a.b\n"
+    assert err == "error: the model has no module 'a.c'\nhint: modules with similar names: a.b\n"
     assert line("render", str(file), "--top", "3")[0] == 0
 
 

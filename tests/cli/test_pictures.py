@@ -72,7 +72,7 @@ def test_a_file_that_is_no_run_is_refused(line, small, tmp_path):
     file.write_text("{}")
     status, _, err = line("efficiency", small, *H100, "--bench", str(file))
     assert status == 2
-    assert "is not what `bench` writes" in err
+    assert "is not a result of `bench`" in err
 
 
 @pytest.mark.plots
@@ -110,7 +110,7 @@ def test_a_report_without_a_picture_is_refused(line, small, tmp_path):
     count, rates = str(tmp_path / "count.json"), str(tmp_path / "rates.json")
     assert line("count", small, "-o", count)[0] == 0
     status, _, err = line("render", count, *plot)
-    assert (status, "has no picture" in err) == (2, True)
+    assert (status, "cannot draw" in err) == (2, True)
     speed = ("--examples-per-second", "10")
     assert line("efficiency", small, *H100, *speed, "-o", rates)[0] == 0
     status, _, err = line("render", rates, *plot)

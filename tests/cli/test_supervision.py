@@ -60,7 +60,7 @@ def test_a_converter_that_runs_away_is_ended_with_a_message() -> None:
             wait()
     """)
     assert status == 2
-    assert "jax2onnx was ended after 0.3 s" in err
+    assert "jax2onnx did not finish within 0.3 s" in err
     assert "--timeout" in err
     assert time.monotonic() - begin < 30
 
@@ -75,7 +75,7 @@ def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
             wait()
     """)
     assert status == 2
-    assert "tf2onnx was ended after 0.2 s" in err
+    assert "tf2onnx did not finish within 0.2 s" in err
 
 
 def test_what_takes_its_time_outside_a_converter_is_left_alone() -> None:
@@ -232,7 +232,7 @@ def test_a_model_that_ends_the_process_is_no_success(status: int) -> None:
         os._exit({status})
     """)
     assert exit_code == 2
-    assert f"ended the process, with status {status}" in err
+    assert f"ended the process with exit status {status}" in err
 
 
 def test_what_a_verb_left_for_its_end_is_done() -> None:

@@ -47,7 +47,7 @@ def test_a_row_each_with_exact_counts(line, tmp_path, monkeypatch):
     ]  # fmt: skip
     # K products and K - 1 sums for each result, and the Relu: 2 x 5 x 5 + 10
     assert first["by_tool"] == {"exact-2k-1": 60, "thop": None}
-    assert any("no file records" in note for note in first["notes"])
+    assert any("a file does not record" in note for note in first["notes"])
 
 
 def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):
@@ -118,7 +118,7 @@ def test_all_conventions_count_a_file_and_those_that_cannot_are_named(line, tmp_
     monkeypatch.chdir(tmp_path)
     status, out, err = line("count", "one.onnx", "--as", "*", "--json")
     assert status == 0
-    assert "no number as thop: thop looks at calls of modules and functions" in err
+    assert "no number as thop: thop counts calls of modules and functions" in err
     report = json.loads(out)
     folds = {fold["tool"]: fold["total"] for fold in (report["as"], *report["as_also"])}
     assert folds["exact-2k-1"] == 60

@@ -97,7 +97,7 @@ def test_tools_fits_on_eighty_columns(line):
     _, out, _ = line("tools")
     assert max(map(len, out.splitlines())) <= 80
     assert f" gone:\n   {python()} -m pip install gone\n" in out
-    assert "unverified: checked on 1\n" in out
+    assert "unverified: checked with 1\n" in out
 
 
 @pytest.mark.usefixtures("world")
@@ -107,7 +107,7 @@ def test_tools_fits_on_eighty_columns(line):
         ("2.13.0+cpu", "2.13.0", "0.28.0+cpu", "ok", "ok"),
         ("2.13.0+cu130", "2.13.0", "0.28.0+cu130", "ok", "ok"),
         ("2.13.0+cpu", "2.13.0", "0.28.0+cu130", "ok", "with the shim"),
-        ("2.12.0", "2.13.0", "0.28.0+cu130", "broken", "is made for torch 2.13.0, and this is 2."),
+        ("2.12.0", "2.13.0", "0.28.0+cu130", "broken", "requires torch 2.13.0, but torch 2."),
     ],
 )
 def test_doctor_knows_the_torchvision_trap(line, monkeypatch, torch, pinned, built, state, said):
@@ -214,11 +214,11 @@ def test_explain_offers_the_nearest(line):
     """A slip of the finger is met with what was perhaps meant; nonsense with where to look."""
     assert line("explain", "norm.bacth") == (
         *(2, ""),
-        "error: 'norm.bacth' is neither a cause nor a tool\nhint: did you mean norm.batch?\n",
+        "error: 'norm.bacth' is not a cause and not a tool\nhint: did you mean norm.batch?\n",
     )
     status, out, err = line("explain", "zeppelin")
     assert (status, out, len(err.splitlines())) == (2, "", 2)
-    assert "one of norm; `crossflops tools` has tools" in err
+    assert "one of norm; `crossflops tools` lists the tools" in err
 
 
 def test_explain_finds_by_words(line):

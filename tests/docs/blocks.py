@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = {"ops.md", "causes.md", "conventions.md"}
+GENERATED = {"ops.md", "causes.md", "conventions.md", "errors.md"}
 PAGES = (ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md")
                                      if p.name not in GENERATED))  # fmt: skip
 MARK = re.compile(r"<!-- (runs|file|adds|shows|workflow): (\S+)(?: after (.+))? -->")

@@ -33,15 +33,15 @@ def test_several(flops_budget):
 """
 # Each call is wrong, and its words are in what pytest prints.
 WRONG = {
-    'flops_budget("a.onnx", ["macs <= 1k"])': "write the rules behind the model",
-    'flops_budget("a.onnx", rules=["macs <= 1k"])': "flops_budget takes no rules=",
+    'flops_budget("a.onnx", ["macs <= 1k"])': "write the rules after the model",
+    'flops_budget("a.onnx", rules=["macs <= 1k"])': "flops_budget has no argument rules=",
     'flops_budget("a.onnx", 3)': "the rule 3 is no text",
     'flops_budget("a.onnx", "macs <= 1k", dim={"N": 1})': "did you mean dims?",
     'flops_budget("a.onnx", "macs <= 1k", input="10x8")': "did you mean inputs",
     'flops_budget("a.onnx", "macs <= 1")': "`pytest --update-flops` writes one",
     'flops_budget("a.onnx", "macs <= +1%")': "`pytest --update-flops` writes one",
     '[flops_budget(f, "macs <= 1k", name="n") for f in ("a.onnx", "b.onnx")]':
-        "both name their budget 'n'",
+        "use the same budget name 'n'",
 }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ MODEL = ("targets.py:linear", "--input", "2x4")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("count", "missing.py:f"), "there is no file missing.py"),
-        (("count", "no_such_module:f"), "there is no module no_such_module"),
+        (("count", "missing.py:f"), "file missing.py does not exist"),
+        (("count", "no_such_module:f"), "module no_such_module is not installed"),
         (("count", "targets.py:nothing"), "has no 'nothing'"),
         (("count", "targets.py:raises"), "targets.py:raises raised ValueError: no weights here"),
         (("count", "targets.py:linear", "--input", "2x5"), "the model raised on these inputs"),
@@ -26,9 +26,9 @@ MODEL = ("targets.py:linear", "--input", "2x4")
         (("count", "targets.py:linear", "--inputs", "missing.npz"), "missing.npz"),
         (
             ("count", *MODEL, "--inputs", "missing.npz"),
-            "inputs and a file of inputs contradict each other",
+            "inputs and a file of inputs (--inputs) cannot be combined",
         ),
-        (("compare", *MODEL, "--tool", "nobody"), "no installed plugin offers the tool 'nobody'"),
+        (("compare", *MODEL, "--tool", "nobody"), "no installed plugin has the tool 'nobody'"),
         (("count", *MODEL, "-o", "report.xyz"), "names no format"),
         (("explain", "no.such.cause"), "no.such.cause"),
         (("frobnicate",), "frobnicate"),
@@ -150,7 +150,7 @@ def test_strict_asks_for_no_residual(crossflops, plugin):
     assert (account["tool"], account["theirs"], account["residual"]) == ("off-by-one", 49, 1)
     strict = crossflops("compare", *MODEL, *tools, "--strict", path=plugin)
     assert strict.status == 1
-    assert strict.err == "strict: off-by-one leaves a residual of 1\n"
+    assert strict.err == "strict: off-by-one has a residual of 1\n"
 
 
 def test_five_inputs_by_five_texts(crossflops):

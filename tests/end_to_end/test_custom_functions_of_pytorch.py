@@ -155,7 +155,7 @@ def test_what_hands_no_gradient_on_and_leaves_no_trace_is_named():
     model = Layers(lambda s, x: Stop.apply(x))
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert [row.reason for row in step.uncounted] == [
-        "in an autograd.Function that hands no gradient on: counted as if it did"
+        "in an autograd.Function that returns no gradient; counted as if it did"
     ]
 
 
@@ -180,7 +180,10 @@ class Raising(Product):
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (Reading, "it reads values, by aten._local_scalar_dense.default, and is run without any"),
+        (
+            Reading,
+            "it reads values with aten._local_scalar_dense.default, but is run without values",
+        ),
         (Raising, "run without values it raised RuntimeError: no kernel for this device"),
     ],
 )

@@ -64,7 +64,7 @@ def test_the_exact_form_of_a_matrix_product(crossflops):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--by", "op", "--depth", "1"), "--by op shows none"),
+        (("--by", "op", "--depth", "1"), "got --by op"),
         (("--by", "colour"), "colour"),
         (("--top", "0"), "0"),
         (("--as", "torchstat", "--by", "node"), "which are no nodes of the graph"),
@@ -91,8 +91,11 @@ def test_what_does_not_go_together_is_two_lines(crossflops, arguments, message):
     ("arguments", "message"),
     [
         (("--to", "onnx", "-o", "model.json"), "does not end in .onnx"),
-        (("--to", "onnx", "-o", "no/such/folder/model.onnx"), "there is no folder"),
-        (("--to", "model-explorer", "-o", "m.json", "--annotate"), "--annotate is for onnx"),
+        (("--to", "onnx", "-o", "no/such/folder/model.onnx"), "does not exist"),
+        (
+            ("--to", "model-explorer", "-o", "m.json", "--annotate"),
+            "--annotate applies only to --to onnx",
+        ),
         (("--to", "onnx"), "--output"),
     ],
 )

@@ -484,7 +484,7 @@ def add(kept):
 )
 def test_a_detached_tensor_that_is_changed_in_place_is_said(change):
     """PyTorch does not see the change; where all is written over, the graph has nothing else."""
-    with pytest.warns(CrossflopsWarning, match="changes a detached tensor in place"):
+    with pytest.warns(CrossflopsWarning, match="overwrites a detached tensor in place"):
         count(OfData(change), torch.ones(2, 4), train=True)
 
 
@@ -509,7 +509,7 @@ def twice(value, _):
     value.add_(1)
 
 
-@pytest.mark.filterwarnings("ignore:the model changes a detached tensor")
+@pytest.mark.filterwarnings("ignore:the model overwrites a detached tensor")
 @pytest.mark.parametrize(
     "change",
     [

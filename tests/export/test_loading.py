@@ -38,7 +38,9 @@ def test_a_file_without_a_runtime_says_so(tmp_path):
     """One line names the operator and its node; the file is counted as the model is."""
     path, x = str(tmp_path / "solved.onnx"), torch.rand(8, 8)
     (sentence,) = warnings_of(Solved(), x, path)
-    assert sentence.startswith("no runtime can load the file, which has no ONNX form of torch.ops")
+    assert sentence.startswith(
+        "no runtime can load the file, since ONNX has no operator for torch.ops"
+    )
     assert "aten.linalg_solve.default (node_linalg_solve" in sentence
     assert count(path).totals.params == 100
     assert count(path).totals.flops == count(Solved().eval(), x).totals.flops
@@ -59,7 +61,7 @@ def test_a_pool_over_four_axes_is_named():
     """onnxruntime has one, two and three; a kernel of 1 is an axis, too."""
     line = "g (float[1,1,4,4,4,4] x) => (y) { y = MaxPool <kernel_shape = [2, 2, 2, %s]> (x) }"
     sentence = describe_unloadable(parsed(line % 1))
-    assert sentence == "onnxruntime does not run the file: 'y' is a pool over more than 3 axes"
+    assert sentence == "onnxruntime cannot run the file: 'y' is a pool over more than 3 axes"
     assert describe_unloadable(parsed(line.replace("4,4,4,4", "4,4,4").replace(", %s", ""))) == ""
 
 

@@ -122,7 +122,7 @@ def test_where_rounding_hides_a_fault_nothing_is_proven(target, tmp_path, capsys
     command = ["export", target, "--input", "64x3", "--to", "onnx", "-o", str(tmp_path / "o.onnx")]
     assert main([*command, "--verify"]) == 1
     said = capsys.readouterr().err
-    assert "nothing is proven of" in said
+    assert "cannot be verified" in said
     assert "computes what" not in said
     (output,) = verified(nn.Linear(3, 2), torch.ones(1, 3), tmp_path).outputs
     assert output.tells
@@ -258,7 +258,7 @@ def test_the_command_says_what_it_found(target, tmp_path, capsys):
             ),
             ["output 'y': largest difference 2, 0.25 of the largest", "does not compute"],
         ),
-        (Agreement(runtime="ort", problem="no such operator"), ["does not run the file: no such"]),
+        (Agreement(runtime="ort", problem="no such operator"), ["cannot run the file: no such"]),
     ],
 )
 def test_a_disagreement_ends_with_1(target, tmp_path, capsys, monkeypatch, agreement, words):
@@ -286,7 +286,7 @@ def test_what_has_nothing_to_be_set_beside_is_refused(tmp_path):
     (file,) = export(nn.Linear(3, 2), torch.ones(1, 3), to="onnx", file=tmp_path / "a.onnx")
     with pytest.raises(InputError, match="the copy of a file has none"):
         export(str(file), to="onnx", file=tmp_path / "b.onnx", verify=True)
-    with pytest.raises(InputError, match="--verify is for onnx"):
+    with pytest.raises(InputError, match="--verify applies only to --to onnx"):
         export(
             nn.Linear(3, 2), torch.ones(1, 3), to="model-explorer", file=tmp_path / "b.json",
             verify=True,

@@ -61,7 +61,7 @@ def test_two_missing_arguments_are_both_named(file):
     path = file("class Net:\n    def __init__(self, width, depth): pass")
     assert refused(f"{path}:Net") == (
         "models.py:Net needs arguments 'width', 'depth'",
-        "add --arg width=VALUE --arg depth=VALUE, each VALUE in JSON",
+        "add --arg width=VALUE --arg depth=VALUE, with each VALUE in JSON",
     )
 
 
@@ -100,7 +100,7 @@ def test_a_file_without_a_callable_names_those_that_it_has(file):
     """It is read and not run."""
     path = file("raise SystemExit\nclass Net: pass\ndef make(): pass\ndef _own(): pass\nx = 1")
     message, hint = refused(path)
-    assert message == "models.py has to be followed by a colon and a callable"
+    assert message == "models.py must be followed by a colon and the name of a callable"
     assert hint == f"it defines {path}:Net, {path}:make"
 
 
@@ -113,8 +113,14 @@ def test_a_file_without_any_says_what_to_write(file, code):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("https://host/model.onnx", "https://host/model.onnx is a URL, and nothing is downloaded"),
-        ("https://host/m.py:make", "https://host/m.py:make is a URL, and nothing is downloaded"),
+        (
+            "https://host/model.onnx",
+            "https://host/model.onnx is a URL; crossflops downloads nothing",
+        ),
+        (
+            "https://host/m.py:make",
+            "https://host/m.py:make is a URL; crossflops downloads nothing",
+        ),
         (".", ". is a folder without a SavedModel"),
     ],
 )

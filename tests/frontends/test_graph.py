@@ -239,7 +239,7 @@ def test_work_on_which_no_output_depends_is_named_beside_the_count():
     assert (report.macs, report.totals.dead_macs) == (256, 512 + 256)
     (warning,) = report.warnings
     assert warning.endswith("512 in dropped, 256 in the model itself")
-    assert "768   besides, and no output depends on them" in str(report)
+    assert "768   more, on which no output depends" in str(report)
 
 
 class TwoLayers(nn.Module):

@@ -110,7 +110,7 @@ def test_a_file_adds_devices(file, tmp_path):
         assert find_device(name, added).peaks == {"fp16": 112e12, "fp32": 14e12}
     assert find_device("my-card", added).source == (str(tmp_path / "cards.toml"),)
     assert find_device("v100-pcie", added).id == "v100-pcie"
-    with pytest.raises(Exception, match="no peak is known"):
+    with pytest.raises(Exception, match=r"is unknown"):
         find_device("X1", added)
 
 
@@ -143,9 +143,9 @@ def test_figures_are_those_of_a_package(file, tmp_path):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[devices", "is no TOML file"),
+        ("[devices", "is not valid TOML"),
         ("", "has no table"),
-        ("[devices]\nx = 3\n", "x in .* is no table"),
+        ("[devices]\nx = 3\n", "x in .* must be a table"),
         ("[devices.x]\n", "peaks"),
         ("[devices.x]\npeaks = {}\n", "has no peaks"),
         ("[devices.x]\npeaks = {fp16 = 112}\n", "fp16 of x in .* is 112"),
@@ -154,12 +154,12 @@ def test_figures_are_those_of_a_package(file, tmp_path):
         ("[devices.x]\npeaks = {fp16 = nan}\n", "is nan"),
         ("[devices.x]\npeaks = {fp16 = 1e12}\nbandwidth = 900\n", "bandwidth of x"),
         ('[devices.x]\npeaks = {fp16 = "fast"}\n', "Expected `float`"),
-        ("[devices.x]\npeak = 1\n", "sets peak"),
-        ("[devices.v100-pcie]\npeaks = {fp16 = 1e12}\n", "is a name of v100-pcie already"),
+        ("[devices.x]\npeak = 1\n", "unknown key peak"),
+        ("[devices.v100-pcie]\npeaks = {fp16 = 1e12}\n", "is already a name of v100-pcie"),
         ("[devices.x]\naliases = ['V100']\npeaks = {fp16 = 1e12}\n", "already"),
         ("[devices.measured]\npeaks = {fp16 = 1e12}\n", "already"),
         (CARD + "[devices.y]\nname='Example X1'\npeaks = {fp16 = 1e12}\n", "a name of my-card"),
-        (CARD + "framework_devices_per_package = 0\n", "cannot be shared"),
+        (CARD + "framework_devices_per_package = 0\n", "cannot share"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(file, tmp_path, text, what):

@@ -133,7 +133,7 @@ def test_the_clock_is_that_of_cpufreq(machine):
 
 def test_without_proc_there_is_one_error(tmp_path):
     """What is wrong, and what can be done all the same."""
-    with pytest.raises(NoCpuError, match="cannot be read") as caught:
+    with pytest.raises(NoCpuError, match="cannot read") as caught:
         cpu(tmp_path)
     assert "--measure" in caught.value.hint
 

@@ -16,7 +16,7 @@ from crossflops.hardware.peaks import (
     sum_bandwidth,
 )
 
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler was found")
 
 
 @needs_compiler

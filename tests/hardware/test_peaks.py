@@ -127,7 +127,7 @@ def test_every_figure_of_a_package_is_shared_but_its_clock():
     card = find_device("mi250x")
     assert (card.bandwidth, card.memory, card.units) == (1638.4e9, (64e9,), 110)
     assert card.clock == 1700e6
-    with pytest.raises(InputError, match="cannot be shared"):
+    with pytest.raises(InputError, match="cannot share"):
         one_of(replace(card, framework_devices_per_package=3))
 
 
@@ -144,8 +144,8 @@ def test_sparsity_is_a_precision_of_its_own():
     [
         ("h100-sxm", "bf16", ["the peak is dense"]),
         ("h100-sxm", "bf16_sparse", ["2:4 pruned"]),
-        ("epyc-9654", "fp32", ["the peak is dense", "at the base clock of one socket"]),
-        ("h100-sxm", "bf16x3", ["the peak is dense", "is 3 products of BF16"]),
+        ("epyc-9654", "fp32", ["the peak is dense", "for the base clock of one socket"]),
+        ("h100-sxm", "bf16x3", ["the peak is dense", "as 3 products of BF16"]),
         ("mi250x", "bf16", ["the peak is dense", "which is half of its package"]),
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16", ["the peak is dense", "14 of 108 SMs"]),
     ],

@@ -155,7 +155,7 @@ FILES = {
     "an overflowing input": (large("4611686018427387904,4611686018427387904", "4,4"), "2^63"),
     "a huge product": (large("2147483648,2147483648", "2147483648,2147483648"), None),
     "a negative input": (large("4,-5", "4,4"), "x [4, ?]"),
-    "a tensor of 64 billion": (with_tensor([10**9, 10**9]), "'w' says 1000000000x1000000000"),
+    "a tensor of 64 billion": (with_tensor([10**9, 10**9]), "'w' declares 1000000000x1000000000"),
     "a tensor that is too long": (with_tensor([1], bytes(5000)), "byte"),
     "a negative tensor": (with_tensor([4, -4]), "'w' has the negative dimension -4"),
     "an overflowing tensor": (with_tensor([2**62, 2**62], b""), "2^63"),

@@ -101,7 +101,7 @@ def test_a_file_of_ten_gigabytes(tmp_path):
     with path.open("wb") as file:
         file.truncate(10 << 30)
     refused(path, "byte 0", beyond=10 << 30)
-    refused(path, "cannot be read")  # where so much may not even be mapped
+    refused(path, "cannot read")  # where so much may not even be mapped
 
 
 def test_a_file_that_may_not_be_read(tmp_path):
@@ -111,7 +111,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
     if os.access(path, os.R_OK):
         assert count(path)[0] == 0
     else:
-        refused(path, "cannot be read")
+        refused(path, "cannot read")
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_stdout_that_cannot_be_written_is_an_error(started, options):
     status, _, err = started(f"count model.onnx {options} > /dev/full")
     assert status == 2
     wrong, remedy = err.splitlines()
-    assert wrong == "error: stdout cannot be written: No space left on device"
+    assert wrong == "error: cannot write to stdout: No space left on device"
     assert remedy.startswith("hint: ")
 
 

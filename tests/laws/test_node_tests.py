@@ -19,7 +19,7 @@ from tests.onnx_files import ledger_of, saved
 STATED = {
     **not_counted(),
     "Dropout": "depends on the value of training_mode",
-    **dict.fromkeys(("Loop", "SequenceMap"), "how often it runs depends on data"),
+    **dict.fromkeys(("Loop", "SequenceMap"), "the number of iterations depends on data"),
 }
 # The branches of this body hold sizes that even a run does not bring to light.
 BRANCHES = re.compile("test_affine_grid_2d.*_expanded")

@@ -439,5 +439,5 @@ def test_the_report_has_the_step_and_its_rows(tmp_path):
 def test_patterns_without_training_are_refused(tmp_path):
     """They would change nothing, silently."""
     path = saved(tmp_path, with_weights(TWO, "a", "b", "c"))
-    with pytest.raises(InputError, match="matters in training alone"):
+    with pytest.raises(InputError, match="requires --train"):
         native_count(Request.from_arguments(path, frozen=("a",)))

@@ -33,10 +33,13 @@ def model(*nodes, outputs=("y",), initializers=()):
     [
         (model(relu("a", "b"), relu("b", "a"), outputs=()), "'b' depends on its own result"),
         (model(relu("y", "y")), "'y' depends on its own result"),
-        (model(relu("x", "y", "first"), relu("x", "y", "second")), "'second' makes 'y' again"),
-        (model(relu("x", "x")), "'x' makes 'x' again"),
-        (model(relu("nowhere", "y")), "'y' reads 'nowhere', which nothing makes"),
-        (model(relu("x", "z")), "output 'y' of 'g' is made by no node"),
+        (
+            model(relu("x", "y", "first"), relu("x", "y", "second")),
+            "'second' produces 'y' a second time",
+        ),
+        (model(relu("x", "x")), "'x' produces 'x' a second time"),
+        (model(relu("nowhere", "y")), "'y' reads 'nowhere', which no node or input provides"),
+        (model(relu("x", "z")), "no node produces the output 'y' of 'g'"),
         (model(), "no nodes"),
         (onnx.ModelProto(), "no nodes"),
     ],
@@ -73,7 +76,7 @@ def test_a_constant_of_two_values_has_its_first(first, tmp_path):
     constant = helper.make_node("Constant", [], ["y"], name="c")
     for name in sorted(values, key=first.__ne__):
         constant.attribute.append(helper.make_attribute(name, values[name]))
-    with pytest.warns(CrossflopsWarning, match=f"'c' .* its first, '{first}', counts"):
+    with pytest.warns(CrossflopsWarning, match=f"'c' .* the first, '{first}', is used"):
         (kept,) = read_onnx_model(saved(tmp_path, model(constant))).graph.node
     assert [attribute.name for attribute in kept.attribute] == [first]
 
@@ -91,5 +94,5 @@ def test_a_small_payload_of_another_size_is_refused(tmp_path):
     """A tensor that claims 10^18 elements and holds four bytes is an error that names it."""
     stored = TensorProto(name="w", data_type=1, dims=[10**9, 10**9], raw_data=b"1234")
     broken = model(helper.make_node("MatMul", ["x", "w"], ["y"]), initializers=[stored])
-    with pytest.raises(TargetError, match="'w' says 1000000000x1000000000 float32"):
+    with pytest.raises(TargetError, match="'w' declares 1000000000x1000000000 float32"):
         read_onnx_model(saved(tmp_path, broken))

@@ -43,9 +43,9 @@ def test_a_number_that_does_not_fit_is_refused(data, what):
         (b"\x0b", "wire type 3"),
         (b"\x0f", "wire type 7"),
         (b"\x02\x00", "field number 0"),
-        (b"\x0a\x05abc", "5 bytes reaches beyond"),
-        (b"\x0d\x00", "4 bytes reaches beyond"),
-        (b"\x0a" + b"\xff" * 9 + b"\x01", "reaches beyond"),
+        (b"\x0a\x05abc", "5 bytes extends beyond"),
+        (b"\x0d\x00", "4 bytes extends beyond"),
+        (b"\x0a" + b"\xff" * 9 + b"\x01", "extends beyond"),
     ],
 )
 def test_a_field_that_is_none_is_refused(data, what):

@@ -75,7 +75,7 @@ def test_one_plugin_that_is_listed_twice_is_one(plugins):
         ("", "AttributeError: module 'broken_plugin' has no attribute 'Adapter'"),
         (
             "class Adapter:\n    name = 'fake'",
-            "broken_plugin:Adapter is no adapter: it lacks conv",
+            "broken_plugin:Adapter is not an adapter: it has no conv",
         ),
         ("from fake_tools import Other as Adapter", "broken_plugin:Adapter is the adapter of oth"),
     ],
@@ -104,7 +104,7 @@ REQUIRES = [
 @pytest.mark.parametrize(
     ("tool", "message", "hint"),
     [
-        ("nosuch", "no installed plugin offers", "pip install crossflops-thop crossflops-torch"),
+        ("nosuch", "no installed plugin has", "pip install crossflops-thop crossflops-torch"),
         ("torch-flop-counter", "the plugin of torch-flop-counter is not installed", "pip install"),
     ],
 )

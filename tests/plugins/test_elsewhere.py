@@ -75,8 +75,8 @@ def test_a_path_without_anything_is_a_failure(tmp_path):
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("exit 0", "it ended with status 0"),
-        ("echo hello; exit 3", "it ended with status 3"),
+        ("exit 0", "it ended with exit status 0"),
+        ("echo hello; exit 3", "it ended with exit status 3"),
         ("echo no such option >&2; exit 2", "no such option"),
     ],
 )
@@ -88,7 +88,7 @@ def test_what_is_no_python_is_a_failure(tmp_path, script, said):
     [failure] = offers({"thop": str(program)}).values()
     assert (failure.stage, failure.message) == (
         "load",
-        f"{program} is no Python that works: {said}",
+        f"{program} is not a working Python interpreter: {said}",
     )
 
 
@@ -109,7 +109,7 @@ def test_one_that_never_answers_is_stopped(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     [failure] = offers({"thop": str(program)}).values()
-    assert failure.message == f"{program} did not answer within 0.2 s"
+    assert failure.message == f"{program} did not respond within 0.2 s"
 
 
 def test_one_without_crossflops_is_a_failure(tmp_path, monkeypatch):
@@ -133,7 +133,7 @@ def test_another_crossflops_is_a_failure(venv):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: crossflops\nVersion: 99\n")
     [failure] = offers({"fvcore": python}).values()
-    assert failure.message.startswith(f"{python} has crossflops 99, and this is ")
+    assert failure.message.startswith(f"{python} has crossflops 99, but this is ")
     assert failure.hint.startswith(f"{python} -m pip install ")
 
 
@@ -143,7 +143,7 @@ def test_a_crossflops_that_knows_no_inventory_is_a_failure(venv):
     (site / "crossflops").mkdir()
     (site / "crossflops" / "__init__.py").touch()
     [failure] = offers({"fvcore": python}).values()
-    assert failure.message.startswith(f"crossflops in {python} is not this one: ")
+    assert failure.message.startswith(f"crossflops in {python} is another version: ")
     assert "No module named 'crossflops.plugins'" in failure.message
 
 

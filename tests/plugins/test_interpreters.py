@@ -64,9 +64,9 @@ def test_a_bare_name_is_looked_up_on_the_path(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "text", "what"),
     [
-        ("crossflops.toml", "[python\n", "is no TOML file"),
-        ("crossflops.toml", "[pythons]\n", "sets pythons, which means nothing"),
-        ("crossflops.toml", "python = 3\n", "python in .* is no table"),
+        ("crossflops.toml", "[python\n", "is not valid TOML"),
+        ("crossflops.toml", "[pythons]\n", "unknown key pythons"),
+        ("crossflops.toml", "python = 3\n", "python in .* must be a table"),
         ("crossflops.toml", "[python]\nthop = 3\n", r"thop in \[python\] of .* is no path"),
         ("crossflops.toml", '[python]\nthop = ""\n', "is no path"),
         ("pyproject.toml", "[tool.crossflops]\npythons = 3\n", "sets pythons"),
@@ -86,7 +86,7 @@ def test_a_wrong_file_is_refused(tmp_path, name, text, what):
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     """Bytes that are no UTF-8 are no traceback."""
     (tmp_path / "crossflops.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="is no TOML file"):
+    with pytest.raises(InputError, match="is not valid TOML"):
         interpreters_by_tool(folder=tmp_path)
 
 
@@ -94,7 +94,7 @@ def test_texts_of_the_command_line():
     """TOOL=INTERPRETER, once for each tool."""
     assert parse_interpreters(["thop=/a=b", " fvcore = x "]) == {"thop": "/a=b", "fvcore": "x"}
     for text in ("thop", "=x", "thop=", ""):
-        with pytest.raises(InputError, match="is not TOOL=INTERPRETER"):
+        with pytest.raises(InputError, match="must be TOOL=INTERPRETER"):
             parse_interpreters([text])
     with pytest.raises(InputError, match="two interpreters for thop"):
         parse_interpreters(["thop=a", "thop=b"])

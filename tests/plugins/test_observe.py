@@ -49,8 +49,8 @@ def test_what_a_tool_prints_is_held_back(run, fakes, capsys):
     [
         ("Raises", "ValueError: no rule for Foo"),
         ("Exits", "SystemExit: enough"),
-        ("AnswersWithAnInt", "TypeError: the adapter answered with a int, not a Profile"),
-        ("AnswersForAnother", "ValueError: the adapter answered for the tool 'other'"),
+        ("AnswersWithAnInt", "TypeError: the adapter returned a int, not a Profile"),
+        ("AnswersForAnother", "ValueError: the adapter returned a profile of the tool 'other'"),
     ],
 )
 def test_a_failing_tool_is_a_failure(run, fakes, kind, message):

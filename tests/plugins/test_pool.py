@@ -53,9 +53,9 @@ def test_inputs_reach_the_tool(ask):
         ("FailsToLoad", "load", "RuntimeError: operator torchvision::nms does not exist"),
         ("CrashesInLoad", "crash", "its process ended with status 9 while building"),
         ("AnswersWithAnInt", "run", "answered with a int, not a Profile"),
-        ("AnswersForAnother", "run", "answered for the tool 'other'"),
+        ("AnswersForAnother", "run", "returned a profile of the tool 'other'"),
         ("AnswersWithNan", "run", "null"),
-        ("Incomplete", "load", "fake_tools:Incomplete is no adapter: it lacks convention"),
+        ("Incomplete", "load", "fake_tools:Incomplete is not an adapter: it has no convention"),
         ("Missing", "load", "has no attribute 'Missing'"),
         ("Other", "load", "fake_tools:Other is the adapter of other"),
     ],
@@ -88,7 +88,7 @@ def test_an_exception_speaks_for_itself(ask):
 def test_a_tool_that_does_not_take_the_model_says_so(ask):
     """A model of another framework is a failure of the stage "accept"."""
     answer = ask("Honest", model=["no model"])
-    assert (answer.stage, answer.message) == ("accept", "fake does not take a builtins.list")
+    assert (answer.stage, answer.message) == ("accept", "fake does not accept a builtins.list")
 
 
 def test_a_tool_past_its_time_is_stopped_with_its_children(ask, fakes, tmp_path):
@@ -151,7 +151,7 @@ def test_a_class_that_the_worker_cannot_import_is_a_failure(ask, monkeypatch):
     answer = ask("Honest", model=net())
     assert answer.stage == "build"
     assert "Net" in answer.message
-    assert "let the class live in a module that can be imported" in answer.hint
+    assert "define the class in an importable module" in answer.hint
 
 
 def test_a_job_without_any_model_is_a_failure(fakes):
@@ -160,7 +160,7 @@ def test_a_job_without_any_model_is_a_failure(fakes):
         [(_, answer)] = workers.go()
     assert (answer.stage, answer.message) == (
         "build",
-        "the job names no target, and no model was given",
+        "the job has neither a target nor a model",
     )
 
 

@@ -127,7 +127,7 @@ def test_a_tool_that_changes_what_is_shared_is_loaded_alone(both, kind):
     first, second, lines = both(kind)
     assert (first.total, second.total) == (5, 5)
     assert len(lines) == 1
-    assert lines[0].startswith("fake has a process of its own: ")
+    assert lines[0].startswith("starting a separate process for fake (slower): ")
 
 
 def test_a_forked_tool_may_have_its_threads(both):

@@ -181,7 +181,7 @@ def test_a_process_that_does_not_profile_is_named_and_not_waited_for(trained):
     assert (first.ranks.missing, first.ranks.macs) == (missing, None)
     named = ", ".join(map(str, missing))
     text = (folder / "alone.txt").read_text()
-    assert f"no profile came from the processes with rank {named}" in text
+    assert f"no profile was received from rank {named}" in text
 
 
 def test_pieces_that_are_plain_attributes_are_counted_as_whole(trained):
@@ -227,7 +227,7 @@ def _fails(rank, world, port, folder, guilty, how):
 @pytest.mark.parametrize(
     ("guilty", "how", "says"),
     [
-        (2, "is killed", "RuntimeError|rank 2 ended without a word, process {pid}"),
+        (2, "is killed", "RuntimeError|rank 2 ended without a message .process {pid}"),
         (1, "raises", "RuntimeError|rank 1 raised ZeroDivisionError: the user's"),
         (0, "is killed", "RuntimeError|rank 0"),  # with the store, so that nobody can be asked
     ],

@@ -69,7 +69,7 @@ def test_a_gradient_of_a_gradient_is_named():
         (out.square().mean() + gradient.square().sum()).backward()
 
     lines, macs = named(net, step)
-    assert lines == ["Sequential: a gradient of a gradient ran through it: not counted"]
+    assert lines == ["Sequential: a second-order gradient ran through it: not counted"]
     # forward, back to the input alone, back to the input and to all weights
     assert macs == 4 * sum(sizes) * (1 + 1 + 2)
     assert macs < steps.dispatched(step)
@@ -95,7 +95,8 @@ def test_a_gradient_that_begins_within_a_model_is_named():
 
     lines, macs = named(net, step)
     assert lines == [
-        "Leaves: a gradient began within it, at a value that it does not return: not counted"
+        "Leaves: a backward pass started inside it, at a value that it does not return: "
+        "not counted"
     ]
     assert macs == 4 * (steps.WIDTH * 8 + 8 * 2)
 
@@ -122,7 +123,7 @@ def test_a_transform_of_functions_is_named():
         steps.loss_of(net(steps.batch())).backward()
 
     lines, macs = named(net, step)
-    assert lines[0].startswith("Sequential: a transform of torch.func ran it")
+    assert lines[0].startswith("Sequential: a torch.func transform ran it")
     assert macs == steps.dispatched(lambda: steps.loss_of(net(steps.batch())).backward())
 
 
@@ -140,7 +141,7 @@ def test_a_batch_of_gradients_is_named():
 
     lines, macs = named(net, step)
     assert lines == [
-        "Sequential: vmap ran its backward pass, for a batch of gradients: not counted"
+        "Sequential: vmap ran its backward pass for a batch of gradients: not counted"
     ]
     assert macs == 4 * (4 * sum(sizes) - sizes[0])
     assert macs < steps.dispatched(step)
@@ -325,7 +326,7 @@ def test_a_checkpoint_around_a_model_beside_is_named():
     lines, _ = named(
         net, lambda: steps.loss_of(_around_a_model_beside(net, steps.batch())).backward()
     )
-    assert lines == ["Sequential: a backward pass ran it again, and not to its end: not counted"]
+    assert lines == ["Sequential: a backward pass recomputed it only partly: not counted"]
 
 
 def test_a_checkpoint_in_a_model_that_also_validates_has_what_it_ran_again():
@@ -356,7 +357,7 @@ def test_a_model_that_is_compiled_is_not_compiled_anew():
     with torch.compiler.set_stance("fail_on_recompile"):
         profile = profiled(net, step)
     assert profile.step_macs == steps.dispatched(step)
-    assert any("torch.compile hides what is in the model" in line for line in profile.warnings)
+    assert any("torch.compile hides the modules in the model" in line for line in profile.warnings)
 
 
 AROUND = """
@@ -383,7 +384,7 @@ def test_a_compiled_function_around_the_model_is_named():
     """
     line = [sys.executable, "-c", AROUND]
     done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=120)
-    assert "torch.compile may have compiled into a function around it" in done.stdout
+    assert "torch.compile compiled its calls into an enclosing function" in done.stdout
     assert "compile the model alone" in done.stdout
 
 

@@ -65,7 +65,7 @@ def test_the_sentence_can_be_cited(found):
         "torch-flop-counter 2.13 agrees; thop 0.1.1, fvcore 0.1.5 agree when operations "
         "outside of contractions are taken away."
     )
-    assert agreement.reason.startswith("3 of 3 tools count these MACs, 2 of them with further")
+    assert agreement.reason.startswith("3 of 3 tools count these MACs, 2 of them plus other")
     assert stands(found) == {
         "thop": "agrees after",
         "fvcore": "agrees after",
@@ -99,9 +99,9 @@ def test_uncounted_nodes_are_in_the_sentence(found):
     assert not agreement.citable
     assert "at least 4 089 184 256 multiply" in agreement.sentence
     assert (
-        "2 nodes could not be counted (Odd), and what is unknown is not zero" in agreement.sentence
+        "2 nodes could not be counted (Odd); their work is unknown, not zero" in agreement.sentence
     )
-    assert "To publish, with its caveat only" in terminal(
+    assert "To publish, only with its caveat" in terminal(
         answer_report_questions(some, consensus=True), 80
     )
 

@@ -80,7 +80,7 @@ def test_integers_have_operations_and_movement_has_no_place():
     integers = msgspec.structs.replace(roof(*loads), peaks={"fp16": 1e14, "int8": 2e14})
     words = texts(roofline_sheet(integers, "net"))
     assert "int8 200.0 TOP/s" in words
-    assert words[words.index("moving, no place (1)") + 1] == "0 %, 50 %"
+    assert words[words.index("no FLOPs (1)") + 1] == "0 %, 50 %"
 
 
 def test_many_operators_become_six_and_the_rest():
@@ -157,7 +157,7 @@ def test_points_of_a_curve_stand_at_their_values():
 def test_one_batch_and_what_had_not_settled():
     """A curve of one point is one, and says that its runs had not settled."""
     curve = [measurement_of_runs(3, [0.1, 0.3], 1, settled=False)]
-    assert "rings: the runs had not settled" in texts(batch_curve_figure(curve))
+    assert "open circles: the run times were not stable" in texts(batch_curve_figure(curve))
     assert "rings" not in " ".join(texts(batch_curve_figure(CURVE)))
 
 
@@ -171,7 +171,7 @@ def test_a_long_title_keeps_its_ends():
 
 def test_without_a_batch_that_ran_there_is_no_curve():
     """One line of what, one of what to do."""
-    with pytest.raises(InputError, match="no batch ran"):
+    with pytest.raises(InputError, match="no batch size ran"):
         batch_curve_figure(CURVE[3:])
 
 

@@ -44,8 +44,8 @@ def test_the_account_names_kernels_and_modules(ran):
 def test_what_hooks_change_is_said_once(ran):
     """With and without them, and which tools ran so."""
     assert kernel_changes_by_hooks(ran.profiles) == [
-        "hooks change what runs in evaluation without gradients: "
-        "aten._native_multi_head_attention x2 (thop) with them, "
+        "hooks change which kernels run in evaluation without gradients: "
+        "aten._native_multi_head_attention x2 (thop) with hooks, "
         "aten._transformer_encoder_layer_fwd x1 (fvcore) without"
     ]
     same = [replace(profile, kernels=()) for profile in ran.profiles]

@@ -99,13 +99,13 @@ def test_a_convention_page_is_its_rules():
     text = terminal(CONVENTION, 120)
     assert text == (
         'thop@0.1.1 · prints "MACs" · 1 per MAC · looks at module calls · '
-        "checked on 0.1.1.post1\n\n"
+        "checked with 0.1.1.post1\n\n"
         " always runs with: evaluation mode\n"
-        " work whose result nothing uses is counted\n"
-        " multiply-accumulates that no line below is about are not counted: "
+        " work with unused results is counted\n"
+        " multiply-accumulates that match no line below are not counted: "
         "functional.invisible\n"
         " source: thop/profile.py\n\n"
-        " Added to them, in the tool's own unit\n"
+        " Other amounts, added in the tool's own unit\n"
         " modules called                amount     cause\n"
         " BatchNorm1d/2d; with weight   4 x n(x)   norm.batch\n"
         " BatchNorm1d; without weight   nothing    norm.batch\n"
@@ -134,9 +134,7 @@ def test_layers_that_are_counted_above_are_not_listed_again():
     """A reason for not seeing them names the layers by what they have in common."""
     layers = ("torch.nn.modules.conv.Conv1d", "torch.nn.modules.linear.Linear")
     derived = made(where=(subclass_of(*layers),))
-    assert conditions(derived, frozenset(layers)) == (
-        "in a subclass of a layer that is counted above",
-    )
+    assert conditions(derived, frozenset(layers)) == ("in a subclass of a layer counted above",)
     assert conditions(derived, frozenset(layers[:1])) == ("in a subclass of Conv1d or Linear",)
 
 
@@ -187,8 +185,8 @@ def test_tools_are_listed_with_how_to_get_them():
         )
     )  # fmt: skip
     text = terminal(noun, 100)
-    assert " thop     0.1.1      0.1.1        0.1.1       ok\n" in text
-    assert " odd      -          -            -           broken: no module named odd\n" in text
+    assert " thop     0.1.1      0.1.1          0.1.1       ok\n" in text
+    assert " odd      -          -              -           broken: no module named odd\n" in text
     assert text.endswith(f" To install\n fvcore:\n   {python()} -m pip install that\n")
     assert json.loads(FORMATS[".json"](noun))["tools"][1]["install"] == "pip install that"
 

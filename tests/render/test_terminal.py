@@ -49,8 +49,8 @@ ResNet · 25.56 M parameters · input 1x3x224x224 float32 · 4.089 GMACs
    divs                        0
    compares                    0
    specials              616 832
-   FLOPs           8 238 985 344   2 x MACs and one for each of the others
-   bytes read              1 000   every operator by itself, nothing fused
+   FLOPs           8 238 985 344   2 x MACs, and one for each other operation
+   bytes read              1 000   each operator separately, without fusion
    bytes written           2 000
    parameters         25 557 032
 
@@ -214,7 +214,7 @@ def test_what_is_not_as_it_should_be_is_said(troubled):
     """An unverified version, another setting, wrong parameters, a failure: each has its line."""
     text = terminal(troubled, 100)
     assert "thop 9.9*" in text
-    assert " * unverified version 9.9: the convention was checked on 1.0\n" in text
+    assert " * unverified version 9.9: the convention was checked with 1.0\n" in text
     assert "no grad" in text
     assert "   ran in an unexpected setting: eval grad\n" in text
     assert " Parameters: native 25 557 032\n" in text
@@ -248,7 +248,7 @@ def test_the_unit_orders_the_operators(count):
 def test_no_tool_is_said(count):
     """A comparison in which no tool ran says how to get one."""
     text = terminal(replace(count, profiles=(), reconciliations=()), 80)
-    assert "No tool was run: `crossflops doctor` says how to install some." in text
+    assert "No tool was run: `crossflops doctor` shows how to install tools." in text
 
 
 def test_only_failures_leave_no_empty_table(count):

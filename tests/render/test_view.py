@@ -94,7 +94,7 @@ def test_csv_quotes_what_needs_it(tree):
 
 def test_what_is_no_table_is_no_csv():
     """A page of words is refused, with what to do."""
-    with pytest.raises(UnknownNameError, match="not one table"):
+    with pytest.raises(UnknownNameError, match="which holds one table"):
         FORMATS[".csv"](Page(()))
 
 
@@ -130,7 +130,7 @@ def test_memory_figures_are_on_the_page(count):
     assert "memory traffic" in text
     assert "250 000 elements" in text
     assert "19.34" in text
-    assert "alive at relu_7, parameters apart; 1 tensor of unknown size not in it" in text
+    assert "alive at relu_7, without parameters; 1 tensor of unknown size left out" in text
     assert "40 000 000" in text
     assert "memory traffic" not in terminal(count, 120)
 

@@ -90,10 +90,10 @@ def test_a_report_read_back_gives_the_same_tables(report, by):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"by": "colour"}, "no view by 'colour'"),
-        ({"by": "op", "depth": 1}, "--by op shows none"),
-        ({"by": "module", "depth": -1}, "no depth -1"),
-        ({"by": "op", "top": 0}, "are none"),
+        ({"by": "colour"}, "unknown --by 'colour'"),
+        ({"by": "op", "depth": 1}, "got --by op"),
+        ({"by": "module", "depth": -1}, "must be at least 0, got -1"),
+        ({"by": "op", "top": 0}, "must be at least 1, got 0"),
     ],
 )
 def test_what_does_not_go_together(report, arguments, message):

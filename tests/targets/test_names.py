@@ -60,7 +60,7 @@ def test_several_libraries_are_told_as_commands(libraries, monkeypatch):
     """Unless one is preferred."""
     with pytest.raises(TargetError) as caught:
         full_target_name("both_net")
-    assert caught.value.hint.startswith("write timm:both_net or torchvision:both_net;")
+    assert caught.value.hint.startswith("write timm:both_net or torchvision:both_net, or set ")
     monkeypatch.setenv("CROSSFLOPS_LIBRARY", "torchvision,timm")
     assert full_target_name("both_net") == "torchvision:both_net"
 
@@ -145,10 +145,10 @@ def test_the_usual_input_is_at_the_sizes_that_are_asked_for(libraries):
 
 def test_sizes_are_for_models_by_name(tmp_path):
     """Not for files, and not beside shapes."""
-    with pytest.raises(InputError, match="no usual input"):
+    with pytest.raises(InputError, match="no default input"):
         load_target_source("model.onnx", {}, (), sizes={"batch": 2})
     spec = TensorSpec("0", "float32", (1, 3, 8, 8), "input")
-    with pytest.raises(InputError, match="another is given"):
+    with pytest.raises(InputError, match="changes the default input"):
         load_target_source("timm:tiny_net", {}, (spec,), sizes={"batch": 2})
     file = tmp_path / "model.py"
     file.write_text("def make(): ...")

@@ -31,7 +31,7 @@ def asked(target, inputs=(), inputs_file=None, arguments=None, **options):
 def test_a_model_object_is_not_called_with_arguments(option):
     """They would be ignored."""
     message, _ = refused(asked, nn.Linear(2, 2), ["1x2"], **option)
-    assert message == "arguments and dims are for a target"
+    assert message == "arguments and dims cannot be used with a model object"
 
 
 def test_inputs_and_a_file_of_inputs_are_one_too_many(tmp_path):
@@ -40,7 +40,7 @@ def test_inputs_and_a_file_of_inputs_are_one_too_many(tmp_path):
     path = str(tmp_path / "x.npz")
     for target in (nn.Linear(2, 2), "targets:linear"):
         message, _ = refused(asked, target, ["1x2"], path)
-        assert message == "--inputs: inputs and a file of inputs contradict each other"
+        assert message == "inputs and a file of inputs (--inputs) cannot be combined"
     assert asked(nn.Linear(2, 2), (), path).given.args[0].shape == (1, 2)
 
 
@@ -121,4 +121,4 @@ def test_autocast_brings_types_together():
 def test_a_file_and_shapes_contradict_each_other():
     """On the command line, too."""
     message, _ = refused(load_target_source, "m:f", {}, ("spec",), "x.npz")
-    assert message == "--input and --inputs contradict each other"
+    assert message == "--input and --inputs cannot be combined"

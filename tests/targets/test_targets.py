@@ -101,7 +101,7 @@ def test_pickles_are_refused(tmp_path, suffix):
     path = tmp_path / f"model{suffix}"
     path.write_bytes(b"")
     message, hint = refused(str(path))
-    assert message == f"{path} is a pickle, which runs code when it is read"
+    assert message == f"{path} is a pickle, and reading it can run any code"
     assert "file.py:callable" in hint
 
 
@@ -110,7 +110,7 @@ def test_a_suffix_that_is_misspelt_leads_to_the_file(tmp_path, monkeypatch):
     for name in ("model.onnx", "nets.py", "model.on"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TargetError, match=r"there is no file model\.onx") as info:
+    with pytest.raises(TargetError, match=r"file model\.onx does not exist") as info:
         build_target("model.onx", {})
     assert info.value.hint == "did you mean model.onnx?"
 
@@ -118,17 +118,17 @@ def test_a_suffix_that_is_misspelt_leads_to_the_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("missing/model.onnx", "there is no file missing/model.onnx"),
-        ("missing/models.py:make", "there is no file missing/models.py"),
-        ("no_such_package:make", "there is no module no_such_package"),
-        ("no_such_package.sub:make", "there is no module no_such_package"),
-        ("fractions.sub:make", "there is no module fractions.sub"),
+        ("missing/model.onnx", "file missing/model.onnx does not exist"),
+        ("missing/models.py:make", "file missing/models.py does not exist"),
+        ("no_such_package:make", "module no_such_package is not installed"),
+        ("no_such_package.sub:make", "module no_such_package is not installed"),
+        ("fractions.sub:make", "module fractions.sub is not installed"),
         ("fractions:NoSuchName", "fractions has no 'NoSuchName'"),
         ("fractions:Fraction.nothing", "fractions has no 'Fraction.nothing'"),
-        ("resnet50", "cannot tell what the target 'resnet50' is"),
-        ("fractions:", "cannot tell what the target 'fractions:' is"),
-        (":make", "cannot tell what the target ':make' is"),
-        ("", "cannot tell what the target '' is"),
+        ("resnet50", "unknown target 'resnet50'"),
+        ("fractions:", "unknown target 'fractions:'"),
+        (":make", "unknown target ':make'"),
+        ("", "unknown target ''"),
         ("math:pi", "math:pi is a float, not a callable"),
         ("..relative:make", "importing ..relative failed"),
     ],

@@ -164,8 +164,8 @@ def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, mac
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("Selects", "its sizes depend on values"),
-        ("pruned", "which elements of weight_orig are pruned is a matter of values"),
+        ("Selects", "output sizes depend on tensor values"),
+        ("pruned", "the pruning mask of weight_orig must be read"),
         ("reads_when_built", "building it reads values (aten._local_scalar_dense.default)"),
         ("scripted", "parts of it are TorchScript"),
     ],
@@ -187,14 +187,16 @@ def test_weights_are_for_targets():
     """An object has the weights that it has."""
     from torch import nn
 
-    with pytest.raises(InputError, match="--weights is for targets"):
+    with pytest.raises(InputError, match="--weights applies only to"):
         crossflops.count(nn.Linear(4, 4), "1x4", weights="fake")
 
 
 def test_the_command_says_why_there_are_weights(target, capsys):
     """In its text and its JSON; nothing where there are none."""
     assert main(["count", target("Selects"), "--input", "4x4"]) == 0
-    assert "The model was built with its weights: its sizes depend on" in capsys.readouterr().out
+    assert (
+        "The model was built with its weights: output sizes depend on" in capsys.readouterr().out
+    )
     assert main(["count", target("plain"), "--input", "1x3x8x8"]) == 0
     assert "weights" not in capsys.readouterr().out
     assert main(["count", target("plain"), "--input", "1x3x8x8", "--json"]) == 0
@@ -225,6 +227,6 @@ def test_fake_weights_are_refused_where_another_file_imports_pytorch(tmp_path):
     options = {"capture_output": True, "text": True, "timeout": 300, "cwd": tmp_path}
     refused = subprocess.run([*line, "fake"], **options)
     assert refused.returncode == 2
-    assert "before PyTorch can be told to make none" in refused.stderr
+    assert "created before crossflops can prevent it" in refused.stderr
     counted = subprocess.run([*line, "real", "--json"], **options)
     assert json.loads(counted.stdout)["totals"]["macs"] == 24

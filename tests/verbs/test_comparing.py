@@ -79,7 +79,7 @@ class TestCompareHere:
     def test_an_unknown_tool_is_refused(self, tools):
         """It is an error of the request, and lists what there is."""
         tools("Honest")
-        with pytest.raises(UnknownNameError, match="no installed plugin offers the tool 'nobody'"):
+        with pytest.raises(UnknownNameError, match="no installed plugin has the tool 'nobody'"):
             compare(linear(), ROWS, tools=["nobody"], isolate=False)
 
     def test_without_tools_there_is_the_native_count(self, tools):
@@ -95,7 +95,7 @@ class TestCompareHere:
         compare(linear(), ROWS, on_progress=messages.append)
         assert messages == [
             "exporting the model to ONNX",
-            "predictions are fixed; the tools run",
+            "predictions are fixed; running the tools",
             "honest done, 1 of 1",
         ]
 
@@ -126,7 +126,7 @@ class TestTrainingStep:
         assert len(report.warnings) == 1
         report = compare(linear(), ROWS, train=True, tools=["eval", "reader"], isolate=False)
         assert {(answer.tool, answer.stage, answer.message) for answer in report.profiles} == {
-            (tool, "accept", "it counts no training step") for tool in ("eval", "reader")
+            (tool, "accept", "it cannot count a training step") for tool in ("eval", "reader")
         }
 
     def test_a_tool_that_counts_another_pass_leaves_a_residual(self, tools):
@@ -140,9 +140,12 @@ class TestTrainingStep:
     @pytest.mark.parametrize(
         ("options", "problem"),
         [
-            ({"frozen": ["0"]}, "matters in training alone"),
-            ({"loss": sum}, "a loss is about training"),
-            ({"train": True, "setting": Setting(grad=False)}, "a training step has gradients"),
+            ({"frozen": ["0"]}, "requires --train"),
+            ({"loss": sum}, "--loss requires --train"),
+            (
+                {"train": True, "setting": Setting(grad=False)},
+                "--train needs gradients and cannot be combined with --no-grad",
+            ),
             ({"train": True, "consensus": True}, "--consensus is about forward passes"),
             ({"train": True, "against": linear()}, "--against is about forward passes"),
             ({"train": True, "module": "0"}, "--module is about forward passes"),

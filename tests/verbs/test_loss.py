@@ -95,7 +95,7 @@ def test_what_is_no_loss_is_refused(loss, message):
 
 def test_a_loss_is_for_training_of_a_model_that_runs(tmp_path):
     """Without --train it would change nothing, and a file returns nothing to a function."""
-    with pytest.raises(InputError, match="about training"):
+    with pytest.raises(InputError, match="requires --train"):
         count(Pair(), torch.ones(2, 3), loss=lambda pair: pair[0].sum())
     text = "g (float[2,3] x, float[3,4] w) => (float[2,4] y) { y = MatMul(x, w) }"
     path = saved(tmp_path, with_weights(text, "w"))
@@ -124,5 +124,5 @@ def test_a_rate_of_training_for_a_loss():
     report = efficiency(Pair(), ["1x3"], loss=lambda pair: pair[0].sum(), **options)
     [rate] = report.efficiency
     assert rate.work == 2 * (12 + 15 + 12)
-    with pytest.raises(InputError, match="about training"):
+    with pytest.raises(InputError, match="requires --train"):
         efficiency(Pair(), ["1x3"], loss="a.py:b", **{**options, "train": False})

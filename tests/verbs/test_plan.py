@@ -81,7 +81,7 @@ def test_a_tool_of_another_interpreter_is_refused_in_this_process(choices):
 
 def test_tools_without_a_step_are_named(choices):
     """A warning of the plan says which are left out."""
-    with pytest.warns(match="no training step is counted by .*onnx-tool"):
+    with pytest.warns(match="they cannot count a training step: .*onnx-tool"):
         (model,) = plan_comparison(request_of(train=True), Comparison(), can_fork=False).models
     assert "onnx-tool" not in model.choice.conventions
     assert any("onnx-tool" in sentence for sentence in model.warnings)
@@ -90,10 +90,10 @@ def test_tools_without_a_step_are_named(choices):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"tools": ("thop",), "onnx": "net.onnx"}, "--onnx is for tools that count"),
+        ({"tools": ("thop",), "onnx": "net.onnx"}, "--onnx has no effect"),
         ({"tools": ("thop",), "python": {"other": "/bin/python"}}, "--python other="),
         ({"against": "other.py:make", "module": "layer"}, "--module is about one model"),
-        ({"between": ("thop", "thop")}, "no other tool than itself"),
+        ({"between": ("thop", "thop")}, "needs two different tools"),
     ],
 )
 def test_questions_that_do_not_go_together_are_refused(choices, fields, words, monkeypatch):

@@ -186,7 +186,7 @@ def test_what_cannot_vary_is_refused(tmp_path):
     path = saved(tmp_path, parsed(BY_HAND["a chain of products"][0]))
     with pytest.raises(InputError, match="no input has a dimension 'q'"):
         count(path, vary=["q"])
-    with pytest.raises(InputError, match="not known"):
+    with pytest.raises(InputError, match="unknown"):
         count(path, vary=["n"])
     with pytest.raises(InputError, match="only ONNX files"):
         count("torchvision.models:resnet18", "1x3x64x64", vary=["batch"])
@@ -206,6 +206,6 @@ def test_a_kink_far_beyond_leaves_a_formula_below_it(tmp_path):
     (line,) = report.formulas.dimensions
     assert polynomial_text(report.formulas.macs) == "32 n"
     assert (line.multiple_of, line.largest < 300, bool(line.node)) == (1, True, True)
-    assert f"far beyond, node '{line.node}' costs something else" in " ".join(
+    assert f"for much larger sizes, node '{line.node}' has another cost" in " ".join(
         terminal(report, 200).split()
     )

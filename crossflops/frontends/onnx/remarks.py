@@ -27,7 +27,9 @@ def warn_of_empty(path: str, graph: Graph) -> None:
     for spec in graph.inputs:
         if _has_no_elements(spec):
             warn_about_file(
-                path, f"input {spec.name!r} is empty, {shape_text(spec.shape)}: so is what follows"
+                path,
+                f"input {spec.name!r} has a zero-size dimension "
+                f"({shape_text(spec.shape)}); everything computed from it is empty",
             )
     for number, (key, spec) in enumerate(_empty_results(graph)):
         if number == _MOST:

@@ -191,8 +191,8 @@ def infer_shapes(
     declared = stated if trusted else {}
     model, grows = infer_and_unroll(model, requested)
     inferred = _levels(model.graph, grows, requested.flat)
-    _warn_of_other_shapes(inferred, declared, "the file says")
-    _warn_of_other_shapes(inferred, ran, "the run says")
+    _warn_of_other_shapes(inferred, declared, "the file declares")
+    _warn_of_other_shapes(inferred, ran, "the run has")
     gaps = _open(inferred)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
@@ -243,9 +243,9 @@ def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> Target
     stored = (tensor for graph in graphs for tensor in graph.initializer)
     index = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
     return TargetError(
-        f"node {node.name or node.op_type!r} takes sizes from {name!r}, which lies in {index!r}, "
-        "and there it is not",
-        f"put {index} beside the model: only its large tensors may be missing",
+        f"node {node.name or node.op_type!r} needs the values of {name!r}, stored in missing "
+        f"file {index!r}",
+        f"put {index} into the folder of the model; only large tensors may be missing",
     )
 
 
@@ -438,7 +438,7 @@ def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool
             f"onnx-shape-inference failed: {error}", category=CrossflopsWarning, stacklevel=2
         )
         return False
-    _warn_of_other_shapes(known, types, "onnx-shape-inference says")
+    _warn_of_other_shapes(known, types, "onnx-shape-inference gives")
     return _fill_shape_gaps(gaps, types)
 
 
@@ -469,8 +469,8 @@ def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type],
                     native, reported = others[name], types[name]
                     compared += 1
                     warnings.warn(
-                        f"{who} that {name!r} of node {onnx_node_label(node, number)!r} has shape "
-                        f"{reported.shape}, and from the inputs follows {native}",
+                        f"shape mismatch for {name!r} (node {onnx_node_label(node, number)!r}): "
+                        f"{who} {reported.shape}, inference gives {native}",
                         category=CrossflopsWarning,
                         stacklevel=2,
                     )

@@ -225,7 +225,7 @@ class PyTorch(Frontend):
         made = convert_torch_recording(source.model, recording.detail)
         if type_mismatch_call(made[2]) is not None:
             if source.weights == FAKE:
-                raise ValuesNeededError("whether its types go together is seen in a run")
+                raise ValuesNeededError("checking that operand dtypes match needs a real run")
             try_out(source.model, source.args, source.kwargs, recording.setting)
         return made
 

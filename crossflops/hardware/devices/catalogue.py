@@ -111,8 +111,8 @@ def one_of(package: Device) -> Device:
         return package
     if count < 1 or (package.units or 0) % count:
         raise InputError(
-            f"{package.id} cannot be shared by {count} framework devices",
-            "mend framework_devices_per_package, or units",
+            f"{package.id}: {count} framework devices cannot share the units of a package equally",
+            "correct framework_devices_per_package or units",
         )
     return replace(
         package,
@@ -167,13 +167,13 @@ def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
     per_slice = _UNITS.get(device.architecture)
     if per_slice is None or device.units is None or not device.memory:
         raise _unknown_slice_error(
-            name, f"a slice of {device.label}", "its number of SMs is not in its name"
+            name, f"a slice of {device.label}", "its name does not contain the number of SMs"
         )
     units, memory = per_slice * int(match["part"] or slices), int(match["gb"]) * GB
     fits = 0 < units <= device.units and slices <= _SLICES and 0 < memory <= max(device.memory)
     if not fits or int(match["part"] or 1) > slices:
         raise _unknown_slice_error(
-            name, f"no slice of {device.label}", f"that has {device.units} SMs"
+            name, f"not a slice of {device.label}", f"{device.label} has {device.units} SMs"
         )
     return slice_device(
         device, name.strip().casefold().rpartition("mig")[2].strip(" -_"), units, memory
@@ -186,7 +186,7 @@ def slice_device(device: Device, profile: str, units: int, memory: float) -> Dev
     Raises ValueError where these are unknown of the device itself.
     """
     if device.units is None or not device.memory:
-        raise ValueError(f"the units or the memory of {device.label} are not known")
+        raise ValueError(f"the units or the memory of {device.label} are unknown")
     part, of_memory = units / device.units, memory / max(device.memory)
     share = f"{units} of {device.units} {device.unit_kind}s, {100 * of_memory:.3g} % of the memory"
     return replace(
@@ -214,14 +214,14 @@ def _uncut(name: str, find: Callable[[str], Device]) -> Device:
     except UnknownNameError:
         if _SHARED.fullmatch(name.strip()):
             raise _unknown_slice_error(
-                name, "a virtual GPU", "its share is not in its name"
+                name, "a virtual GPU", "its name does not contain its share"
             ) from None
         raise
 
 
 def _unknown_slice_error(name: str, part: str, why: str) -> UnknownNameError:
-    hint = "give --peak-tflops: the whole peak x the SMs that the driver reports / all SMs"
-    return UnknownNameError(f"no peak is known for {name!r}: it is {part}, and {why}", hint)
+    hint = "give --peak-tflops: full peak x SMs reported by the driver / all SMs"
+    return UnknownNameError(f"the peak of {name!r} is unknown: it is {part}, and {why}", hint)
 
 
 MATRIX = frozenset({"tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4"})
@@ -235,8 +235,8 @@ class AmbiguousDeviceError(UnknownNameError):
     def __init__(self, name: str, candidates: tuple[Device, ...]) -> None:
         ids = " | ".join(device.label for device in candidates)
         super().__init__(
-            f"{name!r} names {len(candidates)} devices with peaks of their own",
-            f"say which one it is: --device {ids}",
+            f"{name!r} is the name of {len(candidates)} devices with different peaks",
+            f"choose one: --device {ids}",
         )
         self.name = name
         self.candidates = candidates
@@ -284,7 +284,7 @@ def dense_peak_rate(device: Device, precision: str) -> float:
     if precision not in device.peaks:
         raise UnknownNameError(
             f"{device.label} has no {precision} peak",
-            f"it has {', '.join(device.peaks)}; --peak-tflops sets a peak of your own",
+            f"it has {', '.join(device.peaks)}; use --peak-tflops for any other peak",
         )
     return device.peaks[precision]
 
@@ -352,7 +352,7 @@ def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
         raise AmbiguousDeviceError(name, bearers)
     if not bearers:
         refuse_machine(name, lambda part: _bearers(device_name_words(part), additions))
-        raise UnknownNameError(f"no peak is known for the device {name!r}", _advice(name))
+        raise UnknownNameError(f"the peak of device {name!r} is unknown", _advice(name))
     return bearers[0]
 
 
@@ -453,22 +453,25 @@ def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tu
 def _advice(name: str) -> str:
     """Return what to do about a name that is unknown, with the names that are nearest to it."""
     advice = (
-        "give the dense peak in TFLOP/s by --peak-tflops, or describe the device in a TOML file"
+        "give the dense peak in TFLOP/s with --peak-tflops, or describe the device in a TOML file"
     )
     numbered = [
         word for word in device_name_words(name) if any(letter.isdigit() for letter in word)
     ]
     near = [device.label for word in numbered if len(word) > 1 for device in search_devices(word)]
     if not near:
-        return f"{advice}; `crossflops devices` lists what is known"
+        return f"{advice}; `crossflops devices` lists the known devices"
     return (
-        f"{advice}; other devices, with other peaks, are {', '.join(dict.fromkeys(near[:_NEAR]))}"
+        f"{advice}; similar names of other devices, with other peaks: "
+        f"{', '.join(dict.fromkeys(near[:_NEAR]))}"
     )
 
 
 _TABLE = "devices"
 _LEAST = 1e6  # FLOP/s or bytes/s: less is TFLOP/s or GB/s by mistake
-_EXAMPLE = "write for example [devices.my-card] with peaks = {fp16 = 112e12} and bandwidth = 900e9"
+_EXAMPLE = (
+    "write, for example, [devices.my-card] with peaks = {fp16 = 112e12} and bandwidth = 900e9"
+)
 _OURS = ("variant", "also")
 RESERVED = "measured"  # the device that stands for what was measured here
 
@@ -494,9 +497,11 @@ def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, 
     try:
         content = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}", "name a TOML file") from error
+        raise InputError(
+            f"cannot read {file}: {error.strerror}", "give the path of a TOML file"
+        ) from error
     except ValueError as error:  # no UTF-8, or no TOML
-        raise InputError(f"{file} is no TOML file: {error}", "mend that line") from error
+        raise InputError(f"{file} is not valid TOML: {error}", "correct that line") from error
     tables = content.get(_TABLE)
     if not isinstance(tables, dict) or not tables:
         raise InputError(f"{file} has no table [devices.NAME]", _EXAMPLE)
@@ -505,13 +510,13 @@ def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, 
 
 def _device(key: str, row: Any, source: str) -> Device:
     if not isinstance(row, dict):
-        raise InputError(f"{key} in {source} is no table", _EXAMPLE)
+        raise InputError(f"{key} in {source} must be a table", _EXAMPLE)
     plain = {"name": key, "source": [source], "confidence": "own", **row, "id": key}
     fields = [name for name in Device.__struct_fields__ if name not in _OURS]
     strays = sorted(set(plain) - set(fields))
     if strays:
         known = ", ".join(fields)
-        raise InputError(f"{key} in {source} sets {strays[0]}", f"a device has {known}")
+        raise InputError(f"unknown key {strays[0]} of {key} in {source}", f"allowed: {known}")
     try:
         device = msgspec.convert(plain, Device)
     except msgspec.ValidationError as error:
@@ -527,8 +532,8 @@ def _refuse_small(device: Device, source: str) -> None:
     for name, value in figures.items():
         if not _LEAST <= value < float("inf"):
             raise InputError(
-                f"{name} of {device.id} in {source} is {value:g}",
-                "figures are in FLOP/s and bytes/s: 112e12 for 112 TFLOP/s, 900e9 for 900 GB/s",
+                f"{name} of {device.id} in {source} is {value:g}, which is out of range",
+                "use FLOP/s and bytes/s: 112e12 for 112 TFLOP/s, 900e9 for 900 GB/s",
             )
 
 
@@ -542,4 +547,6 @@ def _refuse_taken(device: Device, before: tuple[Device, ...], source: str) -> No
             if name.casefold() != RESERVED:
                 continue
             owner = RESERVED
-        raise InputError(f"{name!r} in {source} is a name of {owner} already", "choose another")
+        raise InputError(
+            f"{name!r} in {source} is already a name of {owner}", "choose another name"
+        )

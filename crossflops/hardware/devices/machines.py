@@ -56,7 +56,8 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
     devices = f" --devices {count}" if count > 1 else ""
     chips = "1 chip" if machine.chips == 1 else f"{machine.chips} chips"
     raise UnknownNameError(
-        f"{name!r} is no device: it is {chips}, {' or '.join(d.label for d in bearers)}",
+        f"{name!r} is a machine, not a device: it has {chips}, "
+        f"{' or '.join(d.label for d in bearers)}",
         f"give --device {labels}{devices}",
     )
 

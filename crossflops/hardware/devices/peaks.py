@@ -43,8 +43,8 @@ def sparse_peak(device: Device, precision: str) -> float:
     if top is None:
         dense_peak_rate(device, precision)
         raise UnknownNameError(
-            f"{device.label} does not compute {precision} faster when it is sparse",
-            "set the count against the dense peak",
+            f"{device.label} has no sparse peak for {precision}",
+            "use the dense peak",
         )
     return top
 
@@ -106,7 +106,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
             return self.given[ANY]
         raise UnknownNameError(
             f"no peak is given for {precision or 'what ran'}",
-            f"add --peak-tflops {precision or 'P'}=X; given are {', '.join(self.given)}",
+            f"add --peak-tflops {precision or 'P'}=X; given: {', '.join(self.given)}",
         )
 
 
@@ -152,8 +152,8 @@ def denominators(
     if "" in needed:
         every = dict.fromkeys(name for device in devices for name in device.peaks)
         raise InputError(
-            "--device: a device has a peak for each precision",
-            f"add --precision P: {', '.join(every)}, or graph, as the model is stored",
+            "--device needs a precision, since each precision has its own peak",
+            f"add --precision P: {', '.join(every)}, or graph for the types stored in the model",
         )
     meant = tuple(
         Peaks(device=device, given=provided, bandwidth=bandwidth or device.bandwidth)
@@ -179,8 +179,8 @@ def _able(
             left.append(f"{error.message}, only {has}")
     if not able:
         raise UnknownNameError(
-            f"none of the devices that are meant has a {' and '.join(needed)} peak",
-            "give the precision that ran, or a peak by --peak-tflops",
+            f"no matching device has a {' and '.join(needed)} peak",
+            "give the precision that ran, or a peak with --peak-tflops",
         )
     return Denominators(against=tuple(able), trouble=trouble, left_out=tuple(left))
 
@@ -200,7 +200,8 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
         tflops = 0.0
     if not 1e-18 <= tflops <= 1e18:
         raise InputError(
-            f"--peak-tflops {text!r} is no rate", "give TFLOP/s above zero: 312, or bf16=989.4"
+            f"--peak-tflops must be a positive number or PRECISION=NUMBER, got {text!r}",
+            "give TFLOP/s, such as 312 or bf16=989.4",
         )
     return precision.casefold(), tflops * 1e12
 

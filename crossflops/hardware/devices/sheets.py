@@ -47,7 +47,9 @@ def build_device_list(devices: tuple[Device, ...], about: str, precision: str = 
     rates = tuple(_attainable_peak(device, chosen) for device in devices)
     if precision and not any(rates):
         every = dict.fromkeys(name for device in devices for name in device.peaks)
-        raise UnknownNameError(f"none of them has a {precision} peak", f"give {', '.join(every)}")
+        raise UnknownNameError(
+            f"no listed device has a {precision} peak", f"choose one of {', '.join(every)}"
+        )
     highest = max((rate for rate in rates if rate is not None), default=0.0)
     return DeviceList(
         schema=SCHEMA,
@@ -106,7 +108,10 @@ def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float
 def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
     for factor in factors:
         if not 0 < factor.value < float("inf"):
-            raise InputError(f"{factor.value:g} is no {factor.what}", "give a number above zero")
+            raise InputError(
+                f"{factor.what} must be a positive number, got {factor.value:g}",
+                "give a positive number",
+            )
     return Derivation(schema=SCHEMA, what=name, factors=factors, rate=rate, unit=unit)
 
 
@@ -117,7 +122,7 @@ def device_from_options(peaks: tuple[str, ...], bandwidth: float | None) -> Devi
     """
     return Device(
         id="given",
-        name="a device that is given",
+        name="a device described by options",
         peaks={name or "any": rate for name, rate in map(parse_peak_tflops, peaks)},
         bandwidth=None if bandwidth is None else bandwidth * 1e9,
         source=("the command line",),

@@ -98,7 +98,7 @@ def device_layout(parallel: Parallel) -> Layout:
     if min(devices, dp, parallel.tp, parallel.pp) < 1 or dp * split != devices:
         raise InputError(
             f"--dp {dp} x --tp {parallel.tp} x --pp {parallel.pp} is not --devices {devices}",
-            "world = data x tensor x pipeline parallel: leave one of them out",
+            "devices = dp x tp x pp; leave out one of them",
         )
     return Layout(devices=devices, dp=dp, tp=parallel.tp, pp=parallel.pp)
 
@@ -124,7 +124,7 @@ def pace(
     provided = [name for name in WAYS if getattr(speed, name) is not None]
     if len(provided) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in provided)
-        raise InputError(f"{flags} contradict each other", "leave one out")
+        raise InputError(f"{flags} cannot be combined", "leave out all but one")
     if not provided:
         _refuse_parts(speed)
         return None
@@ -142,7 +142,9 @@ def pace(
             seconds=examples / per_second if speed.batch else None,
         )
     if speed.per_device is not None:
-        raise InputError("--per-device is about a rate, and a time was given", "leave it out")
+        raise InputError(
+            "--per-device applies to a measured rate, and a time is given", "leave it out"
+        )
     parts = _pass_part_seconds(speed, training)
     step = dict(parts).get("step", 0.0)
     times = micro + world.pp - 1 if len(parts) > 1 else 1
@@ -155,7 +157,7 @@ def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
         return 1
     if tokens is None and needed:
         raise InputError(
-            "the work is that of a token, and it is unknown how many tokens an example has",
+            "the work is counted per token, and the number of tokens per example is unknown",
             "add --seq N, or give --tokens-per-second",
         )
     return tokens or 1
@@ -170,15 +172,15 @@ def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bo
         return speed.tokens_per_second
     if tokens is None:
         raise InputError(
-            "--tokens-per-second: it is unknown how many tokens an example has",
-            "add --tokens N, those of one example, or give --examples-per-second",
+            "--tokens-per-second needs the number of tokens per example",
+            "add --tokens N, or give --examples-per-second",
         )
     return speed.tokens_per_second / tokens
 
 
 def _refuse_parts(speed: Speed) -> None:
     if speed.bwd_ms is not None or speed.step_ms is not None:
-        raise InputError("--bwd-ms and --step-ms are parts of a step", "give --fwd-ms beside them")
+        raise InputError("--bwd-ms and --step-ms require --fwd-ms", "add --fwd-ms")
 
 
 def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], ...]:
@@ -189,11 +191,11 @@ def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[s
     assert speed.fwd_ms is not None
     if not training.train:
         if speed.bwd_ms is not None or speed.step_ms is not None:
-            raise InputError("a backward pass is part of training", "add --train")
+            raise InputError("--bwd-ms and --step-ms require --train", "add --train")
         return (("pass", speed.fwd_ms / 1e3),)
     if speed.bwd_ms is None:
         raise InputError(
-            "--fwd-ms: a step in training has a backward pass",
+            "--fwd-ms with --train requires --bwd-ms",
             "add --bwd-ms, or give --latency-ms for both",
         )
     parts = [("forward", speed.fwd_ms / 1e3), ("backward", speed.bwd_ms / 1e3)]
@@ -307,12 +309,12 @@ def _mean_pass_factor(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]
 
 def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks | None) -> None:
     if macs < 0:
-        raise InputError(f"{macs} MACs are no count", "give a count of zero or more")
+        raise InputError(f"MACs must be at least 0, got {macs}", "give a count of at least 0")
     tops = against.given.values() if against else ()
     rates = (("examples per second", per_second), *(("FLOP/s of peak", top) for top in tops))
     for name, value in rates:
         if value is not None and not 1e-30 <= value <= 1e30:
-            raise InputError(f"{value} {name} is no rate", "give a number above zero")
+            raise InputError(f"{name} must be positive, got {value}", "give a positive number")
 
 
 # The other parts of an answer: attention, world, step, bytes.

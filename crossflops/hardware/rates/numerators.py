@@ -69,11 +69,15 @@ def quantity(text: str) -> int:
     """
     match = _QUANTITY.fullmatch(text.strip())
     if not match:
-        raise InputError(f"{text!r} is no count", "write for example 4.112G or 4111514624")
+        raise InputError(
+            f"a count must be a number, got {text!r}", "write, for example, 4.112G or 4111514624"
+        )
     power: int = 10 ** (int(match[2]) if match[2] else POWERS[match[3] or ""])
     value = Fraction(match[1]) * power
     if value.denominator != 1:
-        raise InputError(f"{text} is not a whole number", "give every digit of the count")
+        raise InputError(
+            f"a count must be a whole number, got {text}", "give all digits of the count"
+        )
     return value.numerator
 
 
@@ -93,12 +97,13 @@ def convention_numerator(report: Report) -> Numerator:
     Raises InputError for a convention that counts bytes, or nothing of contractions.
     """
     if report.as_ is None:
-        raise ValueError("the report was not counted by a convention")
+        raise ValueError("the report has no number of that tool")
     tool, edition = report.as_.tool, report.as_.edition
     unit = find_convention(tool, edition).unit
     if not unit:
         raise InputError(
-            f"{tool} counts no multiply-accumulates", "give --as a tool that does, such as thop"
+            f"{tool} counts no multiply-accumulates",
+            "choose a tool that does with --as, such as thop",
         )
     return Numerator(
         label=f"{tool}@{edition}",
@@ -209,7 +214,9 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
     layers, across = width
     length = language.context or language.seq
     if length is None:
-        raise InputError("attention needs a length", "add --seq T, or --context T for decoding")
+        raise InputError(
+            "attention needs a sequence length", "add --seq T, or --context T for decoding"
+        )
     queries = 1 if language.context else length
     square = AttentionScores(queries=queries, keys=length, causal="declared")
     macs = 2 * layers * across * length
@@ -233,16 +240,17 @@ def transfer(language: Language) -> Transfer | None:
     width = _layers_and_width(language)
     if width is None:
         raise InputError(
-            "--context: a cache has layers and a width", "add --layers, --hidden or --heads"
+            "--context needs the number of layers and the width of attention",
+            "add --layers, --hidden or --heads",
         )
     layers, across = width
     depth = language.head_dim or (across // language.heads if language.heads else None)
     if language.kv_heads is not None and depth is None:
-        raise InputError("--kv-heads have a depth", "add --head-dim")
+        raise InputError("--kv-heads needs the dimension of a head", "add --head-dim")
     kept = across if language.kv_heads is None or depth is None else language.kv_heads * depth
     of_example = 2 * layers * kept * language.context * language.cache_bytes
     weights = quantity(language.params) * language.param_bytes
-    model = "weights once and the cache of keys and values, read for every new token"
+    model = "weights once, and the key and value cache once, read for every new token"
     return Transfer(model=model, weights=round(weights), per_example=round(of_example))
 
 
@@ -261,7 +269,7 @@ def _layers_and_width(language: Language) -> tuple[int, int] | None:
         across = language.heads * language.head_dim
     if language.layers is None or across is None:
         raise InputError(
-            "attention needs layers and their width",
+            "attention needs the number of layers and the width",
             "add --layers L and --hidden H, or --heads H --head-dim Q",
         )
     return language.layers, across

@@ -216,7 +216,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
                 for name in group_field_names(group.type)
             )
             raise InputError(
-                f"efficiency takes no {', '.join(fields)}", f"it takes {', '.join(known)}"
+                f"efficiency has no argument {', '.join(fields)}", f"known: {', '.join(known)}"
             )
         return cls(**groups)
 
@@ -263,7 +263,9 @@ def _parse_speed_rate(name: str, text: str) -> float:
         return rate_of(text)
     except ValueError:
         flag = f"--{name.replace('_', '-')}"
-        raise InputError(f"{flag} {text!r} is no rate", "write for example 1325 or 2.6M") from None
+        raise InputError(
+            f"{flag} must be a positive rate, got {text!r}", "write, for example, 1325 or 2.6M"
+        ) from None
 
 
 def group_field_names(group: type[msgspec.Struct]) -> tuple[str, ...]:

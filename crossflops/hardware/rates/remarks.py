@@ -24,9 +24,9 @@ from crossflops.report.report import Report
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
 _WORTH_SAYING = Fraction(1, 2000)
 _REASONS = (
-    "likely reasons: the peak of another device or precision (float32 convolutions that ran as "
-    "tf32), the speed of several devices against the peak of one, timing that did not wait for "
-    "the device, structured sparsity, work that was counted and not done"
+    "likely reasons: the peak is of another device or precision (float32 convolutions that "
+    "ran as tf32), the speed is of several devices and the peak of one, the timing did not "
+    "wait for the device, structured sparsity was used, or counted work was not done"
 )
 
 # Whose MACs they are.
@@ -53,9 +53,7 @@ def basis(
     warnings: list[str] = []
     if numerator.assumed:
         tool = numerator.label.partition("@")[0]
-        warnings.append(
-            f"{tool} could not have run this model: its total is inferred from the graph"
-        )
+        warnings.append(f"{tool} cannot run this model: its total is inferred from the graph")
     if batch is None and numerator.origin != "tool":
         warnings += _batch_warnings(report)
     if native:
@@ -68,28 +66,35 @@ def _external_macs_notes(
     numerator: Numerator, question: Question, report: Report | None
 ) -> Iterator[str]:
     if question.work.macs is None:
-        yield f"the MACs are those of a pass over {question.speed.batch or 1} examples"
+        yield f"the MACs are of one pass over {question.speed.batch or 1} examples"
     if report is None:
         yield "the MACs are given, not counted"
         return
     native, macs = report.macs, numerator.macs
-    off = f" ({float(100 * Fraction(macs - native, native)):+.2f} % to these)" if native else ""
+    off = (
+        f" ({float(100 * Fraction(macs - native, native)):+.2f} % against these)" if native else ""
+    )
     yield f"the MACs are given; {report.name} has {_group_digits(native)}, counted natively{off}"
     yield from _example_notes(report)
 
 
 def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
-    yield "MACs of a token by a rule, not counted; N are parameters in products"
+    yield (
+        "MACs per token are estimated by a rule, not counted; N is the number of parameters "
+        "in matrix products"
+    )
     if numerator.attention is None:
-        yield "attention's score and value products are left out: add --layers, --hidden, --seq"
+        yield (
+            "the score and value products of attention are left out: add --layers, --hidden, --seq"
+        )
         return
     layers, across, length = numerator.attention
-    yield f"2 x {layers} layers x {across} x {length} MACs of attention a token"
+    yield f"2 x {layers} layers x {across} x {length} MACs of attention per token"
 
 
 def _batch_size_note(examples: int, batch: int) -> str:
     note = f"counted with a batch of {examples}"
-    return note if batch == examples else f"{note}, for one of {batch}"
+    return note if batch == examples else f"{note}, used for a batch of {batch}"
 
 
 def _as_macs(numerator: Numerator) -> Iterator[str]:
@@ -97,7 +102,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
     if numerator.printed is None:
         return
     total, unit = _group_digits(numerator.printed), numerator.per_mac
-    config = f"counts {unit} per MAC: its total of {total} is divided by that"
+    config = f"counts {unit} per MAC: its total of {total} is divided by {unit}"
     if unit == 1:
         config = f"counts 1 per MAC: all of its {total} are taken as MACs"
     yield f"{numerator.label} {config}"
@@ -110,7 +115,7 @@ def _tool_omission_note(answer: LeftOut) -> str:
     if not isfinite(answer.total) or answer.total < 0:
         why = f"it printed {answer.total}"
     elif answer.per_mac is None:
-        why = "what it counts for one MAC is not known"
+        why = "what it counts for one MAC is unknown"
     return f"{answer.tool} is left out: {why}"
 
 
@@ -129,13 +134,13 @@ def _batch_warnings(report: Report) -> tuple[str, ...]:
     first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first == 1:
         return ()
-    condition = f"the first dimension of the input is {first}: if that is a batch"
-    return (f"{condition}, count with 1, or the rate comes out {first} times too high",)
+    condition = f"the first dimension of the input is {first}; if that is the batch"
+    return (f"{condition}, count with 1, since otherwise the rate is {first} times too high",)
 
 
 def _exactness_notes(report: Report) -> tuple[str, ...]:
     grades = {node.exactness for node in report.nodes} - {"exact"}
-    return (f"some nodes are counted as {' and '.join(sorted(grades))}",) if grades else ()
+    return (f"some nodes are not exact: {' and '.join(sorted(grades))}",) if grades else ()
 
 
 def _expert_notes(report: Report) -> tuple[str, ...]:
@@ -150,9 +155,10 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
     if unchosen := report.totals.unchosen_macs:
         return (
             f"this model runs all experts on each token: {_group_digits(unchosen)} of "
-            f"{_group_digits(report.macs)} MACs are with experts that it did not choose; {stored}",
+            f"{_group_digits(report.macs)} MACs are in experts that the token did not choose; "
+            f"{stored}",
         )
-    return (f"the MACs are those of the experts that are chosen: {stored}",)
+    return (f"the MACs are of the chosen experts only: {stored}",)
 
 
 def _missing_count_notes(report: Report) -> tuple[str, ...]:
@@ -191,7 +197,10 @@ def _flop_rule_notes(
 ) -> tuple[str, ...]:
     """How MACs became FLOPs, and what is not among them."""
     unit = "2 FLOPs per MAC: a multiplication and an addition"
-    left = "left out: what is no contraction (normalization, activations, softmax), data movement"
+    left = (
+        "left out: operations other than contractions (normalization, activations, "
+        "softmax), data movement"
+    )
     if not training.train:
         return unit, "x 1: one forward pass", left
     return (
@@ -206,7 +215,7 @@ def _pass_factor_notes(
     parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
 ) -> tuple[str, ...]:
     if training.train_multiplier is not None:
-        return (f"x {training.train_multiplier}: given, for forward and backward pass",)
+        return (f"x {training.train_multiplier}: given, for the forward and the backward pass",)
     known = any(piece.passes is not None for piece in pieces)
     kinds = sorted({term.passes for term in parts})
     if training.has_graph_passes and known and kinds != [FLAT]:
@@ -223,12 +232,12 @@ def _pass_factor_notes(
         )
     again = any(term.executed != term.passes for term in parts)
     sentence = (
-        "x 3: one forward pass, one for the gradients of the inputs, one for those of the "
-        f"weights; nothing is frozen{'' if again else ' and nothing recomputed'}"
+        "x 3: one forward pass, one for the gradients of the inputs, one for the gradients of "
+        f"the weights; nothing is frozen{'' if again else ' and nothing recomputed'}"
     )
     if known:
         return (sentence,)
-    return sentence, "x 3 is a little too much: the first layer's input needs no gradient"
+    return sentence, "x 3 is slightly too high: the input of the first layer needs no gradient"
 
 
 def _macs_with_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
@@ -241,7 +250,7 @@ def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
     if not answer.repeats:
         return ()
     reasons = " and ".join(part.reason for part in answer.repeats)
-    return (f"HFU counts what is done again, {reasons}; MFU does not",)
+    return (f"HFU includes recomputed work ({reasons}); MFU does not",)
 
 
 def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
@@ -250,7 +259,11 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
         return ()
     if training.has_graph_passes:
         none = pieces and all(piece.passes == 1 for piece in pieces)
-        return ("nothing that is trained lies before any product: one pass each",) if none else ()
+        return (
+            ("no trained parameter is in or before any matrix product: one pass each",)
+            if none
+            else ()
+        )
     over = flat_factor_overstatement(pieces)
     if over is None or over.share < _WORTH_SAYING:
         return ()
@@ -266,7 +279,7 @@ def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str,
     if against is None or not (against.given or against.device):
         return ()
     precisions = tuple(dict.fromkeys(term.precision for term in parts))
-    mean = "the peak is the harmonic mean of those of the precisions, by work"
+    mean = "the peak is the harmonic mean of the peaks of the precisions, weighted by work"
     several = (mean,) if len(precisions) > 1 else ()
     device = against.device
     if device is None:
@@ -291,7 +304,7 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
     second, off = peak_from_clock(device, precision), deviation(device, precision)
     clock = clock_of(device, precision)
     if second is None or off is None or clock is None:
-        return "not derived a second time, as its clock or units are not known"
+        return "not checked by clock x units, which are unknown"
     return (
         f"{device.units} units x {clock / 1e6:g} MHz x "
         f"{device.fma_per_clock[precision]:g} FMA x 2 = {second / 1e12:.4g} TFLOP/s "
@@ -314,7 +327,7 @@ def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...
         return ()
     tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.label}"
     return (
-        f"everything ran as fp32: float32 convolutions may run as tf32, with {tf32} "
+        f"everything is taken as fp32; float32 convolutions may run as tf32, with {tf32} "
         "(--precision-of Conv=tf32)",
     )
 
@@ -328,8 +341,8 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
         off = deviation(device, precision) if device and known else None
         if device is not None and off is not None and abs(off) > TOLERATED:
             sentences.append(
-                f"{device.label}: clock x units x FMA x 2 is {_percent_with_sign(off)} from the "
-                "published peak, and the share may be off by as much"
+                f"{device.label}: clock x units x FMA x 2 is {_percent_with_sign(off)} from "
+                "the published peak; the share may be wrong by as much"
             )
     return tuple(sentences)
 
@@ -351,8 +364,8 @@ def _namesakes(
         else:
             others.append(other.label)
     return (
-        f"drivers print the name of {device.label} for other devices, too: {', '.join(others)}; "
-        "give --device the id of the one that ran",
+        f"drivers print the name of {device.label} also for other devices: "
+        f"{', '.join(others)}; give --device the id of the device that ran",
     )
 
 
@@ -364,7 +377,7 @@ def _impossible(
     if worst <= 1:
         return ()
     whose = against.device.label if against and against.device else "given"
-    which = "" if (answer.ratio or 0) > 1 else " (with what is recomputed)"
+    which = "" if (answer.ratio or 0) > 1 else " (with recomputed work)"
     of = f"{100 * worst:.1f} % of the peak{which}"
     sentence = f"{of} is impossible (MACs: {answer.numerator}; peak: {whose})"
     return sentence, _REASONS, *_other_peaks(against, parts, worst)
@@ -381,14 +394,17 @@ def _other_peaks(
     rate = ratio * against.top(precision)
     tops = possible(device, precision, rate)
     if not tops:
-        return ("no peak of the device is as high: several devices, or work that was not done",)
+        return (
+            "no peak of the device is that high: there were several devices, or counted "
+            "work was not done",
+        )
     shares = ", ".join(f"{name} {100 * rate / top:.0f} %" for name, top in tops.items())
-    return (f"as something else it would be possible: {shares}",)
+    return (f"it is possible for another precision: {shares}",)
 
 
 # Under which conditions a peak of a device can be reached: printed with every share of it.
 
-_DENSE = "the peak is dense: no structured sparsity, no clock above the one of the sheet"
+_DENSE = "the peak is dense: without structured sparsity, at the clock of the data sheet"
 _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
@@ -397,24 +413,23 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
     sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
-        base = "the peak is at the base clock of one socket; cores may run faster"
+        base = "the peak is for the base clock of one socket; cores may run faster"
         sentences.append(f"{device.label}: {base}")
     if device.power_mode:
-        sentences.append(f"{device.label}: the peak is that of power mode {device.power_mode}")
+        sentences.append(f"{device.label}: the peak is for power mode {device.power_mode}")
     if pruned:
         weights = f"{device.sparse_pattern} pruned weights"
-        sentences.append(f"the peak counts work that {weights} in a sparse kernel leave out")
+        sentences.append(f"the peak includes work that a sparse kernel leaves out for {weights}")
     sentences += [
-        f"{precision}: a product of FP32 is {EMULATIONS[precision]} products of BF16 parts"
+        f"{precision}: an FP32 product is computed as {EMULATIONS[precision]} products of "
+        "BF16 parts"
         for precision in precisions
         if precision in EMULATIONS
     ]
     count = device.framework_devices_per_package
     if count > 1:
         part = _PARTS[count] if count < len(_PARTS) else f"one in {count}"
-        share_of_package = (
-            f"the peak is that of one framework device, which is {part} of its package"
-        )
+        share_of_package = f"the peak is of one framework device, which is {part} of its package"
         sentences.append(f"{device.label}: {share_of_package}")
     if device.notes.startswith("A slice"):
         sentences.append(f"{device.label}: {device.notes.partition('. ')[0]}")
@@ -432,8 +447,9 @@ def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]
     return (
         f"a step of {1e3 * seconds:.3g} ms cannot be an update of {params / 1e6:.1f} M "
         f"parameters: reading and writing them takes {1e3 * least:.2g} ms at "
-        f"{bandwidth / 1e9:.0f} GB/s ({LEAST} bytes each, SGD; {1e3 * adam:.2g} ms with Adam): "
-        "a micro-step of gradient accumulation, or timing that did not wait",
+        f"{bandwidth / 1e9:.0f} GB/s ({LEAST} bytes each with SGD; {1e3 * adam:.2g} ms with "
+        "Adam): it was a micro-step of gradient accumulation, or the timing did not wait for "
+        "the device",
     )
 
 
@@ -443,17 +459,15 @@ def module_time_remarks(rows: Iterable[Timed], peak: float | None) -> tuple[str,
     above = () if peak is None else above_peak(rows, peak)
     sentences = [
         f"{row.path or '(the model)'} at {row.rate / 1e12:.4g} TFLOP/s is above the peak of "
-        f"{(peak or 0) / 1e12:.4g}: its time was taken without waiting for the device"
+        f"{(peak or 0) / 1e12:.4g}: the timing did not wait for the device"
         for row in above
     ]
     for parent in parents_with_time_gaps(rows):
         total, name = sum(parent.children), parent.path or "(the model)"
         left = 1e3 * (parent.seconds - total)
-        remainder = (
-            f"leave {left:.4g} ms of it unexplained" if left > 0 else f"take {-left:.4g} ms more"
-        )
+        remainder = f"take {left:.4g} ms less" if left > 0 else f"take {-left:.4g} ms more"
         sentences.append(
-            f"{name} took {1e3 * parent.seconds:.4g} ms, and what is in it {1e3 * total:.4g} ms: "
+            f"{name} took {1e3 * parent.seconds:.4g} ms, and its parts {1e3 * total:.4g} ms: "
             f"the {len(parent.children)} parts {remainder}"
         )
     return tuple(sentences)
@@ -471,9 +485,9 @@ def module_profile_remarks(
     above = () if peak is None else faster_modules(rows, peak)
     return (
         tuple(
-            f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the peak of "
-            f"{(peak or 0) / 1e12:.4g}: its time was taken without waiting for the device, or the "
-            "peak is another"
+            f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the "
+            f"peak of {(peak or 0) / 1e12:.4g}: the timing did not wait for the device, or "
+            "the peak is wrong"
             for row, word, rate in above
         ),
         tuple(
@@ -501,15 +515,19 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
     elif pace is not None and world.devices > 1:
         yield _whose(run.question.speed.per_device, world.devices)
     if world.tp * world.pp > 1:
-        yield f"{world.tp * world.pp} devices share the work of one replica, each an equal part"
+        yield f"{world.tp * world.pp} devices share the work of one replica equally"
 
 
 def _whose(per_device: bool | None, devices: int) -> str:
     """Return whose the rate is, and which option says that it is another's."""
     if per_device:
-        return "the speed that was given is that of each device"
-    all_of_them = f"the speed that was given is that of all {devices} devices together"
-    return all_of_them if per_device is False else f"{all_of_them}; --per-device: of each device"
+        return "the given speed is per device"
+    all_of_them = f"the given speed is of all {devices} devices together"
+    return (
+        all_of_them
+        if per_device is False
+        else f"{all_of_them}; use --per-device if it is per device"
+    )
 
 
 def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
@@ -520,9 +538,9 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     if is_unambiguous or devices == 1 or row.ratio is None or row.ratio * devices > 1:
         return ()
     return (
-        f"the rate may be that of all {devices} devices together, as it is taken here "
-        f"({percent(row.ratio)} of the peak), or of each of them ({percent(row.ratio * devices)}):"
-        " say --all-devices or --per-device",
+        f"the rate is taken as that of all {devices} devices together ({percent(row.ratio)} "
+        f"of the peak), but may be per device ({percent(row.ratio * devices)}): give "
+        "--all-devices or --per-device",
     )
 
 
@@ -531,11 +549,14 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
         return
     if attention.counted == "half":
         yield (
-            f"of {attention.full_macs} MACs of attention those behind a causal mask are left out: "
-            f"{attention.full_macs - attention.half_macs}"
+            f"of {attention.full_macs} MACs of attention, those that a causal mask hides are "
+            f"left out: {attention.full_macs - attention.half_macs}"
         )
     else:
-        yield "attention counts the full square: --causal half leaves out what a mask hides"
+        yield (
+            "attention is counted with all scores; --causal half leaves out those that a "
+            "causal mask hides"
+        )
 
 
 def too_fast(
@@ -566,8 +587,8 @@ def _phases(step: object) -> Iterator[str]:
 def _bandwidth_warnings(moved: object) -> Iterator[str]:
     if isinstance(moved, Moved) and (moved.mbu or 0) > 1:
         yield (
-            f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache from pass "
-            "to pass, or the bandwidth is that of another device"
+            f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache between "
+            "passes, or the bandwidth is of another device"
         )
 
 
@@ -593,24 +614,25 @@ def _run_length_text(run: MeasuredRun) -> str:
 def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
     per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
     yield (
-        f"the run is {_run_length_text(run)}{per}: FLOPs "
-        f"are the work of one {row.unit} x their number"
+        f"the run is {_run_length_text(run)}{per}: its FLOPs are the work of one {row.unit} x "
+        "their number"
     )
     if row.peak is None:
         yield "no device-hours: give --device and --precision, or --peak-tflops"
     elif compute.mfu is None:
-        yield "no device-hours: give --mfu, or the speed as measured"
+        yield "no device-hours: give --mfu, or the measured speed"
     else:
         stated = run.question.length.mfu is not None
-        kind = "stated" if stated else "the measured one, kept throughout"
+        kind = "stated" if stated else "the measured one, assumed for the whole run"
         yield (
-            f"an MFU of {100 * compute.mfu:.3g} %, {kind}: device-hours are an estimate; restarts,"
-            " evaluations and idle devices are in them only as far as the MFU has them"
+            f"an MFU of {100 * compute.mfu:.3g} %, {kind}: device-hours are an estimate; "
+            "restarts, evaluations and idle devices are included only as far as the MFU "
+            "includes them"
         )
         yield (
-            "no energy: the TDP of the device is not known"
+            "no energy: the TDP of the device is unknown"
             if compute.tdp is None
-            else f"energy is that of the devices at their whole TDP, {compute.tdp:g} W each: "
+            else f"energy is for the devices at their full TDP, {compute.tdp:g} W each, "
             "without hosts, network and cooling"
         )
 
@@ -618,6 +640,7 @@ def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> 
 def _optimizer_notes(optimizer: OptimizerStep | None) -> Iterator[str]:
     if optimizer is not None:
         yield (
-            f"{optimizer.name}: {optimizer.all_flops} FLOPs a step for {optimizer.parameters} "
-            "parameters, once for all replicas; they are in no other number"
+            f"{optimizer.name}: {optimizer.all_flops} FLOPs per step for "
+            f"{optimizer.parameters} parameters, once for all replicas; they are not in any "
+            "other number"
         )

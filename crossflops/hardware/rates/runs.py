@@ -76,24 +76,24 @@ def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint) from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is no CSV: {error}", hint) from error
+        raise InputError(f"{path} is not a valid CSV file: {error}", hint) from error
     filled = [(line, cells) for line, cells in numbered if any(cell.strip() for cell in cells)]
     if len(filled) < 2:
-        raise InputError(f"{path} has no runs", hint)
+        raise InputError(f"{path} has no rows", hint)
     return filled
 
 
 def read_run_table(path: str) -> RunTable:
     """The table of a file. Raises InputError where there is none in it."""
-    hint = "the first line names columns: device,precision,batch,rate"
+    hint = "the first line must name the columns: device,precision,batch,rate"
     filled = read_csv_lines(path, hint)
     heads = tuple(map(_field, filled[0][1]))
     known = [head for head in heads if head in _FIELDS]
     twice = sorted({head for head in known if known.count(head) > 1})
     if twice:
-        raise InputError(f"{path} has several columns for {twice[0]}", "leave one of them")
+        raise InputError(f"{path} has more than one column for {twice[0]}", "keep one of them")
     if not _SPEEDS & set(known):
-        raise InputError(f"{path} has no column of a speed", hint)
+        raise InputError(f"{path} has no column with a speed", hint)
     unused = tuple(
         raw.strip() for raw, head in zip(filled[0][1], heads, strict=True) if head not in _FIELDS
     )
@@ -119,9 +119,10 @@ def _parse_run_rows(
 ) -> Iterator[RunRow]:
     for line, cells in lines:
         if len(cells) != len(heads):
-            mismatch = f"it has {len(cells)} cells, and there are {len(heads)} columns"
+            mismatch = f"the row has {len(cells)} cells, but the table has {len(heads)} columns"
             yield RunRow(
-                line=line, trouble=InputError(mismatch, "quote a cell with a comma in it")
+                line=line,
+                trouble=InputError(mismatch, "put a cell that contains a comma in quotes"),
             )
             continue
         try:
@@ -139,7 +140,7 @@ def _parse_run_rows(
 def _parse_cell_value(name: str, text: str) -> Any:
     if name == "train":
         if text.casefold() not in (*_TRUE, *_FALSE):
-            raise InputError(f"{text!r} is neither training nor inference", "write true or false")
+            raise InputError(f"train must be true or false, got {text!r}", "write true or false")
         return text.casefold() in _TRUE
     if name in _LISTS:
         return tuple(text.split())
@@ -150,7 +151,10 @@ def _parse_cell_value(name: str, text: str) -> Any:
     except ValueError:
         number = 0
     if not 1e-30 <= number <= 1e30:
-        raise InputError(f"{text!r} is no {name.replace('_', ' ')}", "give a number above zero")
+        raise InputError(
+            f"{name.replace('_', ' ')} must be a positive number, got {text!r}",
+            "give a positive number",
+        )
     return number
 
 
@@ -188,7 +192,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
 _PATHS = ("module", "path", "name", "layer")
 _TIMES = {"ms": 1e-3, "latency_ms": 1e-3, "time_ms": 1e-3, "us": 1e-6, "s": 1.0, "seconds": 1.0}
-_HINT = "the first line names columns: module,ms or module,ms,macs"
+_HINT = "the first line must name the columns: module,ms or module,ms,macs"
 
 
 def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Timed, ...]:
@@ -202,7 +206,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
     module = next((index for index, head in enumerate(heads) if head in _PATHS), None)
     clock = next((index for index, head in enumerate(heads) if head in _TIMES), None)
     if module is None or clock is None:
-        raise InputError(f"{path} has no column of modules, or none of times", _HINT)
+        raise InputError(f"{path} needs a column of modules and a column of times", _HINT)
     count = heads.index("macs") if "macs" in heads else None
     timed = []
     for line, cells in rest:
@@ -218,7 +222,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
         else:
             raise InputError(
                 f"{where}: the MACs of {name!r} are unknown",
-                "give the model, whose modules count --by module lists, or a column macs",
+                "give the model (`count --by module` lists its modules), or add a column macs",
             )
         timed.append(Timed(path=name, flops=work, seconds=seconds))
     return tuple(timed)
@@ -230,7 +234,9 @@ def _parse_seconds(text: str, unit: float, where: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 1e-15 <= seconds <= 1e15:
-        raise InputError(f"{where}: {text.strip()!r} is no time", "give a number above zero")
+        raise InputError(
+            f"{where}: a time must be positive, got {text.strip()!r}", "give a positive number"
+        )
     return seconds
 
 

@@ -323,7 +323,7 @@ def _shares_of(
         if pattern not in met:
             raise InputError(
                 f"--precision-of {pattern!r} matches no node with MACs",
-                "give an operator, a node or a module, such as Conv or 'layer1*'",
+                "use the name of an operator, a node or a module, such as Conv or 'layer1*'",
             )
 
 
@@ -359,7 +359,7 @@ def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
 
 # Why work of the forward pass is done once more, in the words of a report.
 FUSED_SCORES = "the scores of attention in a fused kernel"
-CHECKPOINTS = "what checkpoints of the model run again"
+CHECKPOINTS = "what checkpoints of the model recompute"
 _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of attention"}
 
 
@@ -375,9 +375,9 @@ def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> d
     asked = _option_recompute_factors(piece, training.recompute)
     if reasons.get(CHECKPOINTS) and any(asked.values()):
         raise InputError(
-            f"--recompute {training.recompute} and the model's own checkpoints both run"
-            f" {piece.names[1]} again",
-            "leave --recompute out, which the count of the checkpoints replaces",
+            f"--recompute {training.recompute} and the model's own checkpoints both recompute "
+            f"{piece.names[1]}",
+            "leave out --recompute; the recomputation of the checkpoints is already counted",
         )
     reasons |= asked
     return {reason: times for reason, times in reasons.items() if times}
@@ -400,8 +400,9 @@ def _factor(recompute: str) -> Fraction:
         part = Fraction(-1)
     if not 0 <= part <= 1:
         raise InputError(
-            f"--recompute {recompute!r} is no part of the forward pass",
-            "give none, full, attention, or a part between 0 and 1 such as 0.3",
+            "--recompute must be none, full, attention or a number from 0 to 1, got "
+            f"{recompute!r}",
+            "give, for example, full or 0.3",
         )
     return part
 
@@ -413,7 +414,7 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
         pattern, equals, precision = text.rpartition("=")
         if not equals or not pattern or not precision:
             raise InputError(
-                f"--precision-of {text!r} is not PATTERN=P", "write for example Conv=tf32"
+                f"--precision-of must be PATTERN=P, got {text!r}", "write, for example, Conv=tf32"
             )
         by_pattern[pattern] = precision.casefold()
     return by_pattern
@@ -442,7 +443,7 @@ def as_stored(stored: str) -> str:
     if stored not in PRECISIONS:
         raise InputError(
             f"the precision in which {stored or 'this'} runs is unknown",
-            "say it by --precision, or --precision-of PATTERN=P for these nodes",
+            "give --precision, or --precision-of PATTERN=P for these nodes",
         )
     return PRECISIONS[stored]
 
@@ -457,10 +458,12 @@ def parse_precision_mix(mix: Iterable[str]) -> dict[str, Fraction]:
         except (ValueError, ZeroDivisionError):
             equals = ""
         if not equals or not name or not 0 < parts.get(name.casefold(), 0) <= 1:
-            raise InputError(f"--mix {text!r} is not P=SHARE", "write for example bf16=0.5")
+            raise InputError(
+                f"--mix must be P=SHARE, got {text!r}", "write, for example, bf16=0.5"
+            )
     if sum(parts.values()) != 1:
         raise InputError(
-            f"the shares of --mix add up to {float(sum(parts.values())):g}, not to 1",
-            "write for example --mix bf16=0.5 --mix fp8=0.5",
+            f"the shares of --mix must add up to 1, got {float(sum(parts.values())):g}",
+            "write, for example, --mix bf16=0.5 --mix fp8=0.5",
         )
     return parts

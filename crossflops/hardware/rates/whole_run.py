@@ -43,7 +43,10 @@ def share_of(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 1e-6 <= value <= 1:
-        raise InputError(f"--mfu {text!r} is no share of a peak", "give one such as 0.4 or 40%")
+        raise InputError(
+            f"--mfu must be a share above 0 and at most 1, got {text!r}",
+            "give a share such as 0.4 or 40%",
+        )
     return value
 
 
@@ -54,30 +57,32 @@ def check_run_length(
     provided = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in provided]
     if len(provided) > 1:
-        raise InputError(f"{' and '.join(flags)} contradict each other", "leave one out")
+        raise InputError(f"{' and '.join(flags)} cannot be combined", "leave out all but one")
     if not provided:
         if run_length.mfu is not None or run_length.optimizer:
             flag = "--optimizer" if run_length.optimizer else "--mfu"
-            raise InputError(f"{flag} is about a whole run", "add --run-tokens N, such as 15T")
+            raise InputError(
+                f"{flag} needs the length of a whole run", "add --run-tokens N, such as 15T"
+            )
         return
     quantity(getattr(run_length, provided[0]))
     if not train:
-        raise InputError(f"{flags[0]} is about training", "add --train")
+        raise InputError(f"{flags[0]} requires --train", "add --train")
     if run_length.run_steps is not None and not batch:
         raise InputError(
-            "--run-steps: steps have a batch", "add --batch B, the examples of one replica"
+            "--run-steps requires --batch", "add --batch B, the examples of one replica"
         )
     if run_length.mfu is not None:
         share_of(run_length.mfu)
         if measured:
             raise InputError(
-                f"--mfu and {measured} contradict each other: it is of a measured speed",
-                "leave one out",
+                f"--mfu cannot be combined with {measured}, which already gives the speed",
+                "leave out all but one",
             )
     if run_length.optimizer and not (model and batch):
         raise InputError(
-            "--optimizer: an optimizer's step is that of a model, once for each batch",
-            "give a TARGET and --batch B, or leave --optimizer out",
+            "--optimizer requires a TARGET and --batch",
+            "give a TARGET and --batch B, or leave out --optimizer",
         )
 
 
@@ -104,8 +109,8 @@ def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
     units = total if unit == "token" else examples
     if units is None:
         raise InputError(
-            "--run-tokens: it is unknown how many tokens an example has",
-            "add --tokens N, those of one example",
+            "--run-tokens needs the number of tokens per example",
+            "add --tokens N",
         )
     steps = examples / a_step if a_step and examples is not None else None
     return Length(units=units, tokens=total, examples=examples, steps=steps)

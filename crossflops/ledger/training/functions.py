@@ -8,8 +8,8 @@ from crossflops.ir.graph import Function, Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.training import OwnBackward, OwnBackwards
 
-_DERIVED = "in {}, whose backward is code of its own: counted as derived"
-_OTHERS = "other functions run without values"
+_DERIVED = "in {}, which has a custom backward; counted as if derived automatically"
+_OTHERS = "other functions can be run without values"
 
 
 class GraphFunction(NamedTuple):

@@ -8,7 +8,7 @@ from crossflops.ir.graph import Node, TensorSpec, TrainingAnnotation
 from crossflops.ledger.training.flow import GradientFlow
 from crossflops.ledger.training.states import Values, is_differentiable_tensor
 
-_OPERANDS = "which of its operands have gradients is not known: counted as if all of one shape"
+_OPERANDS = "unknown which operands need gradients; assumed: all operands of equal shape"
 
 
 def operations_behind_node(

@@ -108,20 +108,20 @@ class TrainedWeights:
 
     def check(self, graph: Graph) -> None:
         """Raises InputError for a pattern that matched no weight, used or not."""
-        hint = "give modules or parameters, such as 'layer1*'; count --by module shows them"
+        hint = "give modules or parameters, such as 'layer1*'; `count --by module` lists them"
         floats = [
             spec.name.removeprefix("in_")
             for spec in graph.inputs
             if is_differentiable_tensor(spec)
         ]
         if self._given and floats:
-            hint = f"name an input that holds parameters, such as {floats[0]!r}"
+            hint = f"give the name of an input that holds parameters, such as {floats[0]!r}"
             if self._frozen and self._trainable:
                 named = ", ".join(self._frozen)
                 raise InputError(
-                    f"{graph.name} takes its parameters: of an input, all that --trainable names "
-                    f"is trained, and --frozen {named} takes nothing out",
-                    "name what is trained alone: --trainable for each part",
+                    f"the parameters of {graph.name} are inputs; for these --frozen {named} "
+                    "cannot exclude parts of what --trainable names",
+                    "leave out --frozen, and give --trainable once for each trained part",
                 )
         for pattern in (*self._frozen, *self._trainable):
             if pattern not in self._met and not any(matches(n, pattern) for n in self._by_name):

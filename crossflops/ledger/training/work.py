@@ -38,8 +38,8 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 from crossflops.operators.gradient import Gradient
 from crossflops.operators.rule import OperatorRule
 
-_CUT = "in an autograd.Function that hands no gradient on: counted as if it did"
-_RERUN_UNKNOWN = "how much of it a checkpoint runs again is not known"
+_CUT = "in an autograd.Function that returns no gradient; counted as if it did"
+_RERUN_UNKNOWN = "unknown how much of it a checkpoint recomputes"
 
 Work: TypeAlias = dict[str, TrainingStep]
 
@@ -211,7 +211,7 @@ class _StepCounter:
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
         if node.op.type in ("Loop", "Scan") and node.trips is None:
-            self._name_unknown(prefix + node.key, node, "how often it runs depends on data")
+            self._name_unknown(prefix + node.key, node, "the number of iterations depends on data")
             return
         works: list[Work] = []
         reached = live.get(node.key, set())
@@ -305,7 +305,7 @@ class _StepCounter:
         known = find_operator_rule(node.op)
         requested = self._flow.operands_with_gradient(node, values) if live is not None else []
         if requested and self._flow.cuts and UNSURE in node.training.severed:
-            why = "one of its operands is detached, and which one is not known: counted as if none"
+            why = "one operand is detached, unknown which; counted as if none were detached"
             self.unknown[key] = Unknown(key, node, why)
         reason = node.training.own_backward
         lost = reason == WEIGHT_MISSING and self._weights.trains_any()

@@ -65,7 +65,7 @@ def training_step_bars(training: Training) -> Canvas | None:
         ("forward", training.forward_macs),
         ("gradients, inputs", training.backward_input_macs),
         ("gradients, weights", training.backward_weight_macs),
-        ("computed again", training.recomputed_macs),
+        ("recomputed", training.recomputed_macs),
     )
     total = sum(macs for _, macs in parts)
     if not total:

@@ -50,7 +50,9 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     ran = [row for row in rows if isinstance(row, Measurement)]
     unfit = [row for row in rows if isinstance(row, Unfit)]
     if not ran:
-        raise InputError("no batch ran, so there is no curve", "bench a batch that fits")
+        raise InputError(
+            "no batch size ran, so there is no curve to draw", "run `bench` with a batch that fits"
+        )
     across = _Across(rows[0].batch, rows[-1].batch)
     top = _TOP + _UPPER + _BETWEEN
     shapes = [
@@ -109,7 +111,7 @@ def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> l
                 Words(x=x, y=height + (22 if below else -12), text=text, anchor=anchor, bold=True),
             ]
     if not all(row.settled for row in ran):
-        text = "rings: the runs had not settled"
+        text = "open circles: the run times were not stable"
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
         shapes.append(
             Words(x=middle, y=_TOP + _UPPER - 6, text=text, ink="soft", anchor="middle", size=11)
@@ -125,7 +127,7 @@ def _latencies(across: _Across, ran: Sequence[Measurement], top: float) -> list[
     def y(value: float) -> float:
         return top + _LOWER * (1 - (log10(value) - low) / (high - low))
 
-    shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms a run", ink="soft", size=11)]
+    shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms per run", ink="soft", size=11)]
     for value in (n * 10.0**power for power in range(floor(low), ceil(high)) for n in (1, 2, 5)):
         if low <= log10(value) <= high:
             shapes += _batch_grid_shapes(y(value), f"{value:g}")

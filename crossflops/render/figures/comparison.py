@@ -160,7 +160,7 @@ def _waterfall_rows(
         ]
     y = _TOP + _ROW * len(steps)
     total = sum(step.amount for step in steps)
-    note = "the broken bar is longer than it is drawn" if any(broken) else ""
+    note = "the broken bar is longer than drawn" if any(broken) else ""
     return [
         *shapes,
         Words(x=0, y=y + 17, text=fit_text_to_width(path.last, _LEFT - 12), bold=True),
@@ -184,8 +184,8 @@ def comparison(report: Report, name: str) -> Canvas:
         drawn = _waterfalls(report)
     if not drawn:
         raise InputError(
-            "--plot: there is nothing to draw: no tool differs here",
-            "compare with tools that differ",
+            "--plot has nothing to draw: no tool differs from the native count",
+            "choose tools whose totals differ",
         )
     return sheet(drawn, report.name)
 

@@ -42,9 +42,7 @@ def possible(suffix: str) -> str:
     suffix = suffix.lower()
     if suffix not in SUFFIXES:
         end = f"the suffix {suffix!r}" if suffix else "no suffix"
-        raise UnknownNameError(
-            f"{end} names no format of a picture", f"formats are {' and '.join(SUFFIXES)}"
-        )
+        raise UnknownNameError(f"{end} is not an image format", "choose {' or '.join(SUFFIXES)}")
     if suffix == ".png" and find_spec("matplotlib") is None:
         raise _matplotlib_missing_error()
     return suffix
@@ -75,7 +73,7 @@ def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
 def _matplotlib_missing_error() -> MissingExtraError:
     return MissingExtraError(
         "a picture as PNG needs matplotlib, which is not installed",
-        "pip install 'crossflops[plots]', or name a file that ends in .svg",
+        "pip install 'crossflops[plots]', or choose a file name that ends in .svg",
     )
 
 

@@ -254,9 +254,7 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
     ]
     moving = [node for node in roof.nodes if node.seconds and not node.intensity]
     if moving:  # they have no place on a logarithmic axis
-        entries.append(
-            _Entry(f"moving, no place ({len(moving)})", _roofline_shares_text(moving, roof))
-        )
+        entries.append(_Entry(f"no FLOPs ({len(moving)})", _roofline_shares_text(moving, roof)))
     shapes: list[Shape] = []
     kernels = [(row.intensity, row.rate) for row in roof.kernels if row.intensity and row.rate]
     if kernels:

@@ -231,7 +231,8 @@ def _two_model_page(report: Report, other: Against, top: int) -> Page:
     blocks += [*failure_blocks(_failures(report, other)), *nodes_without_cost(report)]
     if missing := other.alignment.uncounted[1]:
         text = (
-            f"{count_with_noun(missing, 'node')} of {names[1]} not counted, and in no amount here"
+            f"{count_with_noun(missing, 'node')} of {names[1]} not counted and in no amount "
+            "of this page"
         )
         blocks.append(Text(text, " ", "warn"))
     blocks += module_and_node_figures(report, of=f", {names[0]}")
@@ -286,7 +287,7 @@ def _same_model_verdict(other: Against) -> list[Block]:
     if aligned.same:
         return [Text(f"the same model: {layers}, one by one", " ", "good")]
     if {cause.cause for cause in aligned.causes} <= {"model.representation"}:
-        text = "the same model, a part of which is written down in other nodes"
+        text = "the same model; a part of it consists of other nodes"
         return [Text(text, " ", "good")]
     return []
 
@@ -320,7 +321,7 @@ def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list
         )
         for contrast in contrasts
     )
-    return [Heading("What tools print for both"), Table(columns=columns, rows=rows)]
+    return [Heading("What tools print for both models"), Table(columns=columns, rows=rows)]
 
 
 def _contrast_label(contrast: Contrast) -> str:

@@ -10,7 +10,7 @@ _TOLD = 1e-4  # the share from which rounding is worth a word
 def agreement_lines(agreement: Agreement) -> Iterator[str]:
     """Yield a line for each output, and one for all of them."""
     if agreement.problem:
-        yield f"{agreement.runtime} does not run the file: {agreement.problem}"
+        yield f"{agreement.runtime} cannot run the file: {agreement.problem}"
         return
     yield from map(_output_agreement_line, agreement.outputs)
     yield f"in {agreement.runtime} {_agreement_verdict(agreement)}"
@@ -22,11 +22,12 @@ def _agreement_verdict(agreement: Agreement) -> str:
     hiding = [repr(output.name) for output in agreement.outputs if not output.tells]
     if hiding:
         return (
-            f"nothing is proven of {', '.join(hiding)}: rounding alone makes another output of the"
-            " model itself; verify it on a larger batch, in evaluation, or with trained weights"
+            f"{', '.join(hiding)} cannot be verified: rounding alone changes the output of "
+            "the model itself that much; verify on a larger batch, in evaluation mode, or "
+            "with trained weights"
         )
     if agreement.outputs and all(output.drawn for output in agreement.outputs):
-        return "the file runs; no output is compared"
+        return "the file runs, but no output could be compared"
     return "the file computes what the model computes"
 
 
@@ -35,11 +36,11 @@ def _output_agreement_line(output: OutputAgreement) -> str:
     if output.problem:
         return f"{head} {output.problem}"
     if output.drawn:
-        return f"{head} it depends on random numbers, and is not compared"
+        return f"{head} depends on random numbers and is not compared"
     if not output.absolute and output.agrees:
         return f"{head} equal"
     share = f"{output.relative:.2g} of the {'elements' if output.whole else 'largest value'}"
     line = f"{head} largest difference {output.absolute:.2g}, {share}"
     if output.rounding < _TOLD:
         return line
-    return f"{line}; rounding alone makes {output.rounding:.2g} in the model itself"
+    return f"{line}; rounding alone changes the model's own output by {output.rounding:.2g}"

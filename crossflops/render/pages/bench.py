@@ -88,7 +88,7 @@ def _curve(content: Bench) -> Table:
 def _measurement_row(content: Bench, timing: Measurement) -> Row:
     times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
     rate, of_peak = content.rate(timing), content.share(timing)
-    remarks = [] if timing.settled else ["not settled"]
+    remarks = [] if timing.settled else ["not stable"]
     below = "profiled below" if content.step is None else "its phases below"
     remarks += [below] if timing.batch == content.batch and len(content.curve) > 1 else []
     cells = (
@@ -156,9 +156,9 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
         "exactly the count" if profile.macs == content.macs else f"NOT the count, {content.macs}"
     )
     sentences = (
-        f"{percent_share(profile.named_seconds, seconds)} in kernels"
-        f" that stand for {count_with_noun(nodes, 'node')}",
-        f"{percent_share(profile.added_seconds, seconds)} in kernels that the runtime put in",
+        f"{percent_share(profile.named_seconds, seconds)} in kernels of "
+        f"{count_with_noun(nodes, 'node')}",
+        f"{percent_share(profile.added_seconds, seconds)} in kernels that the runtime added",
         f"{percent_share(profile.outside_seconds, seconds)} "
         f"outside of kernels{_profiler(profile)}",
         f"all rows together have {exact_amount(profile.macs)} MACs, {exactly}",
@@ -174,7 +174,7 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
         _kernel_time_table(profile, profile.largest(top)),
     ]
     if worst := profile.slowest(min(top, WORST)):
-        blocks.append(Heading("Worst offenders: the slowest with 1 % of the time or more"))
+        blocks.append(Heading("Slowest kernels with at least 1 % of the time"))
         blocks.append(_kernel_time_table(profile, worst))
     for aside in profile.aside:
         named = ", ".join(aside.nodes[:3]) + (" ..." if len(aside.nodes) > 3 else "")
@@ -222,7 +222,7 @@ def _kernel_seconds(rows: Iterable[KernelRow]) -> float:
 def _kernel_time_table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Table:
     columns = [
         Column(head="kernel", flows=True),
-        Column(head="stands for", flows=True),
+        Column(head="nodes", flows=True),
         Column(head="time", right=True),
         Column(head="share", right=True, spare=2),
         Column(head="MACs", right=True, spare=1),
@@ -238,7 +238,7 @@ def _kernel_time_table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Tab
 def _kernel_time_row(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
     cells = (
         row.kernel,
-        row.does or "(put in by the runtime)",
+        row.does or "(added by the runtime)",
         duration(row.seconds),
         percent_share(row.seconds, profile.run_seconds),
         short_amount(row.macs) if row.macs else "-",

@@ -85,8 +85,7 @@ def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
     left = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     which = count_with_noun(len(nodes), "node")
     return (
-        f"{which} that nobody counted: {named}{left}; "
-        f'a rule "uncounted <= {len(nodes)}" allows that'
+        f'{which} not counted: {named}{left}; add a rule "uncounted <= {len(nodes)}" to allow this'
     )
 
 
@@ -94,8 +93,8 @@ def budget_doubts(content: Checks) -> list[str]:
     """Return a sentence for each checked figure that is no exact count."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
-        f"{check.target}, {rule_of(check)}: the value is {kinds.get(check.doubt, check.doubt)}, "
-        "and no exact count."
+        f"{check.target}, {rule_of(check)}: the value is "
+        f"{kinds.get(check.doubt, check.doubt)}, not an exact count."
         for check in content.checks
         if check.doubt
     ]
@@ -107,7 +106,7 @@ def budget_target_moves(content: Checks) -> list[str]:
     return [
         f"{target} moved from {check.moved_from}."
         if check.moved_from
-        else f"{target} is not in {content.baseline}, so that no growth is held."
+        else f"{target} is not in {content.baseline}, so its growth is not checked."
         for target, check in known.items()
     ]
 
@@ -126,9 +125,9 @@ def savings(content: Checks) -> list[str]:
 
 def _budget_growth_text(check: Check) -> str:
     if check.change is None:
-        return "No baseline says what grew: `crossflops check --update` writes one."
+        return "What grew is unknown without a baseline: `crossflops check --update` writes one."
     if not check.grew_in:
-        return "Modules have no share of it, so that it is not known what grew."
+        return "This value is not counted per module, so what grew is unknown."
     if not check.grew:
         return "Nothing grew."
     named = [

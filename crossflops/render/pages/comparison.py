@@ -73,7 +73,10 @@ def contrast_blocks(contrast: Contrast) -> list[Block]:
         _contrast_table(contrast),
     ]
     if contrast.unit > 1:
-        note = f"both count {contrast.unit} or more for a multiply-accumulate: so do these amounts"
+        note = (
+            f"both tools count {contrast.unit} or more for a multiply-accumulate, and so "
+            "do these amounts"
+        )
         blocks.append(Text(note, "   ", "dim"))
     return blocks
 
@@ -229,8 +232,8 @@ def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
                 profile
             )
     return [
-        f"hooks change what runs in {setting}: {_kernel_names_text(both[True])} with them, "
-        f"{_kernel_names_text(both[False])} without"
+        f"hooks change which kernels run in {setting}: {_kernel_names_text(both[True])} with "
+        f"hooks, {_kernel_names_text(both[False])} without"
         for setting, both in by_tool.items()
         if len(both) == 2 and _kernel_run_counts(both[True]) != _kernel_run_counts(both[False])
     ]
@@ -281,7 +284,9 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
         blocks += parameter_differences(report)
     blocks += failure_blocks(failures)
     if not report.profiles:
-        blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
+        blocks.append(
+            Text("No tool was run: `crossflops doctor` shows how to install tools.", " ")
+        )
     return Page((*blocks, *nodes_without_cost(report), *module_and_node_figures(report)))
 
 
@@ -376,7 +381,7 @@ def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Bl
         known = (
             ", ".join(convention.verified) if convention and convention.verified else "no version"
         )
-        note = f"unverified version {profile.version}: the convention was checked on {known}"
+        note = f"unverified version {profile.version}: the convention was checked with {known}"
         notes.append(Text(note, f" {MARK} ", "warn"))
     return notes
 
@@ -384,9 +389,7 @@ def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Bl
 def _account_blocks(report: Report, profile: Profile) -> list[Block]:
     account = _reconciliation(report, profile.tool)
     if account is None:
-        return [
-            Heading(f"{profile.tool} = {exact_amount(profile.total)}, and nothing explains it")
-        ]
+        return [Heading(f"{profile.tool} = {exact_amount(profile.total)}, unexplained")]
     blocks: list[Block] = [
         Heading(f"{profile.tool} = native{term_with_sign(account.delta)}"),
         Figure("waterfall", account),
@@ -477,7 +480,7 @@ _STANDS: dict[Stand, tuple[str, Tone]] = {
 def consensus_blocks(words: Consensus) -> list[Block]:
     """The sentence, the reason, the caveats, and a row for each tool."""
     blocks: list[Block] = [
-        Heading("To publish" if words.citable else "To publish, with its caveat only"),
+        Heading("To publish" if words.citable else "To publish, only with its caveat"),
         Text(words.sentence, "   "),
         Heading("Why this number"),
         Text(f"{words.reason}.", "   "),
@@ -493,4 +496,4 @@ def consensus_blocks(words: Consensus) -> list[Block]:
             for row in rows
         ),
     )
-    return [*blocks, Heading("What the tools make of it"), table]
+    return [*blocks, Heading("How the tools differ from it"), table]

@@ -32,7 +32,7 @@ def device_page(content: DeviceSheet) -> Page:
     ]
     if device.framework_devices_per_package > 1:
         count = device.framework_devices_per_package
-        text = f"a package has {count} framework devices: all figures are those of one of them"
+        text = f"a package has {count} framework devices; all figures are for one framework device"
         blocks.append(Text(text, " - "))
     if device.sparse_factor:
         pruned = f"{device.sparse_pattern} pruned weights"
@@ -41,7 +41,7 @@ def device_page(content: DeviceSheet) -> Page:
         rates = [
             f"{name} {short_amount(rate, 'FLOP/s')}" for name, rate in content.emulated.items()
         ]
-        blocks.append(Text(f"FP32 by products of BF16 parts: {', '.join(rates)}", " - "))
+        blocks.append(Text(f"FP32 emulated by products of BF16 parts: {', '.join(rates)}", " - "))
     blocks += [Text(text, " ! ", "warn") for text in _device_doubts(content)]
     return Page((*blocks, *_provenance(device), *_ambiguous(content)))
 
@@ -133,15 +133,16 @@ def _off(row: PeakRow) -> str:
 def _device_doubts(content: DeviceSheet) -> list[str]:
     off = [row for row in content.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
-        f"{row.precision}: the sheet and its own arithmetic differ by {_off(row)}" for row in off
+        f"{row.precision}: the data sheet's peak and clock x units differ by {_off(row)}"
+        for row in off
     ]
     low = content.device.low_confidence
     if content.also:
         shares = ", ".join(
             f"{row.device.label} ({_device_peak_ratio(row)} of this peak)" for row in content.also
         )
-        texts.append(f"drivers print this name for other devices, too: {shares}")
-    return [*texts, *([f"less sure than the rest: {', '.join(low)}"] if low else [])]
+        texts.append(f"drivers print this name also for other devices: {shares}")
+    return [*texts, *([f"less certain than the other figures: {', '.join(low)}"] if low else [])]
 
 
 def _provenance(device: Device) -> list[Block]:
@@ -169,7 +170,7 @@ def _ambiguous(content: DeviceSheet) -> list[Block]:
     texts = [
         Text(f"{name}: {', '.join(ids)}", " - ") for name, ids in sorted(content.families.items())
     ]
-    return [Heading("Names that say less"), *texts]
+    return [Heading("Ambiguous names"), *texts]
 
 
 def devices_page(content: DeviceList) -> Page:
@@ -187,7 +188,9 @@ def devices_page(content: DeviceList) -> Page:
     rows = tuple(
         Row(_device_list_cells(row, [cell for _, _, cell in rates])) for row in content.devices
     )
-    about = Text("dense peaks of one framework device; `crossflops devices NAME` says more", " - ")
+    about = Text(
+        "dense peaks of one framework device; `crossflops devices NAME` shows more", " - "
+    )
     return Page((Title((content.about,)), Table(columns=columns, rows=rows), about))
 
 
@@ -260,7 +263,7 @@ def machine_page(content: Machine) -> Page:
     if content.cpu is not None:
         blocks += [
             _two_column_table(_cpu(content.cpu, content.known)),
-            Heading("By the rule"),
+            Heading("Peak by the rule"),
             _cpu_peak_rule_table(content.cpu),
         ]
     for gpu in content.gpus:
@@ -279,7 +282,7 @@ def _two_column_table(rows: list[tuple[str, str]]) -> Table:
 
 
 def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
-    quota = "" if cpu.quota is None else f", of which {cpu.quota:g} CPUs' time is granted"
+    quota = "" if cpu.quota is None else f", limited to the time of {cpu.quota:g} CPUs"
     clock = "unknown" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     return [
         (
@@ -313,7 +316,7 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
             Column(head="peak", right=True),
             Column(head="cores x clock x FLOPs per clock"),
         ),
-        rows=tuple(rows) or (Row.from_cells("-", "-", "FLOPs per clock and core are not known"),),
+        rows=tuple(rows) or (Row.from_cells("-", "-", "FLOPs per clock and core are unknown"),),
     )
 
 
@@ -332,12 +335,12 @@ def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
         ("power limit", "" if gpu.power is None else f"{gpu.power:g} W"),
         ("FP32 units", "" if gpu.lanes is None else f"{gpu.lanes}"),
         ("SMs of the slice", "" if gpu.units is None else f"{gpu.units}"),
-        ("said by", gpu.driver),
+        ("source", gpu.driver),
     ]
 
 
 def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
-    head = "Measured" if peak.is_peak else "Measured by a matrix product, which is no peak"
+    head = "Measured" if peak.is_peak else "Measured by a matrix product (not the peak)"
     rows = [
         (
             f"{name}, {count_with_noun(peak.threads, 'thread')}",
@@ -357,7 +360,7 @@ def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
         ("how", peak.how),
     ]
     texts = [Text(text, " ! ", "warn") for text in peak.contradictions]
-    kept = Text("`--device measured` sets a count against it", " - ")
+    kept = Text("use --device measured to compare a count with it", " - ")
     return [Heading(head), _two_column_table(rows), *texts, kept]
 
 

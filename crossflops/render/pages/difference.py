@@ -28,7 +28,7 @@ def difference_page(content: Difference) -> Page:
     blocks += _nodes_without_count_blocks(content)
     if not content.modules and not content.nodes:
         counted = " of what was counted" if content.uncounted or content.uncounted_before else ""
-        text = f"Nothing{counted} moved, appeared, vanished or changed its work."
+        text = f"Nothing{counted} was moved, added, removed or changed its work."
         blocks.append(Text(text, tone="" if counted else "good"))
     blocks += [
         Text(
@@ -70,13 +70,15 @@ def _nodes_without_count_blocks(content: Difference) -> list[Block]:
         if left := rows[_SHOWN:]:
             blocks.append(
                 Text(
-                    f"and {count_with_noun(len(left), 'row')} more, which files have", "   ", "dim"
+                    f"and {count_with_noun(len(left), 'row')} more, listed in files (-o FILE)",
+                    "   ",
+                    "dim",
                 )
             )
             blocks.append(Table(columns=columns, rows=left, detail=True))
     if gone > 0:
         blocks.append(
-            Text(f"{count_with_noun(gone, 'node')} without a count of {content.first} vanished.")
+            Text(f"{count_with_noun(gone, 'uncounted node')} of {content.first} removed.")
         )
     return blocks
 
@@ -90,9 +92,7 @@ def _growth_verdict(content: Difference) -> list[Block]:
         return [Text(f"{grown} grew by more than {most}.", tone="bad")]
     if content.new_uncounted:
         came = count_with_noun(len(content.new_uncounted), "node")
-        text = (
-            f"Whether work grew by more than {most} is not known: {came} came in without a count."
-        )
+        text = f"Whether work grew by more than {most} is unknown: {came} without a count added."
         return [Text(text, tone="bad")]
     counted = " that was counted" if content.uncounted else ""
     return [Text(f"Nothing{counted} grew by more than {most}.", tone="good")]
@@ -145,7 +145,11 @@ def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
     blocks.append(Table(columns=columns, rows=shown[:_SHOWN]))
     if left := shown[_SHOWN:]:
         blocks.append(
-            Text(f"and {count_with_noun(len(left), 'row')} more, which files have", "   ", "dim")
+            Text(
+                f"and {count_with_noun(len(left), 'row')} more, listed in files (-o FILE)",
+                "   ",
+                "dim",
+            )
         )
         blocks.append(Table(columns=columns, rows=left, detail=True))
     return blocks

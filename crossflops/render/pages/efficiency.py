@@ -145,8 +145,10 @@ def _attention_note(row: Efficiency) -> str:
         return ""
     sentence = "score and value products, "
     if not _has_causal_half(row):
-        return sentence + "none of it behind a causal mask"
-    sentence += "the full square" if attention.counted == "full" else "what a causal mask leaves"
+        return sentence + "no causal mask"
+    sentence += (
+        "the full square" if attention.counted == "full" else "without what a causal mask hides"
+    )
     return (
         f"{sentence}; full {short_amount(attention.full_macs)}, "
         f"causal {short_amount(attention.half_macs)}"
@@ -206,7 +208,7 @@ def _parallel_layout_note(row: Efficiency) -> str:
         f"pipeline {world.pipeline_parallel} parallel"
     )
     if isinstance(world.bubble, float):
-        sentence += f"; the pipeline waits {percent(world.bubble)} of a step"
+        sentence += f"; the pipeline is idle for {percent(world.bubble)} of a step"
     return sentence
 
 
@@ -309,7 +311,7 @@ def _run_compute_table(run: RunCompute) -> Table:
     )
     if isinstance(run.executed_flops, int):
         rows.append(
-            Row.from_cells("executed", f"{run.executed_flops:.4g}", "with what is done again")
+            Row.from_cells("executed", f"{run.executed_flops:.4g}", "with recomputed work")
         )
     if isinstance(run.optimizer_flops, int):
         rows.append(Row.from_cells("optimizer", f"{run.optimizer_flops:.4g}", "apart"))
@@ -397,7 +399,7 @@ def efficiency_page(content: EfficiencyReport) -> Page:
     rows = content.efficiency
     if not rows:
         named = "no model" if content.report is None else content.report.name
-        return Page((Title((named, "no rate was asked for")),))
+        return Page((Title((named, "no rate requested")),))
     blocks: list[Block] = [*_opening(content), _common(rows)]
     if len(rows) > 1 or rows[0].line is not UNSET:
         blocks.append(_varying(rows))

@@ -29,7 +29,7 @@ def matches_page(matches: Matches) -> Page:
     """A line for each cause; `explain` with its name shows the page."""
     columns = (Column(head="cause"), Column(head="what", flows=True))
     rows = tuple(Row((cause.id, cause.title)) for cause in matches.causes)
-    title = Title((f"{len(matches.causes)} causes have to do with {matches.words!r}",))
+    title = Title((f"{len(matches.causes)} causes match {matches.words!r}",))
     hint = Text(f"`crossflops explain {matches.causes[0].id}` shows the page of the first", " ")
     return Page((title, Table(columns=columns, rows=rows), hint))
 
@@ -89,10 +89,10 @@ def _convention_traits(convention: Convention, id: str) -> list[str]:
     """Return what is a trait of the convention, and no rule."""
     traits = {
         "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
-        "control.dead-code": "counts work that nothing uses" if convention.counts_dead else "",
+        "control.dead-code": "counts work with unused results" if convention.counts_dead else "",
         "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
         "module.shared-parents": _walks(convention),
-        convention.unseen: "what no rule is about",
+        convention.unseen: "work without a rule",
         **_parameter_traits(convention.parameters),
     }
     return [traits[id]] if traits.get(id) else []
@@ -108,7 +108,7 @@ def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
         by_cause |= dict.fromkeys(("params.no-rule", "params.bare", "params.root"), layers)
         by_cause["params.counted-again"] = "once for each parent"
     if rules.leaves:
-        by_cause["params.nonleaf"] = "counts parameters of modules without others in them"
+        by_cause["params.nonleaf"] = "counts parameters of modules without submodules"
         by_cause["params.counted-again"] = "once for each module"
     if rules.called:
         by_cause["params.uncalled"] = "counts parameters when a layer is called"
@@ -145,8 +145,8 @@ def _rule_text(rule: Rule) -> str:
 # What a rule says, in words: whom it is about, under which conditions, and what it books.
 
 _MOST = 8  # operators that a line leaves out by name
-_KNOWN = "a layer that is counted above"
-_ANY_BUT, _OUTSIDE = "any but", "outside of layers with a rule"
+_KNOWN = "a layer counted above"
+_ANY_BUT, _OUTSIDE = "any except", "outside layers with a rule"
 
 
 def whom(rule: Rule) -> str:
@@ -272,7 +272,7 @@ _ABOUT = {level: f"{level}s called" for level in ("module", "function", "operato
     "lowered": "instructions given to XLA",
     "compiled": "instructions compiled by XLA",
 }
-_UNCHECKED = {True: "no tool", False: "checked on no version"}
+_UNCHECKED = {True: "no tool", False: "not checked with any version"}
 
 
 def convention_page(convention: Convention) -> Page:
@@ -284,11 +284,11 @@ def convention_page(convention: Convention) -> Page:
     known = frozenset(target for rule in core for target in rule.targets)
     blocks: list[Block] = [_convention_title(convention), *_head(convention)]
     for rules in _rules_by_level(core):
-        blocks += _section("Multiply-accumulates: the first line that fits holds", rules, known)
+        blocks += _section("Multiply-accumulates: the first matching line applies", rules, known)
     for rules in _rules_by_level(parts):
-        blocks += _section("Added to them, in the tool's own unit", rules, known)
-    blocks += _section("Not seen, and why", unseen, known)
-    blocks += _section("The tool itself fails", fails, known)
+        blocks += _section("Other amounts, added in the tool's own unit", rules, known)
+    blocks += _section("Not seen by the tool, and why", unseen, known)
+    blocks += _section("When the tool fails", fails, known)
     return Page((*blocks, *_legend(convention)))
 
 
@@ -306,15 +306,15 @@ def _convention_title(convention: Convention) -> Title:
             f'prints "{convention.printed_as}"',
             f"{convention.unit} per MAC" if convention.unit else "counts no MACs",
             "looks at graph nodes" if nodes else f"looks at {convention.sees} calls",
-            f"checked on {checked}" if checked else _UNCHECKED[nodes],
+            f"checked with {checked}" if checked else _UNCHECKED[nodes],
         )
     )
 
 
 _OF_STEPS = {
     "": "",
-    "runs": "of a training step it counts both passes, as they are run",
-    "thrice": "of a training step it counts the forward pass three times",
+    "runs": "in a training step it counts the forward and the backward pass as they run",
+    "thrice": "in a training step it counts the forward pass three times",
 }
 
 
@@ -325,11 +325,13 @@ def _head(convention: Convention) -> list[Block]:
     ruled = tuple(dict.fromkeys(name for condition in outside for name in condition.names))
     texts = [
         f"always runs with: {forced}" if forced else "",
-        f"work whose result nothing uses is {dead}",
-        f"multiply-accumulates that no line below is about are not counted: {convention.unseen}",
-        f"its number is {formula_equation(convention.adds_up)}" if convention.adds_up else "",
+        f"work with unused results is {dead}",
+        f"multiply-accumulates that match no line below are not counted: {convention.unseen}",
+        f"its total is {formula_equation(convention.adds_up)}" if convention.adds_up else "",
         f"layers with a rule: {rule_target_names(ruled)}" if ruled else "",
-        "a rule about a module is added to those inside of it" if convention.rules_add else "",
+        "the amount of a module is added to the amounts of its submodules"
+        if convention.rules_add
+        else "",
         _OF_STEPS[convention.step],
         _parameter_rules(convention.parameters),
         f"source: {convention.source}" if convention.source else "",
@@ -350,12 +352,12 @@ def _parameter_rules(rules: Parameters | None) -> str:
         which = "all initializers" if rules.stored == "all" else "initializers that a node takes"
         which += ", one without axes as 0" if not rules.scalar else ""
     if rules.modules:
-        which = "those beneath layers that it has a rule for, once for each chain of parents"
+        which = "those in layers that have a rule, once for each chain of parents"
     if rules.leaves:
-        which = "those of modules without others in them"
-    words = [which, "those that are trainable" if rules.trainable else ""]
-    words += ["where the layer was called"] if rules.called else []
-    words += [f"and more: {formula_equation(rules.extra)}"] if rules.extra else []
+        which = "those of modules without submodules"
+    words = [which, "only trainable ones" if rules.trainable else ""]
+    words += ["only if the layer was called"] if rules.called else []
+    words += [f"and also: {formula_equation(rules.extra)}"] if rules.extra else []
     return f"parameters: {', '.join(filter(None, words))} ({rules.reference})"
 
 
@@ -406,8 +408,8 @@ def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
     parts = (
         f"times {_formula_name(rule.times.of)}" if rule.times else "",
         f"divided by {_formula_name(rule.batch)}" if rule.batch else "",
-        "in the total alone" if rule.in_total_only else "",
-        f"beside the rule of its module too: {rule.again}" if rule.again else "",
+        "only in the total" if rule.in_total_only else "",
+        f"in addition to the rule of its module: {rule.again}" if rule.again else "",
     )
     return tuple(part for part in parts if part)
 

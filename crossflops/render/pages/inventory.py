@@ -87,7 +87,7 @@ class Health(msgspec.Struct, frozen=True):
 
 def inventory(content: ToolList) -> Page:
     """The tools as a table, and the commands that install the missing ones."""
-    title = Title(("Tools", "`count --as ID@EDITION` needs none of them installed"))
+    title = Title(("Tools", "`count --as ID@EDITION` works without installing them"))
     tools = content.tools
     return Page(
         (
@@ -172,7 +172,7 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
         columns=(
             Column(head="tool"),
             Column(head="editions", flows=True),
-            Column(head="checked on", flows=True, spare=1),
+            Column(head="checked with", flows=True, spare=1),
             Column(head="installed"),
             Column(head="state", flows=True),
         ),
@@ -192,7 +192,7 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
 
 def _state(tool: ToolRow) -> str:
     if tool.state == "unverified" and tool.verified:
-        return f"{tool.state}: checked on {', '.join(tool.verified)}"
+        return f"{tool.state}: checked with {', '.join(tool.verified)}"
     return f"{tool.state}: {tool.message}" if tool.message else tool.state
 
 

@@ -55,10 +55,11 @@ def footnotes(table: PaperTable) -> list[str]:
     version = table.made_with.get("crossflops", "")
     sentences = [
         f"Counted with crossflops {version}".rstrip()
-        + " on the ONNX graph: a MAC is one multiply-accumulate of a contraction; FLOPs are"
-        " two for each MAC, and one for each addition, multiplication, division, comparison and"
-        " special function beside them; memory traffic is the bytes that every operator reads and"
-        f" writes, nothing fused. {count_with_noun(table.digits, 'significant digit')}."
+        + " on the ONNX graph: a MAC is one multiply-accumulate of a contraction; FLOPs are "
+        "two for each MAC, plus one for each other addition, multiplication, division, "
+        "comparison and special function; memory traffic is the bytes that every operator "
+        "reads and writes, without fusion. "
+        f"{count_with_noun(table.digits, 'significant digit')}."
     ]
     inputs = {row.target: ", ".join(row.inputs) for row in table.rows}
     if len(set(inputs.values())) == 1:
@@ -75,7 +76,9 @@ def footnotes(table: PaperTable) -> list[str]:
     for row in table.rows:
         notes = [*row.notes]
         if row.uncounted:
-            notes.append(f"{count_with_noun(row.uncounted, 'node')} not counted, and in no total")
+            notes.append(
+                f"{count_with_noun(row.uncounted, 'node')} not counted and not in any total"
+            )
         sentences += [f"{row.target}: {note}." for note in notes]
     return sentences
 

@@ -99,7 +99,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
     )
     rest = sum(map(len, groups[top:]))
     notes += [f"and {count_with_noun(rest, 'module')} more with a difference"] if rest else []
-    head = "Where they disagree most: MACs of one such module, beside native"
+    head = "Where tools disagree most: MACs of one such module, next to native"
     return [Heading(head), table, *(Text(note, "   ", "dim") for note in notes)]
 
 

@@ -53,7 +53,7 @@ def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
         blocks += [Heading("Top modules by depth"), _top(content, rows, choice.top)]
     if rows and choice.detailed:
         blocks += [
-            Heading("Modules, each with all that is in it"),
+            Heading("Modules, each including its submodules"),
             _module_tree_table(content, rows),
         ]
     blocks += [Text(text, " ! ", "bad") for text in content.errors]
@@ -154,9 +154,9 @@ def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
     if content.world_size > 1:
         yield "processes", str(content.world_size)
     yield "parameters", short_amount(memory.params, "B")
-    yield "activations by liveness, forward alone", short_amount(memory.by_liveness, "B")
+    yield "activations by liveness, forward only", short_amount(memory.by_liveness, "B")
     if memory.forward is not None:
-        yield "activations measured, forward alone", short_amount(memory.forward, "B")
+        yield "activations measured, forward only", short_amount(memory.forward, "B")
     if memory.step is not None:
         yield "memory measured, whole step", short_amount(memory.step, "B")
 
@@ -182,15 +182,15 @@ def _ranks(ranks: Ranks) -> list[Block]:
     table = Table(columns=(Column(head="rank", right=True), *heads), rows=tuple(rows))
     blocks: list[Block] = [Heading("Processes"), table]
     if ranks.sharing > 1:
-        shared = f"{ranks.sharing} processes compute one batch together: their MACs are the same"
-        blocks.append(Text(f"{shared}, and are taken once", " - "))
+        shared = f"{ranks.sharing} processes share one batch and have the same MACs"
+        blocks.append(Text(f"{shared}, which are counted once", " - "))
     if ranks.macs is not None:
         rate = 2 * ranks.macs / ranks.seconds if ranks.seconds else None
         written = f", {short_amount(rate, 'FLOP/s')} by the slowest" if rate else ""
         blocks.append(Text(f"all together {short_amount(ranks.macs, 'MACs')}{written}", " - "))
     if ranks.missing:
         named = ", ".join(map(str, ranks.missing))
-        blocks.append(Text(f"no profile came from the processes with rank {named}", " ! "))
+        blocks.append(Text(f"no profile was received from rank {named}", " ! "))
     return blocks
 
 

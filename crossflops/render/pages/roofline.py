@@ -50,7 +50,7 @@ def node_kind_table(roof: Roofline) -> Table:
     if rest:
         rows.append(_node_kind_row(roof, f"{count_with_noun(len(rest), 'kind')} more", rest))
     if idle := tuple(kind for kind in roof.kinds if not kind.seconds):
-        rows.append(_node_kind_row(roof, "nodes that take no time", idle))
+        rows.append(_node_kind_row(roof, "nodes without time", idle))
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
         rows=tuple(rows),
@@ -184,13 +184,13 @@ def roofline_verdict(roof: Roofline) -> str:
     """Which limit it is, by how much, and whether a larger batch changes it."""
     step = roof.step
     if step.intensity is None:
-        return "No byte is moved: compute-bound"
+        return "No bytes are moved: compute-bound"
     if step.bound == "compute":
-        config = f"{step.intensity / step.ridge:.3g} x right of the ridge"
+        config = f"{step.intensity / step.ridge:.3g} x above the ridge"
         return f"COMPUTE-BOUND: {intensity(step.intensity)} is {config}"
     if not step.work:
-        return "MEMORY-BOUND: nothing but movement"
-    config = f"{step.ridge / step.intensity:.3g} x left of the ridge"
+        return "MEMORY-BOUND: no FLOPs, only data movement"
+    config = f"{step.ridge / step.intensity:.3g} x below the ridge"
     return f"MEMORY-BOUND: {intensity(step.intensity)} is {config}{_any_batch(roof)}"
 
 
@@ -201,7 +201,7 @@ def _any_batch(roof: Roofline) -> str:
     if batch is not None:
         return f". Compute-bound from a batch of {exact_amount(batch)} on"
     if limit is not None and limit < roof.step.ridge:
-        return f". No batch is compute-bound: whatever it is, intensity is below {limit:.3g}"
+        return f". No batch size is compute-bound: intensity stays below {limit:.3g}"
     return ""
 
 
@@ -227,7 +227,7 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
     if step.joules is not None:
         of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
         yield Row.from_cells(
-            "energy", f"{step.joules:.3g} J", f"an example, at the whole TDP{of}, at most"
+            "energy", f"{step.joules:.3g} J", f"per example at most, at the full TDP{of}"
         )
 
 
@@ -247,7 +247,7 @@ def _ridge(step: StepBound) -> str:
 def _overlap_time_note(step: StepBound) -> str:
     if step.seconds is None:
         return "; the model as a whole"
-    return f"; node after node, {duration(step.whole_seconds)} if all overlapped"
+    return f"; nodes run one after the other, {duration(step.whole_seconds)} if all overlapped"
 
 
 def _limit_shares_text(roof: Roofline) -> str:

@@ -63,14 +63,16 @@ def input_value_notes(report: Report) -> list[Block]:
     if isinstance(weights, WeightsKind) and weights.reason:
         made = [Text(f"The model was built with its weights: {weights.reason}.", " ")]
     if isinstance(weights, WeightsKind) and weights.kind == FAKE and report.profiles:
-        made = [Text("The tools ran on fake tensors: shapes and types, without values.", " ")]
+        made = [
+            Text("The tools ran on fake tensors, which have shapes and types but no values.", " ")
+        ]
     if not isinstance(run, Run):
         return made
     nodes = sum(node.depends_on_inputs is True for node in report.nodes)
     depends = (
-        f"; {count_with_noun(nodes, 'node')} would have others for other values" if nodes else ""
+        f"; the sizes of {count_with_noun(nodes, 'node')} depend on these values" if nodes else ""
     )
-    sizes = [f"Sizes are those of a run on {run.inputs}{depends}."] if run.runtime else []
+    sizes = [f"Sizes are taken from a run on {run.inputs}{depends}."] if run.runtime else []
     notes = [f"{note[:1].upper()}{note[1:]}." for note in run.notes]
     return [
         *made,
@@ -146,7 +148,8 @@ def formulas(report: Report) -> list[Block]:
     blocks += [_where(dim) for dim in polynomials.dimensions]
     if report.uncounted:
         missing = (
-            f"{count_with_noun(len(report.uncounted), 'uncounted node')}, named below, not in them"
+            f"{count_with_noun(len(report.uncounted), 'uncounted node')}, listed below, not "
+            "included"
         )
         blocks.append(Text(missing, " ", "warn"))
     sizes = ", ".join(f"{name}={size}" for name, size in polynomials.at.items())
@@ -164,15 +167,17 @@ def _where(dim: Dimension) -> Text:
     checked = f"checked from {dim.smallest} to {dim.largest}"
     where = f"node {dim.node!r}: " if dim.node else ""
     if dim.multiple_of == 1 and dim.node:
-        sentence = f"{dim.name}: {checked}; far beyond, node {dim.node!r} costs something else"
+        sentence = (
+            f"{dim.name}: {checked}; for much larger sizes, node {dim.node!r} has another cost"
+        )
         return Text(sentence, " ", "warn")
     if dim.multiple_of == 1:
         return Text(f"{dim.name}: every size, {checked}", " ", "dim")
     if dim.multiple_of is None:
         return Text(f"no polynomial in {dim.name}: {where}{dim.reason}", " ", "warn")
     return Text(
-        f"no polynomial in {dim.name}: {where}{dim.reason}; "
-        f"on multiples of {dim.multiple_of} these hold, {checked}",
+        f"no polynomial in {dim.name}: {where}{dim.reason}; valid for multiples of "
+        f"{dim.multiple_of}, {checked}",
         " ",
         "warn",
     )
@@ -182,7 +187,7 @@ Unit: TypeAlias = Literal["macs", "flops"]
 NAMED = 12  # uncounted nodes that are named before the rest is only numbered
 
 _MACS = "multiply-accumulates of contractions"
-_FLOPS = "2 x MACs and one for each of the others"
+_FLOPS = "2 x MACs, and one for each other operation"
 _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 
@@ -228,14 +233,14 @@ def nodes_without_cost(report: Report) -> list[Block]:
     """The nodes that have no cost, each with the reason; none, when all have one."""
     columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
-    return _first_table_rows("Not counted, which is not zero", columns, rows, "node")
+    return _first_table_rows("Not counted (unknown, not zero)", columns, rows, "node")
 
 
 _PARTS = (
     ("forward", "forward"),
     ("gradients of inputs", "backward_input"),
     ("gradients of weights", "backward_weight"),
-    ("computed again", "recomputed"),
+    ("recomputed", "recomputed"),
 )
 
 
@@ -270,14 +275,14 @@ def training_step_blocks(report: Report) -> list[Block]:
     unknown = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]
     reasons = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     return [
-        Heading("Training, without the optimizer"),
+        Heading("Training step, without the optimizer"),
         Figure("step", step),
         Table(columns=columns, rows=(*parts, total)),
         *_optimizer_step_blocks(step),
         Heading("The rule of thumb"),
         Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
         *_first_table_rows(
-            "Backward passes not counted, which is not zero", reasons, unknown, "node"
+            "Backward passes not counted (unknown, not zero)", reasons, unknown, "node"
         ),
     ]
 
@@ -347,26 +352,26 @@ def _report_totals_table(report: Report) -> Table:
     if totals.constant_macs:
         rows.append(("", totals.constant_macs, "of these depend on no input"))
     if totals.converter_macs:
-        rows.append(("", totals.converter_macs, "besides, put in by the converter: not counted"))
+        rows.append(("", totals.converter_macs, "more, added by the converter: not counted"))
     if totals.unchosen_macs:
         rows.append(
-            ("", totals.unchosen_macs, "of these are with experts that a token did not choose")
+            ("", totals.unchosen_macs, "of these are in experts that a token did not choose")
         )
     if totals.dead_macs:
-        rows.append(("", totals.dead_macs, "besides, and no output depends on them: not counted"))
+        rows.append(("", totals.dead_macs, "more, on which no output depends: not counted"))
     if len(report.macs_by_precision) > 1:
         rows += [("", macs, f"of these in {name}") for name, macs in _precisions_by_macs(report)]
     rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]
     rows += [
         ("FLOPs", totals.flops, _doubt(report, "flops") + _FLOPS),
-        ("bytes read", totals.bytes_read, "every operator by itself, nothing fused"),
+        ("bytes read", totals.bytes_read, "each operator separately, without fusion"),
         ("bytes written", totals.bytes_written, ""),
         *_memory_figures(report),
         ("parameters", totals.params, ""),
     ]
     if totals.active_params is not UNSET:
         rows.append(
-            ("", totals.active_params, "of these are active: each token uses its experts alone")
+            ("", totals.active_params, "of these are active: each token uses only its experts")
         )
     if (token := report.per_token) is not UNSET:
         mean = f"mean of {exact_amount(token.tokens)} tokens"
@@ -425,7 +430,7 @@ def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
         return []
     moved, peak = memory.access_bytes, memory.peak_activation_bytes
     at = f"alive at {memory.peak_node}" if memory.peak_node else "of the inputs"
-    left = f"; {count_with_noun(memory.unsized, 'tensor')} of unknown size not in it"
+    left = f"; {count_with_noun(memory.unsized, 'tensor')} of unknown size left out"
     stored = memory.param_bytes_by_type or {}
     is_quantized = any(
         not name.startswith(_FLOATS) for name in (*stored, *report.macs_by_precision)
@@ -436,7 +441,7 @@ def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
         (
             "peak activation memory",
             peak,
-            f"bytes {at}, parameters apart{left if memory.unsized else ''}",
+            f"bytes {at}, without parameters{left if memory.unsized else ''}",
         ),
         ("model bytes", memory.param_bytes, "the parameters as they are stored"),
         *(_type_bytes_rows(stored) if len(stored) > 1 else ()),
@@ -504,12 +509,12 @@ def convention_doubts(folds: tuple[Folded, ...]) -> list[Block]:
     blocks: list[Block] = []
     for fold in folds:
         if fold.assumed:
-            reason = "the tool could not have run this, or its calls were read off the graph"
+            reason = "the tool cannot run this model, or its calls were inferred from the graph"
             blocks.append(Text(f"{fold.tool} is assumed: {reason}", " ", "warn"))
         if fold.uncounted:
             names = ", ".join(fold.uncounted[:3]) + (" ..." if len(fold.uncounted) > 3 else "")
             left = count_with_noun(len(fold.uncounted), "node")
-            blocks.append(Text(f"{fold.tool} says nothing of {left}: {names}", " ", "warn"))
+            blocks.append(Text(f"{fold.tool} has no value for {left}: {names}", " ", "warn"))
     return blocks
 
 

@@ -14,13 +14,13 @@ from crossflops.tools.registry import find_convention
 
 _HEADINGS: dict[By, str] = {
     "op": "By operator",
-    "module": "By module, each with all beneath it",
+    "module": "By module, each including its submodules",
     "node": "By node",
     "type": "By class of module",
 }
 _HEADS = {"macs": "MACs", "flops": "FLOPs", "bytes_read": "read", "bytes_written": "written"}
 _FLOWING = ("module", "target")
-_NOTHING = {"module": "(the model)", "type": "(not known)"}
+_NOTHING = {"module": "(the model)", "type": "(unknown)"}
 
 
 class Viewed(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def view_page(content: Viewed) -> Page:
     ]
     if view.hidden:
         blocks.append(
-            Text(f"and {count_with_noun(view.hidden, 'row')} more, all in the total", " ")
+            Text(f"and {count_with_noun(view.hidden, 'row')} more, included in the total", " ")
         )
     blocks += convention_doubts(content.report.folds)
     return Page((*blocks, *nodes_without_cost(content.report)))

@@ -63,7 +63,7 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
     """Return a failure of the tool itself with what it was predicted to fail on, if it was."""
     if not isinstance(prediction, Unpredicted) or not prediction.foreseen:
         return failure
-    hint = f"as predicted, {prediction.foreseen}: leave the tool out of this model"
+    hint = f"this was predicted ({prediction.foreseen}): leave the tool out for this model"
     return msgspec.structs.replace(failure, hint=hint)
 
 

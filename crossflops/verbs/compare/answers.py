@@ -11,7 +11,7 @@ from crossflops.plugins.choice import Choice
 
 Answers = dict[str, Profile | Failure]
 Progress = Callable[[str], None]  # a text that ends with a newline stays, others are replaced
-FORWARD = "leave --train out to compare the forward pass"
+FORWARD = "leave out --train to compare forward passes"
 
 
 def answers_to_show(answers: Answers, choice: Choice) -> Answers:

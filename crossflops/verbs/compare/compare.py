@@ -122,7 +122,7 @@ def _attempt_with_values_if_needed(
             raise real_weights_error(error.message) from error
         reason = error.message
     if reason:  # outside of the handler, whose traceback holds the first model
-        on_progress(f"the model is built with its weights: {reason}\n")
+        on_progress(f"building the model with its weights: {reason}\n")
         again = msgspec.structs.replace(request, weights=REAL)
         model = runner.restart(model, again)
         attempt = _count_and_run_tools(model, runner, on_progress, reason)
@@ -145,7 +145,7 @@ def _count_and_run_tools(
     counts = counts.without_programs()
     del native
     runner.reclaim_memory(model)
-    on_progress("predictions are fixed; the tools run")
+    on_progress("predictions are fixed; running the tools")
     answers = runner.results(model, failures)
     for group in rebuilt.groups:
         answers |= runner.results_of(group, failures)

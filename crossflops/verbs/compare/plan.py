@@ -32,7 +32,7 @@ from crossflops.verbs.count import (
     refuse_training,
 )
 
-_NO_STEP = "it counts no training step"
+_NO_STEP = "it cannot count a training step"
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -100,8 +100,8 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
     for name in ("against", "module", "consensus", "onnx"):
         if getattr(comparison, name):
             raise InputError(
-                f"--{name} is about forward passes, and --train about a training step",
-                "leave one of them out",
+                f"--{name} cannot be combined with --train",
+                "leave out one of the two",
             )
     step = StepSetting(
         frozen=request.frozen,
@@ -158,8 +158,8 @@ def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
     asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
     if all(rules.framework != frontend.name for rules in asked):
         raise InputError(
-            f"no tool that was asked counts training steps of a model of {frontend.title}",
-            "leave --train out, or count the step with `crossflops count --train`",
+            f"none of the chosen tools can count a training step of a model of {frontend.title}",
+            "leave out --train, or count the step with `crossflops count --train`",
         )
 
 
@@ -171,12 +171,12 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
     for tool in comparison.python:
         if not any(fnmatchcase(tool, name) for name in asked):
             raise InputError(
-                f"--python {tool}=... is of a tool that was not asked for",
+                f"--python {tool}=... names a tool that is not chosen",
                 f"add --tool {tool}, or leave it out",
             )
     if comparison.onnx is not None and not file_reading_tools(choice):
         raise InputError(
-            "--onnx is for tools that count an ONNX file, and none was asked for",
+            "--onnx has no effect: none of the chosen tools reads an ONNX file",
             "add --tool onnx-tool, or leave it out",
         )
 
@@ -193,8 +193,9 @@ def _distant_failure(tool: str) -> Failure:
     return Failure(
         tool=tool,
         stage="load",
-        message=f"{tool} has an interpreter of its own, and isolate=False runs tools in this one",
-        hint="leave isolate=False out",
+        message=f"{tool} has its own interpreter, but isolate=False runs all tools in this "
+        "process",
+        hint="leave out isolate=False",
     )
 
 
@@ -203,7 +204,7 @@ def _trainers(choice: Choice) -> Choice:
     others = [tool for tool, rules in choice.conventions.items() if not rules.step]
     if others and not choice.named:
         warnings.warn(
-            f"no training step is counted by {', '.join(sorted(others))}: they are left out",
+            f"skipped, since they cannot count a training step: {', '.join(sorted(others))}",
             CrossflopsWarning,
             stacklevel=2,
         )

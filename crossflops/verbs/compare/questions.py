@@ -27,7 +27,10 @@ def select_tools(
     if between is None:
         return tools if tools is None or isinstance(tools, str) else tuple(tools)
     if between[0] == between[1]:
-        raise InputError(f"{between[0]} is no other tool than itself", "name two tools")
+        raise InputError(
+            f"--between needs two different tools, got {between[0]} twice",
+            "name two different tools",
+        )
     more = [tools] if isinstance(tools, str) else tools or ()
     return tuple(dict.fromkeys((*more, *between)))
 
@@ -97,8 +100,8 @@ def reject_second_model_options(module: str | None, consensus: bool, onnx: str |
     flag = next((name for name, value in questions.items() if value), None)
     if flag is not None:
         raise InputError(
-            f"{flag} is about one model, and --against names a second",
-            f"ask for {flag} without --against",
+            f"{flag} cannot be combined with --against",
+            f"use {flag} without --against",
         )
 
 

@@ -15,7 +15,7 @@ from crossflops.verbs.compare.groups import ToolGroup, runners
 from crossflops.verbs.count import CountedModel
 from crossflops.workers.observe import fake_weights_error
 
-_REBUILT_STEP = "it counts training steps of models of its own framework alone"
+_REBUILT_STEP = "it counts training steps only for models of its own framework"
 
 
 class Rebuilt(msgspec.Struct, frozen=True):

@@ -85,7 +85,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
     def write(self, native: CountedModel) -> None:
         """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
         if self.given is None:
-            hint = "convert the model to ONNX, and give the file by --onnx"
+            hint = "convert the model to ONNX, and give the file with --onnx"
             write_program(native, self.path, hint)
         elif self.path != Path(self.given.path):
             from crossflops.export.program import save_bound
@@ -144,7 +144,9 @@ def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfToo
     A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
     """
     if onnx is not None and request.is_file:
-        raise InputError(f"{request.target} is an ONNX file already", "leave --onnx out")
+        raise InputError(
+            f"--onnx cannot be used: {request.target} is already an ONNX file", "leave out --onnx"
+        )
     source: Any = request.source().model if request.is_file else None
     if onnx is not None:
         source = OnnxFile(path=onnx)

@@ -81,7 +81,7 @@ def request_of(
     ]
     if strays:
         raise InputError(
-            f"{' and '.join(strays)}: options of a model without a model", "give the model too"
+            f"{' and '.join(strays)} can be used only with a TARGET", "add the TARGET"
         )
     return None
 
@@ -108,20 +108,20 @@ def check_efficiency_question(
     for field, other in _EXCLUSIVE:
         if fields[field] and fields[other]:
             raise InputError(
-                f"{flag(field)} and {flag(other)} contradict each other", "leave one out"
+                f"{flag(field)} and {flag(other)} cannot be combined", "leave out one of the two"
             )
     if fields["device"] and any("=" not in peak for peak in fields["peak_tflops"]):
         raise InputError(
-            "--device and --peak-tflops contradict each other",
-            "leave one out, or say for which precision: --peak-tflops bf16=X",
+            "--device and --peak-tflops without a precision cannot be combined",
+            "leave out one of the two, or name the precision: --peak-tflops bf16=X",
         )
     provided = fields["macs"] is not None or fields["pass_macs"] is not None
     if request is None and not provided and fields["params"] is None:
         raise InputError(
-            "there is nothing to count", "give a model, or --macs such as 4.112G, or --params"
+            "the work is not given", "give a TARGET, or --macs such as 4.112G, or --params"
         )
     if fields["pass_macs"] is not None and fields["batch"] is None:
-        raise InputError("--pass-macs are those of a batch", "add --batch B")
+        raise InputError("--pass-macs requires --batch", "add --batch B")
     _refuse_multiplier(fields["train_multiplier"])
     whole_run.check_run_length(
         question.length,
@@ -137,11 +137,15 @@ def _refuse_numbers(fields: Mapping[str, Any]) -> None:
     for name in _MEASURED:
         value = fields[name]
         if value is not None and not 1e-30 <= value <= 1e30:
-            raise InputError(f"{flag(name)} {value} is no rate or time", "give one above zero")
+            raise InputError(
+                f"{flag(name)} must be a positive number, got {value}", "give a positive number"
+            )
     for name in _COUNTED:
         value = fields[name]
         if value is not None and (not isinstance(value, int) or not 1 <= value <= 10**18):
-            raise InputError(f"{flag(name)} {value} is no number of them", "give 1 or more")
+            raise InputError(
+                f"{flag(name)} must be a whole number of at least 1, got {value}", "give 1 or more"
+            )
 
 
 def _refuse_multiplier(text: str | None) -> None:
@@ -151,7 +155,8 @@ def _refuse_multiplier(text: str | None) -> None:
         passes = Fraction(0)
     if not Fraction(1, 10**6) <= passes <= 10**6:
         raise InputError(
-            f"--train-multiplier {text!r} is no number of passes", "give one such as 3 or 2.5"
+            f"--train-multiplier must be a positive number, got {text!r}",
+            "give a number such as 3 or 2.5",
         )
 
 
@@ -186,11 +191,14 @@ def rate_work(
     check_efficiency_question(question, request, shown=() if memory is None else ("batch",))
     roofline.check_roofline_question(question, request)
     if request is not None and question.training.train and not request.setting.grad:
-        raise InputError("a training step has gradients", "leave --no-grad out, or --train")
+        raise InputError(
+            "--train needs gradients and cannot be combined with --no-grad",
+            "leave out --no-grad, or leave out --train",
+        )
     if request is not None and question.language.seq != request.sizes.get("seq"):
         raise InputError(
-            "a row has another number of tokens than the model was given by --seq",
-            "leave the column seq out, or count each length by itself",
+            "the column seq differs from --seq, with which the model was counted",
+            "leave out the column seq, or run the command once for each length",
         )
     question, bench = roofline.with_bench(question)
     world = device_layout(question.parallel)
@@ -223,7 +231,7 @@ def _merge_equal_answers(
     if not isinstance(trouble, AmbiguousDeviceError):
         return None
     names = " or ".join(device.label for device in trouble.candidates)
-    note = f"{trouble.name!r} is {names}, which agree in all that is asked"
+    note = f"{trouble.name!r} can be {names}; all of them give the same result"
     size = len(trouble.candidates)
     agreed = []
     for index in range(0, len(rows), size):
@@ -280,8 +288,8 @@ def _build_rated_run(question: Question, work: Studied, world: Layout) -> mfu.Me
     )
     if speed is None and work.transfer is None and not other:
         raise InputError(
-            "no speed was given",
-            "add --examples-per-second R, --tokens-per-second R or --latency-ms T, as measured",
+            "no measured speed is given",
+            "add --examples-per-second R, --tokens-per-second R or --latency-ms T",
         )
     return mfu.MeasuredRun(
         question=question,
@@ -437,12 +445,12 @@ def rate_run_table(question: Question, request: Request | None, on_progress: Pro
 def _surplus_column_notes(table: runs.RunTable) -> list[str]:
     if not table.unused:
         return []
-    return [f"{table.name}: columns that are not used: {', '.join(table.unused)}"]
+    return [f"{table.name}: unused columns: {', '.join(table.unused)}"]
 
 
 def _trouble(table: runs.RunTable, number: int) -> InputError:
     rows = "row" if len(table.rows) == 1 else "rows"
     return InputError(
-        f"{number} of {len(table.rows)} {rows} of {table.name} cannot be answered as it is",
-        "correct the lines that are named above",
+        f"{number} of {len(table.rows)} {rows} in {table.name} are invalid",
+        "correct the lines listed above",
     )

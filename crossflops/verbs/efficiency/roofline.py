@@ -207,7 +207,7 @@ def _bytes_in_precision(total: int, per_example: float | None, precision: str) -
 
 def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
     if model is None:
-        raise ValueError("neither a graph nor bytes are given")
+        raise ValueError("a roofline needs a model or a number of bytes")
     graph, ledger = model.graph, model.ledger
 
     @cache
@@ -241,25 +241,26 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
     ]
     if roofing.passes != 1 and not roofing.has_byte_total:
         assumptions.append(
-            f"each of the {float(roofing.passes):g} passes moves what the forward pass does: so "
-            "of contractions, about so of the others; the optimizer's bytes are not in it"
+            f"each of the {float(roofing.passes):g} passes is assumed to move the bytes of "
+            "the forward pass: right for contractions, approximate for other nodes; the bytes "
+            "of the optimizer are not included"
         )
     if roofing.batch != roofing.counted and not roofing.has_byte_total:
         assumptions.append(
-            f"counted with a batch of {roofing.counted}: for {roofing.batch} all but the weights "
-            "is taken times as often"
+            f"counted with a batch of {roofing.counted} and scaled to {roofing.batch}, except "
+            "for the weights"
         )
     scale = Fraction(roofing.batch, roofing.counted)
     experts = describe_experts(model.graph, scale) if model is not None else ""
     if experts and not roofing.has_byte_total:
         assumptions.append(experts)
-    assumptions.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
+    assumptions.append("work is 2 FLOPs per MAC; other operations count only by their bytes")
     if not roofing.has_byte_total and model is not None:
         assumptions += _constant_folding_notes(model)
     if step.joules is not None:
         assumptions.append(
-            f"energy is that of {roofing.ceiling.name} at its whole TDP, {roofing.ceiling.tdp:g}"
-            " W: no step of such a time takes more"
+            f"energy assumes the full TDP of {roofing.ceiling.name}, {roofing.ceiling.tdp:g} "
+            "W, and is an upper bound for a step of that time"
         )
     return tuple(assumptions)
 
@@ -270,14 +271,15 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
     if before:
         moved = sum(count.cost.bytes_read + count.cost.bytes_written for count in before)
         sentences.append(
-            f"{len(before)} nodes that depend on no input run before the step, and are left out: "
-            f"as counted they move {moved} bytes{_constant_macs_note(before)}"
+            f"{len(before)} nodes depend on no input, run before the step and are left out; "
+            f"they would move {moved} bytes{_constant_macs_note(before)}"
         )
     partly = [c for c in model.ledger.counted if not c.node.constant and c.constant_cost != ZERO]
     if partly:
         sentences.append(
-            f"the work of {len(partly)} more nodes that depends on no input, as that of the first "
-            f"runs of a loop, is left out, too{_constant_macs_note(partly)}"
+            f"{len(partly)} more nodes have some work that depends on no input, such as the "
+            "first iterations of a loop; that work is left out, "
+            f"too{_constant_macs_note(partly)}"
         )
     return sentences
 
@@ -294,19 +296,21 @@ def _warnings(
     unknown = 0 if model is None or roofing.has_byte_total else len(model.ledger.uncounted)
     if unknown:
         warnings.append(
-            f"the roofline is without {unknown} uncounted nodes: more work, more bytes"
+            f"the roofline leaves out {unknown} uncounted nodes; their work and bytes would "
+            "be added"
         )
     if efficiency is not None and efficiency > 1:
         warnings.append(
-            f"the run is {efficiency:.2f} times as fast as its roofline: it moved less than the "
-            "byte model says (kernels are fused, values stay in a cache), or the device is another"
+            f"the run is {efficiency:.2f} times as fast as its roofline: it moved fewer bytes "
+            "than the byte model assumes (fused kernels, values kept in a cache), or it ran "
+            "on another device"
         )
     return tuple(warnings)
 
 
 # From a question of `efficiency` to what its roofline is asked of.
 
-_HINT = "give a file that `crossflops bench MODEL -o FILE.json` wrote"
+_HINT = "give a file written by `crossflops bench MODEL -o FILE.json`"
 
 
 def with_bench(question: Question) -> tuple[Question, Bench | None]:
@@ -319,20 +323,25 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
     bench = _read_bench_file(Path(question.roof.bench))
     measurement = bench.measurement
     if measurement is None:
-        raise CrossflopsError(f"nothing ran in {question.roof.bench}", "bench a batch that fits")
+        raise CrossflopsError(
+            f"{question.roof.bench} has no successful run", "run `bench` with a batch that fits"
+        )
     if any(getattr(question.speed, name) is not None for name in WAYS):
-        raise InputError("--bench has the time of the run, and another is given", "leave one out")
+        raise InputError(
+            "--bench gives the time of the run, so no other speed can be given",
+            "leave out one of the two",
+        )
     if (bench.step is not None) != question.training.train:
         timed = "a forward pass" if bench.step is None else "a training step"
         raise InputError(
-            f"the run of --bench is {timed}, and --train says whether a step is meant",
-            "leave --train out" if bench.step is None else "add --train",
+            f"the run of --bench is {timed}, which does not agree with --train",
+            "leave out --train" if bench.step is None else "add --train",
         )
     batch = question.speed.batch or measurement.batch
     if batch != measurement.batch:
         raise InputError(
-            f"the run of --bench has a batch of {measurement.batch}, and --batch is {batch}",
-            "leave --batch out",
+            f"the run of --bench has batch {measurement.batch}, but --batch is {batch}",
+            "leave out --batch",
         )
     speed = replace(question.speed, latency_ms=1e3 * measurement.p50, batch=batch)
     return replace(question, speed=speed), bench
@@ -342,9 +351,9 @@ def _read_bench_file(path: Path) -> Bench:
     try:
         return Bench.from_json(contents(path))
     except OSError as error:
-        raise CrossflopsError(f"{path} cannot be read: {error.strerror}", _HINT) from error
+        raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CrossflopsError(f"{path} is not what `bench` writes: {error}", _HINT) from error
+        raise CrossflopsError(f"{path} is not a result of `bench`: {error}", _HINT) from error
 
 
 def check_roofline_question(question: Question, request: Request | None) -> None:
@@ -357,38 +366,40 @@ def check_roofline_question(question: Question, request: Request | None) -> None
         question.against.peak_tflops and question.against.bandwidth
     ):
         raise InputError(
-            f"{asked}: a roofline has a peak and a bandwidth",
+            f"{asked} needs a peak and a bandwidth",
             "give --device D, or --peak-tflops X and --bandwidth Y",
         )
     if layout.tp * layout.pp > 1:
         raise InputError(
-            f"{asked}: a roofline is that of one device, which --tp and --pp split",
-            "leave --tp and --pp out",
+            f"{asked} shows one device and cannot be combined with --tp or --pp",
+            "leave out --tp and --pp",
         )
     if roof.bytes_ and roof.bytes_per_example:
-        raise InputError("--bytes and --bytes-per-example contradict each other", "leave one out")
+        raise InputError(
+            "--bytes and --bytes-per-example cannot be combined", "leave out one of the two"
+        )
     if roof.bytes_per_example is not None:
         return
     if request is None and roof.bytes_ not in (None, "weights-once"):
         raise InputError(
-            f"--bytes: no sizes tell the bytes of {roof.bytes_}",
-            "give the model, or leave --bytes out: weights and cache once",
+            f"--bytes {roof.bytes_} needs a model; sizes give only weights and caches",
+            "give the model, or leave out --bytes to count weights and cache once",
         )
     if request is None and question.language.params is None:
         raise InputError(
-            f"{asked}: the bytes of MACs that are given are unknown",
+            f"{asked} needs bytes, which --macs does not give",
             "add --bytes-per-example N, or give the model",
         )
     if request is None and question.language.context is None:
         raise InputError(
-            f"{asked}: sizes tell the bytes of decoding alone, one token behind a --context",
+            f"{asked} from sizes is possible only for decoding, with --context",
             "add --context T instead of --seq, or --bytes-per-example N, or give the model",
         )
     if work.compare or question.precisions.mix:
         whose = "--compare" if work.compare else "--mix"
         raise InputError(
-            f"{asked}: a roofline looks at nodes, which {whose} does not tell apart",
-            "leave it out; --precision-of PATTERN=P gives nodes a precision",
+            f"{asked} needs per-node counts; {whose} gives only a total",
+            "leave it out; use --precision-of PATTERN=P to set the precision of nodes",
         )
 
 
@@ -444,7 +455,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
     name = device.label if device else "given peaks"
     if against.bandwidth is None:
         raise UnknownNameError(
-            f"the memory bandwidth of {name} is not known", "give it in GB/s by --bandwidth"
+            f"the memory bandwidth of {name} is unknown", "give it in GB/s with --bandwidth"
         )
     peaks = {**(device.peaks if device else {}), **against.given}
     if device is not None:

@@ -11,10 +11,8 @@ from crossflops.errors import InputError
 from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.hardware.rates.terms import Piece
 
-_SIZES_ALONE = (
-    "leave it out, or leave the model and --macs out and give --params, --layers, --hidden"
-)
-_UNTOLD = "which MACs that are given do not, nor those of --as and --compare"
+_SIZES_ALONE = "leave it out, or give --params, --layers and --hidden instead of a model or --macs"
+_UNTOLD = "needs per-node counts; --macs, --as and --compare give only a total"
 _NODES = "give the model, and leave out --macs, --as and --compare"
 
 
@@ -94,14 +92,16 @@ def _is_training_work(work: AskedWork) -> bool:
 
 
 ALWAYS = (Use(_always),)
-_OF_NODES = Use(lambda work: work.has_nodes, f"tells nodes apart, {_UNTOLD}", _NODES)
+_OF_NODES = Use(lambda work: work.has_nodes, f"{_UNTOLD}", _NODES)
 _OF_SIZES = Use(
-    lambda work: work.has_only_sizes, "is a size of a transformer that is no TARGET", _SIZES_ALONE
+    lambda work: work.has_only_sizes,
+    "applies only to a transformer given by its sizes, without a TARGET",
+    _SIZES_ALONE,
 )
-_OF_TRAINING = Use(_is_training_work, "is about training", "add --train")
+_OF_TRAINING = Use(_is_training_work, "requires --train", "add --train")
 _OF_A_CACHE = Use(
     lambda work: work.decodes,
-    "is about the bytes of decoding with a cache of keys and values, by sizes",
+    "applies only to decoding with a key and value cache, for a transformer given by its sizes",
     "leave it out, or give --params, --layers, --hidden and --context without a TARGET",
 )
 
@@ -112,7 +112,7 @@ def _attends(work: AskedWork) -> bool:
 
 _OF_ATTENTION = Use(
     _attends,
-    f"tells attention apart, {_UNTOLD}, nor sizes without a width",
+    f"{_UNTOLD}, and sizes need the width of attention",
     "give the model without --as and --compare, or --layers, --hidden and --seq beside --params",
 )
 
@@ -162,7 +162,7 @@ def _heads_matter(work: AskedWork) -> bool:
 
 _OF_HEADS = Use(
     _heads_matter,
-    "changes nothing beside --hidden, which is heads x depth",
+    "has no effect with --hidden, which is heads x head dimension",
     "leave it out, or add --kv-heads and --context for a cache of fewer heads",
 )
 _ALL_ALIKE = Use(
@@ -170,19 +170,19 @@ _ALL_ALIKE = Use(
         work.fields["backward"] != "flat"
         or not any(work.fields[name] for name in ("frozen", "trainable", "loss"))
     ),
-    "flat takes three passes of everything, and --frozen, --trainable and --loss ask for fewer",
-    "leave one of them out",
+    "flat counts three passes of everything and ignores --frozen, --trainable and --loss",
+    "leave out --backward flat, or leave out those options",
 )
 
 USES: dict[str, tuple[Use, ...]] = {
     "macs": ALWAYS,
     "pass_macs": ALWAYS,
-    "as_": (Use(lambda work: work.has_model, "counts a model", "give a TARGET"),),
-    "compare": (Use(lambda work: work.has_model, "counts a model", "give a TARGET"),),
+    "as_": (Use(lambda work: work.has_model, "requires a TARGET", "give a TARGET"),),
+    "compare": (Use(lambda work: work.has_model, "requires a TARGET", "give a TARGET"),),
     "tools": (
         Use(
             lambda work: work.fields["compare"],
-            "runs nothing without --compare",
+            "requires --compare",
             "add --compare, or --as ID",
         ),
     ),
@@ -202,14 +202,14 @@ USES: dict[str, tuple[Use, ...]] = {
                 or _has_examples(work)
                 or any(work.fields[name] for name in ("pass_macs", "runs"))
             ),
-            "says how many examples a pass has, and the answer has no pass",
+            "has no effect: the result has no pass over a batch",
             "leave it out, or give a speed or --roofline",
         ),
     ),
     "tokens": (
         Use(
             _needs_tokens,
-            "says how many tokens an example has, which is known or not needed here",
+            "has no effect: the number of tokens is already known or not needed",
             "leave it out, or give a speed or the length of a run in tokens",
         ),
     ),
@@ -220,7 +220,7 @@ USES: dict[str, tuple[Use, ...]] = {
                 or (work.has_rate and any(work.fields[n] for n in ("devices", "dp")))
                 or work.fields["tp"] * work.fields["pp"] > 1
             ),
-            "says whose a rate is that one of several devices reached",
+            "applies only to a measured rate on several devices",
             "leave it out, or give --devices N and a rate",
         ),
     ),
@@ -238,7 +238,7 @@ USES: dict[str, tuple[Use, ...]] = {
         _OF_TRAINING,
         Use(
             _repeats,
-            "says how many micro-batches a step has, and the answer has no step",
+            "has no effect: the result has no step",
             "leave it out, or give the time of a step, --run-steps or --batch with a whole run",
         ),
     ),
@@ -248,7 +248,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "mfu": (
         Use(
             lambda work: work.has_peak or not work.has_length,
-            "is a share of a peak, and none is given",
+            "is a share of a peak, and no peak is given",
             "add --device D and --precision P, or --peak-tflops X",
         ),
     ),
@@ -264,7 +264,7 @@ USES: dict[str, tuple[Use, ...]] = {
             lambda work: (
                 work.fields["device"] or any("device=" in text for text in work.fields["what_if"])
             ),
-            "says where devices are looked up, and none is named",
+            "has no effect: no device is named",
             "add --device D",
         ),
     ),
@@ -272,15 +272,15 @@ USES: dict[str, tuple[Use, ...]] = {
     "bandwidth": (
         Use(
             _moves_bytes,
-            "is about bytes, and none are known here",
+            "has no effect: no bytes are counted",
             "leave it out, or ask for --roofline",
         ),
     ),
     "params": (
         Use(
             lambda work: work.has_only_sizes or work.fields["step_ms"],
-            "says how large a model without a TARGET and --macs is",
-            "leave it out: the parameters of the TARGET are counted",
+            "applies only to a model given by its sizes, without a TARGET and --macs",
+            "leave it out; the parameters of the TARGET are counted",
         ),
     ),
     "layers": (_OF_SIZES,),
@@ -291,14 +291,15 @@ USES: dict[str, tuple[Use, ...]] = {
     "seq": (
         Use(
             _needs_length,
-            "is the length of attention, or of an example, and neither is in the work",
+            "has no effect: the work has no attention and no tokens",
             "add --layers L and --hidden H, or leave it out",
         ),
     ),
     "context": (
         Use(
             lambda work: work.has_only_sizes,
-            "is a cache of a transformer by its sizes, and a TARGET decodes what its inputs say",
+            "applies only to a transformer given by its sizes; for a TARGET the inputs decide "
+            "what is decoded",
             "give an --input for one new token and the cache, or --params, --layers and --hidden "
             "without a TARGET",
         ),
@@ -313,7 +314,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "bytes_": (
         Use(
             lambda work: not work.has_only_sizes or not work.fields["roofline"],
-            "says nothing that sizes do not: they have the bytes of weights and caches alone",
+            "has no effect for sizes, which give only the bytes of weights and caches",
         ),
     ),
     "bytes_per_example": ALWAYS,
@@ -351,12 +352,10 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         "--window": causality.window,
     }
     for name in (name for name, is_asked in asked.items() if is_asked and not scores):
-        raise InputError(
-            f"{name} changes nothing: there is no attention in what is counted", "leave it out"
-        )
+        raise InputError(f"{name} has no effect: the model has no attention", "leave it out")
     if causality.causal == "half" and not any(sizes.may_halve for sizes in scores):
         raise InputError(
-            "--causal half changes nothing: no attention of the graph may be causal over more "
+            "--causal half has no effect: no attention of the graph can be causal with more "
             "than one query",
             "leave it out",
         )
@@ -365,13 +364,13 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         sizes.causal_share(False, width) != sizes.causal_share(False) for sizes in scores
     ):
         raise InputError(
-            f"--window {width} changes nothing: no attention that may be causal has more keys",
+            f"--window {width} has no effect: no attention that can be causal has more keys",
             "leave it out",
         )
     fused = training.has_graph_passes and all((piece.again or 0) % 1 for piece in products)
     if training.flash and fused:
         raise InputError(
-            "--flash changes nothing: the count of the graph has the scores that are done again",
+            "--flash has no effect: the count of the graph already includes the recomputed scores",
             "leave it out, or add --backward flat",
         )
 
@@ -386,8 +385,8 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
         replaced = name == "peak_tflops" and similar and "device" in by_every_row
         if name in by_every_row or replaced:
             raise InputError(
-                f"{flag(name)} changes nothing: every row of --runs {table} has its own",
-                "leave it out, or leave the cell of some row empty",
+                f"{flag(name)} has no effect: every row of --runs {table} sets its own value",
+                "leave it out, or leave the cell empty in some row",
             )
 
 

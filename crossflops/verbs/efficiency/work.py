@@ -200,7 +200,8 @@ def _run_optimizer_step(
         return None
     if exact is None:
         raise InputError(
-            f"which parameters {name} updates is not known here", "leave --optimizer out"
+            f"the parameters that {name} updates are unknown without a model",
+            "leave out --optimizer",
         )
     from crossflops.ledger.optimizer import optimizer_step
 
@@ -214,9 +215,7 @@ def _exact_step(
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
     if not chosen and not knows_trained(counted.trace):
-        multiple = (
-            "the exact training step of such a model is not known: it is taken as 3 x forward"
-        )
+        multiple = "the exact training step of such a model is unknown; 3 x forward is used"
         return None, () if training.backward else (multiple,)
     exact = count.exact_steps(counted, training.frozen, training.trainable, own)
     return exact, _without_backward(exact) if training.has_graph_passes else ()
@@ -230,7 +229,7 @@ def _without_backward(exact: Steps) -> tuple[str, ...]:
     more = f" and {len(exact.unknown) - 3} more" if len(exact.unknown) > 3 else ""
     return (
         f"the backward passes of {names}{more} are not counted, so the work is a lower bound; "
-        "`crossflops count --train` says why",
+        "see `crossflops count --train` for the reasons",
     )
 
 
@@ -249,7 +248,7 @@ def _examples(question: Question, report: Report) -> int:
     first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first not in (1, batch):
         raise InputError(
-            f"the first input has {first} rows, and --batch is {batch}",
+            f"--batch is {batch}, but the first input has {first} rows",
             f"count the model with a first dimension of 1 or {batch}: see --input",
         )
     return first

@@ -322,7 +322,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
         peaks = [parse_peak_tflops(text) for text in self.peak_tflops]
         if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
             raise InputError(
-                "--precision changes nothing: --peak-tflops is that of all precisions",
+                "--precision has no effect: --peak-tflops is given for all precisions",
                 f"write --peak-tflops {self.precision}=X, or leave it out",
             )
         if self.device is not None:
@@ -353,7 +353,7 @@ def peak_of(
         return _this_machine_peak(precision, stored, threads)
     name = rated.device or device
     if not name:
-        return None, ("no MFU: it is not known what ran; give --device or --peak-tflops",)
+        return None, ("no MFU: the device is unknown; give --device or --peak-tflops",)
     try:
         known_device = find_device(name, additional_devices(name))
         rate = attainable(known_device, precision)
@@ -373,7 +373,7 @@ def _this_machine_peak(
     except CrossflopsError as error:
         measured = error.message
     if isinstance(measured, str):
-        return None, (f"no MFU: this machine's peak was not measured: {measured}",)
+        return None, (f"no MFU: the peak of this machine could not be measured: {measured}",)
     rate = measured.rates.get(stored)
     if rate is None:
         return None, (f"no MFU: this machine has no measured peak for {precision}",)
@@ -402,7 +402,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     sharing: int = 1  # processes that compute the batch together
 
 
-RULE = "rates are 2 x MACs / seconds; MFU leaves out what is computed again, HFU does not"
+RULE = "rates are 2 x MACs / seconds; MFU leaves out recomputed work, HFU includes it"
 
 
 def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
@@ -427,25 +427,25 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     work = work_of(count)
     more = least_again(count, times) - work.recomputed_macs
     if more > 0:
-        warnings.append(
-            f"{more} MACs more were run again than the graph of the model has: HFU lacks them"
-        )
+        warnings.append(f"{more} recomputed MACs are not in the graph of the model and not in HFU")
     warnings += [
-        f"{fold.tool} counts no MACs: it is not shown beside the step"
+        f"{fold.tool} counts no MACs and is not shown"
         for fold in report.folds
         if not convention_named(fold.tool, fold.edition).unit
     ]
     if len(count.parts) > 1 and report.folds:
-        warnings.append("the step had inputs of several kinds: no convention is shown beside it")
+        warnings.append(
+            "the step had inputs of several shapes or types, so no convention is shown"
+        )
     uncounted = _rows_without_count(count)
     if uncounted:
         warnings.append(
-            f"{len({row.node for row in uncounted})} nodes have no count "
-            "and are in no sum: see uncounted"
+            f"{len({row.node for row in uncounted})} nodes are not counted and in no sum; see "
+            "the key uncounted"
         )
     additional = _add_times(count.beside, watched)
     warnings += [
-        f"{row.class_} ran beside the model and has no count: {row.reason}"
+        f"{row.class_} ran in addition to the model and is not counted: {row.reason}"
         for row in additional
         if row.reason
     ]
@@ -484,7 +484,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
 
 def _opaque_module_warning(path: str) -> str:
     name = path or "the model"
-    return f"torch.compile hides what is in {name}: its modules have work and no time"
+    return f"torch.compile hides the modules in {name}: they have work, but no time"
 
 
 def _to_latencies(times: StepTimes | None) -> Latencies | None:
@@ -495,7 +495,7 @@ def _to_latencies(times: StepTimes | None) -> Latencies | None:
         backward=times.backward,
         optimizer=times.optimizer,
         iteration=times.whole,
-        how="one step with hooks, whose own time is left out",
+        how="one step with hooks; the time of the hooks is left out",
     )
 
 
@@ -556,8 +556,8 @@ def _coverage_share_notes(
     also = sum(row.training is not None for row in rows)
     more = f" and of {also} module{'s' if also > 1 else ''} beside it" if also else ""
     yield (
-        f"the rates of the step are of the passes of the model{more}, which took"
-        f" {min(seconds / times.iteration, 1.0):.0%} of its time"
+        f"the rates of the step cover only the passes of the model{more}, which took "
+        f"{min(seconds / times.iteration, 1.0):.0%} of its time"
     )
 
 

@@ -32,14 +32,16 @@ from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work
 if TYPE_CHECKING:
     from crossflops.ir.training import OwnBackwards
 
-_FIRST_ORDER = "what autograd.grad was asked for is not what its own backward pass was seen with"
+_FIRST_ORDER = (
+    "the gradients asked of autograd.grad differ from those of its observed backward pass"
+)
 _OUTPUTS = (
-    "a backward pass came from some of the outputs of {}, and which of its graph they are is not"
-    " known: counted as if from all"
+    "a backward pass started from some outputs of {}; which outputs of its graph these are is "
+    "unknown, so it is counted as if from all"
 )
 _INPUTS = (
-    "inputs of {} have gradients, and which of its graph they are is not known: their gradients"
-    " are not counted"
+    "some inputs of {} have gradients; which inputs of its graph these are is unknown, so "
+    "their gradients are not counted"
 )
 
 
@@ -59,8 +61,8 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
     parts.sort(key=lambda part: (part.is_again, not part.has_backward))  # the first is shown
     if not parts:
         raise CrossflopsError(
-            "every call of the model ran in a transform of torch.func, which is not followed",
-            "profile a step that calls the model itself",
+            "every call of the model ran inside a torch.func transform, which is not supported",
+            "profile a step that calls the model directly",
         )
     return Count(
         parts=tuple(parts),
@@ -112,8 +114,8 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
     named = ", ".join(f"{number} x {name}" for name, number in products)
     if named:
         yield (
-            f"a backward pass ran through products of no module in this step ({named}), such as"
-            " the script's own: not counted"
+            "a backward pass ran through products outside all modules of this step "
+            f"({named}); they are not counted"
         )
 
 

@@ -47,7 +47,9 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
     def are_there(self) -> bool:
         """Whether any is given. Raises InputError for the others without a forward pass."""
         if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
-            raise InputError("the time of a forward pass is missing", "add --fwd-ms")
+            raise InputError(
+                "--fwd-ms is missing: the times of other passes need it", "add --fwd-ms"
+            )
         return self.fwd_ms is not None
 
     @property
@@ -56,7 +58,9 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
         values = (self.fwd_ms, self.bwd_ms, self.step_ms)
         for value in values:
             if value is not None and not 1e-9 <= value <= 1e12:
-                raise InputError(f"{value} ms is no time", "give one above zero")
+                raise InputError(
+                    f"a time must be positive, got {value} ms", "give a positive number"
+                )
         forward, backward, step = (None if value is None else value / 1e3 for value in values)
         return Latencies(
             forward=forward, backward=backward, optimizer=step, runs=1, how="given, not run here"
@@ -126,12 +130,13 @@ def profile_training(
 def _check_trainable_request(request: Request) -> None:
     if request.is_file:
         raise InputError(
-            "a file is not trained", "give a model of PyTorch; or times, --fwd-ms; or use bench"
+            "profile cannot train an ONNX file",
+            "give a PyTorch model, or give the times with --fwd-ms, or use `crossflops bench`",
         )
     if request.frozen or request.trainable:
         raise InputError(
-            "a model that is run is trained as its requires_grad says",
-            "set requires_grad in the model, or give times by --fwd-ms",
+            "--frozen and --trainable cannot be used when the model is run",
+            "set requires_grad in the model, or give the times with --fwd-ms",
         )
 
 
@@ -144,8 +149,9 @@ def _train_copy(
     if frontend is None or frontend.name != "torch":
         title = frontend.title if frontend is not None else "this"
         raise InputError(
-            f"profile trains models of PyTorch, and this is one of {title}",
-            "count --train counts it, and times go beside that by --fwd-ms and --bwd-ms",
+            f"profile can train only PyTorch models, and this is a model of {title}",
+            "count it with `crossflops count --train`, or give its times with --fwd-ms and "
+            "--bwd-ms",
         )
     model, args, kwargs = frontend.copy_for_tool(source.model, source.args, source.kwargs)
     threads = conditions.threads or cpus()
@@ -162,20 +168,22 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
     mode = "train" if recipe.training else "eval"
     notes = [
         f"the model ran in {mode}(), {threads} thread{'s' if threads > 1 else ''}, as a copy",
-        "the loss is the sum of all float outputs" if recipe.loss is None else "the loss is given",
-        f"latencies are those of the median of {iterations.runs} steps, after {iterations.warmup} "
-        "of warm-up, without hooks; the times of modules are those of one more step, with hooks",
+        "the loss is the sum of all float outputs"
+        if recipe.loss is None
+        else "the loss is given by the user",
+        f"latencies are the median of {iterations.runs} steps without hooks, after "
+        f"{iterations.warmup} warm-up steps; module times are from one more step with hooks",
     ]
     if phases.optimizer_name:
         notes.append(f"the optimizer is {phases.optimizer_name}")
     notes += filter(None, [phases.note])
     if phases.passes > 1:
-        notes.append(f"it ran the model {phases.passes} times in that step")
+        notes.append(f"it ran the model {phases.passes} times in each step")
     warnings = []
     if not iterations.settled:
-        warnings.append("the steps had not settled when they were timed")
+        warnings.append("the step times were not yet stable when they were timed")
     if not steps.has_gradients:
-        warnings.append("no output has a gradient: there was no backward pass")
+        warnings.append("no output requires a gradient, so there was no backward pass")
     return Timing(
         latencies=Latencies(
             forward=phases.forward,
@@ -192,7 +200,7 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
         threads=threads,
         forward_bytes=steps.forward_bytes,
         step_bytes=steps.step_bytes,
-        memory_how="PyTorch's allocator, above what was held before",
+        memory_how="PyTorch's allocator, in addition to what was allocated before",
         notes=tuple(notes),
         warnings=tuple(warnings),
     )
@@ -241,7 +249,7 @@ def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
 def _without_rows(compared: Report) -> Iterable[str]:
     for answer in compared.profiles or ():
         if isinstance(answer, Failure):
-            yield f"{answer.tool} printed nothing: {answer.message}; {answer.hint}"
+            yield f"{answer.tool} gave no number: {answer.message}; {answer.hint}"
     for account in compared.reconciliations or ():
         if not account.unit:
-            yield f"{account.tool} counts no MACs: it is not shown beside the step"
+            yield f"{account.tool} counts no MACs and is not shown"

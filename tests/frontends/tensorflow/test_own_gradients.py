@@ -156,7 +156,7 @@ NAMED = {
         ),
         "it is in a loop",
     ),
-    "second order": (square(second_order), "which of its operands have gradients"),
+    "second order": (square(second_order), "unknown which operands need gradients"),
 }
 
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 _HOOK = "a hook is called with its gradient: what that does is not counted"
 _FOLDED = "what it takes is made of constants with a gradient, whose own is not counted"
-_HANDED_OUT = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
-_VIEWED = "it takes a view made under no_grad: PyTorch may make a gradient for that, and drops it"
+_HANDED_OUT = "output of a reentrant checkpoint is detached; counted as if attached"
+_VIEWED = "input is a view created under no_grad; its gradient may be computed and discarded"
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _BROADCAST = "aten.broadcast_tensors.default"
 _CDIST, _EUCLIDEAN = "aten.cdist.default", Op(DOMAIN, "aten._euclidean_dist.default", 1)

@@ -123,7 +123,7 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
     if mask is None or mask.is_meta:
         return None
     if is_fake(mask):
-        raise ValuesNeededError(f"which elements of {name} are pruned is a matter of values")
+        raise ValuesNeededError(f"the pruning mask of {name} must be read")
     return int(mask.sum())
 
 

@@ -249,14 +249,16 @@ def _trace_fake_model(asked: ExportRequest) -> Traced:
     """A model without numbers, where none are needed. Raises ValuesNeededError."""
     refuse_scripted(asked.model)
     if is_asked(asked.model):
-        raise ValuesNeededError("whether a mask is causal is a matter of values")
+        raise ValuesNeededError("the values of a mask show whether it is causal")
     plain = _attempt_export(asked)
     if any(is_open for _, is_open in open_sizes(plain.program)):
-        raise ValuesNeededError("its sizes depend on values")
+        raise ValuesNeededError("output sizes depend on tensor values")
     if has_sparse(plain.program):
-        raise ValuesNeededError("how much a sparse tensor stores is a matter of values")
+        raise ValuesNeededError(
+            "the number of stored elements of a sparse tensor depends on values"
+        )
     if reads_values(plain.program):
-        raise ValuesNeededError("it reads values")
+        raise ValuesNeededError("the model reads tensor values")
     if loops(plain.program):
         raise ValuesNeededError("values decide how often a loop runs")
     difference = _product_difference(asked, plain) if plain.heard_yes else ""

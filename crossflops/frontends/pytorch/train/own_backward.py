@@ -65,7 +65,7 @@ def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
         ):
             run_torch_training_step(model, args, kwargs, setting, watch.going_back)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        return f"it reads values, by {error.func}, and is run without any"
+        return f"it reads values with {error.func}, but is run without values"
     except (Exception, SystemExit) as error:  # whatever it is, there are no numbers then
         return f"run without values it raised {type(error).__name__}: {brief_error_text(error)}"
     costs = _costs({kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()})

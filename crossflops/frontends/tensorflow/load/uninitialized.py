@@ -50,7 +50,7 @@ def require_numbers(variables: Any) -> None:
     """Raises ValuesNeededError where one of these variables has none."""
     kind = _valueless_variable_class()
     if any(isinstance(variable, kind) for variable in variables):
-        raise ValuesNeededError("its sizes depend on the numbers of its weights")
+        raise ValuesNeededError("its sizes depend on the values of its weights")
 
 
 @functools.cache

@@ -45,7 +45,7 @@ class LoweredProgram:
         for a training step: that is a program with the gradients beside the outputs.
         """
         if setting.device != "cpu":
-            raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
+            raise InputError(f"the tool cannot run on {setting.device!r}", "use device 'cpu'")
         whole = importlib.import_module("crossflops.frontends.jax.program")
         programs = importlib.import_module("crossflops.frontends.jax.observe.xla")
         steps = importlib.import_module("crossflops.frontends.jax.observe.training_step")
@@ -82,5 +82,5 @@ def _properties(answer: Any) -> dict[str, float]:
     """
     properties = answer[0] if isinstance(answer, list) and answer else answer
     if not isinstance(properties, dict):
-        raise ValueError("XLA tells no cost on this platform")
+        raise ValueError("XLA reports no cost on this platform")
     return properties

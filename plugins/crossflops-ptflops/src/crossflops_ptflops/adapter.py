@@ -164,4 +164,4 @@ def _hushed(printed: io.StringIO) -> Iterator[None]:
 def _reason(text: str) -> str:
     """The exception that ptflops printed in place of an answer."""
     _, marker, rest = text.partition(_FAILED)
-    return rest.strip() if marker else "ptflops gave no number"
+    return rest.strip() if marker else "ptflops returned no number"

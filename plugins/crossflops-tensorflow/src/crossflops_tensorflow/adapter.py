@@ -52,7 +52,7 @@ class TensorFlowProfiler:
         for a training step: that is a graph with the gradients beside the outputs.
         """
         if setting.device != "cpu":
-            raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
+            raise InputError(f"the tool cannot run on {setting.device!r}", "use device 'cpu'")
         whole = importlib.import_module("crossflops.frontends.tensorflow.program")
         steps = importlib.import_module("crossflops.frontends.tensorflow.observe.training_step")
         seen = whole.record(model, args, kwargs, setting)

@@ -35,8 +35,8 @@ class Thop:
         package = owner("thop", (self.distribution, NAMESAKE))
         if package.name.lower().replace("_", "-") == NAMESAKE:
             raise MissingExtraError(
-                f"the package `thop` of this environment is that of {NAMESAKE} {package.version},"
-                " which counts otherwise",
+                f"the package `thop` in this environment comes from {NAMESAKE} "
+                f"{package.version}, which counts differently",
                 f"pip uninstall {NAMESAKE}, then pip install --force-reinstall thop",
             )
         return package.version.replace("-", ".post")  # 0.1.1-2209072238, as PEP 440 spells it
@@ -52,8 +52,8 @@ class Thop:
             importlib.import_module("distutils.version")
         except ModuleNotFoundError as problem:
             raise MissingExtraError(
-                "thop imports distutils, which Python 3.12 no longer has",
-                "pip install setuptools, which brings it back",
+                "thop imports distutils, which Python 3.12 and later do not have",
+                "pip install setuptools, which provides it",
             ) from problem
         with _iterable_in_collections():
             importlib.import_module("thop")
@@ -101,9 +101,8 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
         if taken is None:
             raise
         raise InputError(
-            f"thop gives every module the buffers {' and '.join(_BUFFERS)}, and {taken} is there "
-            "already: an attribute of the model, or what a module of torch.compile shows of the "
-            "one within",
+            f"thop adds the buffers {' and '.join(_BUFFERS)} to every module, but {taken} "
+            "already exists, as an attribute of the model or of a module inside torch.compile",
             "give the model as it was before torch.compile, or rename the attribute",
         ) from error
 

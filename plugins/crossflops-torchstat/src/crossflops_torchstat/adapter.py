@@ -119,8 +119,8 @@ def _image(inputs: tuple[Any, ...]) -> tuple[int, ...]:
     shape = tuple(getattr(inputs[0], "shape", ())) if len(inputs) == 1 else ()
     if len(shape) != 4 or shape[0] != 1 or str(inputs[0].dtype) != "torch.float32":
         raise InputError(
-            "torchstat makes the input itself, one image of floats, and this is no such input",
-            "give one input 1xCxHxW in float32, or leave torchstat out",
+            "torchstat creates its own input, one image of floats, and cannot take this input",
+            "give one input 1xCxHxW in float32, or leave out torchstat",
         )
     return shape[1:]
 

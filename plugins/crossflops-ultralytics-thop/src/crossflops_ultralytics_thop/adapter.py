@@ -30,10 +30,10 @@ class UltralyticsThop:
         package = owner("thop", (self.distribution, NAMESAKE))
         if package.name.lower() == NAMESAKE:
             raise MissingExtraError(
-                f"the package `thop` of this environment is that of {NAMESAKE} {package.version},"
-                " which counts otherwise",
-                "install ultralytics-thop in an environment of its own, and name its interpreter:"
-                " --python ultralytics-thop=PYTHON",
+                f"the package `thop` in this environment comes from {NAMESAKE} "
+                f"{package.version}, which counts differently",
+                "install ultralytics-thop in a separate environment, and give its "
+                "interpreter: --python ultralytics-thop=PYTHON",
             )
         return package.version
 
@@ -82,9 +82,8 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
         if taken is None:
             raise
         raise InputError(
-            f"thop gives every module the buffers {' and '.join(_BUFFERS)}, and {taken} is there "
-            "already: an attribute of the model, or what a module of torch.compile shows of the "
-            "one within",
+            f"thop adds the buffers {' and '.join(_BUFFERS)} to every module, but {taken} "
+            "already exists, as an attribute of the model or of a module inside torch.compile",
             "give the model as it was before torch.compile, or rename the attribute",
         ) from error
 
