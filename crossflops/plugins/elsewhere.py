@@ -102,11 +102,11 @@ def _config_file_content(file: Path) -> Any:
 
 
 def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any]:
-    strays = (
-        sorted(set(content) - {*_TABLES, *_KEYS}) if isinstance(content, dict) else ["a value"]
-    )
+    known = " and ".join(config_table_heading(name, file) for name in _TABLES)
+    if not isinstance(content, dict):
+        raise InputError(f"crossflops in {file} must be a table", f"allowed: {known}")
+    strays = sorted(set(content) - {*_TABLES, *_KEYS})
     if strays:
-        known = " and ".join(config_table_heading(name, file) for name in _TABLES)
         raise InputError(f"unknown key {strays[0]} in {file}", f"allowed: {known}")
     rows = content.get(table, {})
     if not isinstance(rows, dict):

@@ -206,7 +206,7 @@ def any_but(*names: str) -> Condition:
 
     Example:
         >>> str(any_but("aten.mm.default"))
-        'any but aten.mm.default'
+        'any except aten.mm.default'
     """
     return Condition("any except", lambda site: not fits(site.target, names), names, whom=True)
 
@@ -390,7 +390,7 @@ def registered(expected: bool = True) -> Condition:
 
     Example:
         >>> str(registered(False))
-        'registered nowhere'
+        'not registered in the model'
     """
     words = "registered in the model" if expected else "not registered in the model"
     return Condition(words, lambda site: bool(site.module.names) == expected)
@@ -424,7 +424,7 @@ def leaf(expected: bool = True) -> Condition:
 
     Example:
         >>> str(leaf())
-        'without modules in it'
+        'without submodules'
     """
     words = "without submodules" if expected else "with submodules"
     return Condition(words, lambda site: (not site.module.children) == expected)

@@ -169,7 +169,7 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
         return
     others = ", and the ids of `crossflops tools`" if ids else ""
     raise UnknownNameError(
-        f"{where}: the budget {rule.text!r} names {rule.name}, which is unknown for a {of}",
+        f"{where}: the budget {rule.text!r} names {rule.name}, which is unknown for {of} budgets",
         nearest_name_hint(rule.name, (*known, *ids), f"known: {', '.join(known)}{others}"),
     )
 

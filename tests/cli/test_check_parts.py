@@ -137,9 +137,9 @@ def test_uncounted_work_fails_its_module_and_its_operator(line, project, tmp_pat
     [
         ('modules = {hed = ["macs <= 1"]}', "no module of the model matches 'hed'"),
         ('operators = {MatMull = ["macs <= 1"]}', "did you mean MatMul?"),
-        ('modules = {body = ["nodes <= 1"]}', "which no module has"),
-        ('operators = {MatMul = ["params <= 1"]}', "which no operator has"),
-        ('operators = {MatMul = ["thop <= 1"]}', "which no operator has"),
+        ('modules = {body = ["nodes <= 1"]}', "which is unknown for module budgets"),
+        ('operators = {MatMul = ["params <= 1"]}', "which is unknown for operator budgets"),
+        ('operators = {MatMul = ["thop <= 1"]}', "which is unknown for operator budgets"),
         ('operators = {MatMul = []}', "empty list"),
         ("modules = {}", "must be a table of rules"),
         ('modules = ["body"]', "must be a table of rules"),

@@ -95,7 +95,7 @@ def test_a_file_that_is_no_report_is_refused(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, _, err = line("diff", "x.json", "x.json")
     assert status == 2
-    assert "no report" in err
+    assert "not a valid report" in err
     assert line("diff", "x.json", "x.json", "--max-increase", "much")[0] == 2
 
 

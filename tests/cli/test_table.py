@@ -47,7 +47,7 @@ def test_a_row_each_with_exact_counts(line, tmp_path, monkeypatch):
     ]  # fmt: skip
     # K products and K - 1 sums for each result, and the Relu: 2 x 5 x 5 + 10
     assert first["by_tool"] == {"exact-2k-1": 60, "thop": None}
-    assert any("no file records" in note for note in first["notes"])
+    assert any("a file does not record" in note for note in first["notes"])
 
 
 def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):

@@ -52,7 +52,7 @@ def test_inputs_reach_the_tool(ask):
         ("AbortsForMemory", "memory", "ran out of memory while running"),
         ("FailsToLoad", "load", "RuntimeError: operator torchvision::nms does not exist"),
         ("CrashesInLoad", "crash", "its process ended with status 9 while building"),
-        ("AnswersWithAnInt", "run", "answered with a int, not a Profile"),
+        ("AnswersWithAnInt", "run", "returned a int, not a Profile"),
         ("AnswersForAnother", "run", "returned a profile of the tool 'other'"),
         ("AnswersWithNan", "run", "null"),
         ("Incomplete", "load", "fake_tools:Incomplete is not an adapter: it has no convention"),

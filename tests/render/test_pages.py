@@ -101,7 +101,7 @@ def test_a_convention_page_is_its_rules():
         'thop@0.1.1 · prints "MACs" · 1 per MAC · looks at module calls · '
         "checked with 0.1.1.post1\n\n"
         " always runs with: evaluation mode\n"
-        " work whose result nothing uses is counted\n"
+        " work with unused results is counted\n"
         " multiply-accumulates that match no line below are not counted: "
         "functional.invisible\n"
         " source: thop/profile.py\n\n"

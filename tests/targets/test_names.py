@@ -148,7 +148,7 @@ def test_sizes_are_for_models_by_name(tmp_path):
     with pytest.raises(InputError, match="no default input"):
         load_target_source("model.onnx", {}, (), sizes={"batch": 2})
     spec = TensorSpec("0", "float32", (1, 3, 8, 8), "input")
-    with pytest.raises(InputError, match="another is given"):
+    with pytest.raises(InputError, match="changes the default input"):
         load_target_source("timm:tiny_net", {}, (spec,), sizes={"batch": 2})
     file = tmp_path / "model.py"
     file.write_text("def make(): ...")

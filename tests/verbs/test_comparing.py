@@ -120,7 +120,7 @@ class TestTrainingStep:
     def test_a_tool_that_counts_none_is_told(self, tools):
         """One line names all of them; each is a failure where they were asked for by name."""
         tools("Eval", "Reader")
-        with pytest.warns(CrossflopsWarning, match="counted by eval, reader: they are left"):
+        with pytest.warns(CrossflopsWarning, match="cannot count a training step: eval, reader"):
             report = compare(linear(), ROWS, train=True, isolate=False)
         assert (report.training.macs, report.profiles) == (2 * MACS, ())
         assert len(report.warnings) == 1
@@ -146,9 +146,9 @@ class TestTrainingStep:
                 {"train": True, "setting": Setting(grad=False)},
                 "--train needs gradients and cannot be combined with --no-grad",
             ),
-            ({"train": True, "consensus": True}, "--consensus is about forward passes"),
-            ({"train": True, "against": linear()}, "--against is about forward passes"),
-            ({"train": True, "module": "0"}, "--module is about forward passes"),
+            ({"train": True, "consensus": True}, "--consensus cannot be combined with --train"),
+            ({"train": True, "against": linear()}, "--against cannot be combined with --train"),
+            ({"train": True, "module": "0"}, "--module cannot be combined with --train"),
             ({"train": True, "frozen": ["no.such"]}, "'no.such' matches no weight"),
         ],
         ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

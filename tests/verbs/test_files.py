@@ -91,7 +91,7 @@ class TestFiles:
         """No tool trains what is rebuilt of one."""
         tools("Reader")
         path = saved(tmp_path, parsed(FILE))
-        with pytest.raises(InputError, match="can count a training step of a ONNX model"):
+        with pytest.raises(InputError, match="can count a training step of a model of ONNX"):
             compare(path, dims={"N": 5}, train=True, tools=["reader"])
 
     def test_two_files_contradict_each_other(self, tools, tmp_path):

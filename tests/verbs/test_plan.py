@@ -92,7 +92,10 @@ def test_tools_without_a_step_are_named(choices):
     [
         ({"tools": ("thop",), "onnx": "net.onnx"}, "--onnx has no effect"),
         ({"tools": ("thop",), "python": {"other": "/bin/python"}}, "--python other="),
-        ({"against": "other.py:make", "module": "layer"}, "--module is about one model"),
+        (
+            {"against": "other.py:make", "module": "layer"},
+            "--module cannot be combined with --against",
+        ),
         ({"between": ("thop", "thop")}, "needs two different tools"),
     ],
 )
@@ -112,5 +115,5 @@ def test_an_unknown_tool_is_refused():
 @pytest.mark.parametrize("name", ["against", "module", "onnx"])
 def test_a_step_is_about_one_model(name):
     """What is about forward passes is refused by its flag."""
-    with pytest.raises(InputError, match=f"--{name} is about forward passes"):
+    with pytest.raises(InputError, match=f"--{name} cannot be combined with --train"):
         with_training_step(request_of(train=True), Comparison(**{name: "x"}))

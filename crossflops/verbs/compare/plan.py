@@ -158,7 +158,7 @@ def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
     asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
     if all(rules.framework != frontend.name for rules in asked):
         raise InputError(
-            f"none of the chosen tools can count a training step of a {frontend.title} model",
+            f"none of the chosen tools can count a training step of a model of {frontend.title}",
             "leave out --train, or count the step with `crossflops count --train`",
         )
 
