@@ -251,7 +251,7 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
 
 
 def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """The values of MODEL as `Request.of` takes them, taken out of the keyword arguments."""
+    """Remove the model's options from `fields`; return them for `Request.from_arguments`."""
     from crossflops.ir.trace import Setting
 
     limit(fields.pop("timeout"))

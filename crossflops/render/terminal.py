@@ -160,7 +160,7 @@ def _legible(block: Block) -> Block:
             )
         case Code(text):
             return Code("\n".join(map(inert, text.splitlines())))
-        case Figure():  # `Page.written` puts what stands in its stead
+        case Figure():  # `Page.without_figures` has replaced it
             return block
         case Command(text, mark):
             return Command(inert(standing_here(text)), legible(mark))

@@ -99,7 +99,7 @@ def run_here(
 def _copy_model_and_inputs(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What shares nothing with the caller's that a tool could change: see `Frontend.copied`."""
+    """Return copies that a tool may change: see `Frontend.copy_for_tool`."""
     frontend = frontend_of(model)
     if frontend is None:
         return copy.deepcopy((model, args, kwargs))

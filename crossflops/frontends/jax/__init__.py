@@ -107,20 +107,20 @@ class Jax(OnShapes):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Make a function of arrays of the model: see `graph.record`."""
+        """Make a function of arrays of the model: see `program.record_jax_model`."""
         from crossflops.frontends.jax.program import record_jax_model
 
         seen = record_jax_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the function: see `graph.convert`. The views are programs of XLA."""
+        """Convert the function: see `program.convert_jax_model`. The views are programs of XLA."""
         from crossflops.frontends.jax.program import convert_jax_model
 
         return convert_jax_model(recording.source, recording.detail, recording.views, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """See `graph.file_with_weights`."""
+        """See `program.file_with_weights`."""
         from crossflops.frontends.jax.program import file_with_weights
 
         return file_with_weights(source, setting)
@@ -145,13 +145,13 @@ class Jax(OnShapes):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
-        """The jitted function: see `model.runnable`."""
+        """The jitted function: see `running_models.prepare_jax_run`."""
         from crossflops.frontends.jax.observe.running_models import prepare_jax_run
 
         return prepare_jax_run(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """See `outputs.run_outputs`."""
+        """See `outputs.run_jax_outputs`."""
         from crossflops.frontends.jax.observe.outputs import run_jax_outputs
 
         return run_jax_outputs(source, setting)

@@ -102,7 +102,7 @@ def _shorten_message(message: str) -> str:
 
 
 def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
-    """As `beside.inferred`, in a process with limits on time and memory, where there is fork."""
+    """Run `beside.infer_model_shapes` in a process with limits, on systems that can fork."""
     if not hasattr(os, "fork"):
         return beside.infer_model_shapes(data, *attempt)
     early = beside.take_inference_process()

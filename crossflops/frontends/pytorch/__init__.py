@@ -209,14 +209,14 @@ class PyTorch(Frontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run the model under export: see `program.record`. What values decide is seen there."""
+        """Run the model under export, with real values: see `program.record_torch_run`."""
         from crossflops.frontends.pytorch.program import record_torch_run
 
         exported = record_torch_run(source.model, source.args, source.kwargs, setting, views, runs)
         return Recording(source, setting, tuple(views), exported.trace, exported)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Make the graph of the exported program: see `program.convert`."""
+        """Make the graph of the exported program: see `program.convert_torch_recording`."""
         from crossflops.frontends.pytorch.load.model import try_out
         from crossflops.frontends.pytorch.program import convert_torch_recording
         from crossflops.frontends.pytorch.record.operators import type_mismatch_call
@@ -278,7 +278,7 @@ class PyTorch(Frontend):
             yield needed
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
-        """The module called on its inputs: see `model.runnable`."""
+        """The module called on its inputs: see `model.to_ready_model`."""
         from crossflops.frontends.pytorch.load.model import to_ready_model
 
         return to_ready_model(source, threads, setting)
@@ -290,7 +290,7 @@ class PyTorch(Frontend):
         add_bodies(model)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run copies of the module: see `outputs.run_outputs`."""
+        """Run copies of the module: see `outputs.run_torch_copies`."""
         from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
 
         return run_torch_copies(source, setting)

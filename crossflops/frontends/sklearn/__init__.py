@@ -50,7 +50,7 @@ class Sklearn(OnShapes):
         return importlib.import_module("joblib").load(path)
 
     def require(self, model: Any) -> None:
-        """See `converter.require`."""
+        """See `converter.require_fitted_estimator`."""
         from crossflops.frontends.sklearn.converter import require_fitted_estimator
 
         require_fitted_estimator(model)
@@ -94,14 +94,14 @@ class Sklearn(OnShapes):
         return tuple(map(self.shape_of, args)), named
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the estimator: see `graph.program`."""
+        """Convert the estimator: see `graph.estimator_program`."""
         from crossflops.frontends.sklearn.graph import estimator_program
 
         source = recording.source
         return estimator_program(source.model, source.args, source.kwargs, recording.setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """See `outputs.run_outputs`."""
+        """See `outputs.run_estimator_outputs`."""
         from crossflops.frontends.sklearn.outputs import run_estimator_outputs
 
         return run_estimator_outputs(source, setting)

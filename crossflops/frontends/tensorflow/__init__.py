@@ -90,7 +90,7 @@ class TensorFlow(OnShapes):
         return is_path(target)
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """See `reading.read`."""
+        """See `reading.read_tensorflow_model`."""
         if arguments:
             raise TargetError(f"{target} is a model already", "leave --arg out")
         from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
@@ -117,7 +117,7 @@ class TensorFlow(OnShapes):
             yield
 
     def require(self, model: Any) -> None:
-        """See `model.require`."""
+        """See `function.require_tensorflow`."""
         with self.building():
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
@@ -182,20 +182,20 @@ class TensorFlow(OnShapes):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Trace the model and freeze it: see `graph.record`. Nothing is to be seen in runs."""
+        """Trace the model and freeze it: `program.record_frozen_model`. Runs show nothing more."""
         from crossflops.frontends.tensorflow.program import record_frozen_model
 
         seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the frozen graph: see `graph.convert`."""
+        """Convert the frozen graph: see `program.convert_frozen_model`."""
         from crossflops.frontends.tensorflow.program import convert_frozen_model
 
         return convert_frozen_model(recording.source, recording.detail, recording.setting, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """See `graph.with_weights`."""
+        """See `program.with_weights`."""
         from crossflops.frontends.tensorflow.load.function import is_rebuilt
         from crossflops.frontends.tensorflow.program import with_weights
 
@@ -223,13 +223,13 @@ class TensorFlow(OnShapes):
         os.environ["TF_NUM_INTEROP_THREADS"] = "1"
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
-        """The concrete function: see `model.runnable`."""
+        """The concrete function: see `running_models.tensorflow_runner`."""
         from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
 
         return tensorflow_runner(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """See `outputs.run_outputs`."""
+        """See `outputs.run_tensorflow_outputs`."""
         from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
 
         return run_tensorflow_outputs(source, setting)

@@ -377,7 +377,7 @@ def _decomposition_argument_key(
 def _call_run_signature(
     nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
 ) -> Signature:
-    """What decides how nodes are taken apart. Their operands are in the order of `_operands`."""
+    """What decides how nodes are taken apart. Operands keep the order of `nodes`."""
     known: dict[fx.Node, Any] = {}
     operands: list[fx.Node] = []
     calls = []
