@@ -226,7 +226,7 @@ def test_what_to_change_is_where_the_architecture_says():
     """Each file and folder that its table names is there."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     _, _, table = text.partition("\nWhere to change what")
-    table = table.partition("\nBeside")[0].partition("|---|---|")[2]
+    table = table.partition("\nNext to the package")[0].partition("|---|---|")[2]
     places = [
         place
         for row in re.findall(r"^\| .* \| (.*) \|$", table, re.MULTILINE)
