@@ -88,7 +88,8 @@ def without_code(text: str) -> str:
 
 def pieces(text: str) -> Iterator[Piece]:
     """Split a page into the pieces that a reader takes in one after the other."""
-    first, lines = 0, []
+    first = 0
+    lines: list[str] = []
     for number, line in enumerate([*without_code(text).splitlines(), ""], start=1):
         starts = not line.strip() or line.startswith(("#", "|")) or ITEM.match(line)
         if starts and lines:
