@@ -1,12 +1,11 @@
 """Names in backticks, in pages, docstrings and comments, are names that the repository has."""
 
 import ast
-import io
 import re
-import tokenize
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "crossflops"
@@ -18,6 +17,7 @@ MEMBER = re.compile(r"(?:crossflops\.(?:\w+\.)*)?(\w+)\.(\w+)(?:\(.*\))?")
 FILE = re.compile(r"[\w-]+/[\w/-]+\.(?:py|md)")
 PAIR = re.compile(r"(?=\b(\w+\.\w+))")
 SUFFIXES = {"ini", "json", "md", "onnx", "py", "toml", "yml"}
+COMMENT = re.compile(r"(?:^|(?<=\s))# .*$")
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 # Names of other programs that the text mentions and no code here uses.
@@ -74,35 +74,56 @@ def files(suffix):
     return sorted(path for path in found if not left_out & {*path.relative_to(ROOT).parts})
 
 
+class Parts(NamedTuple):
+    """A Python file: docstrings and comments by lines, words and pairs `a.b` of its code."""
+
+    prose: dict[int, str]
+    words: set[str]
+    pairs: set[str]
+    members: dict[str, set[str]]  # of each class, and under "" of the module
+
+
+def statements(node, owners=()):
+    """Every statement, and the classes around it; "" where the module itself has it."""
+    yield node, owners
+    inner = ("",) if isinstance(node, ast.Module) else owners
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        inner = tuple(name for name in owners if name)
+    if isinstance(node, ast.ClassDef):
+        inner = (*inner, node.name)
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, field, ()):
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                yield from statements(child, inner)
+
+
 @cache
 def parts(path):
-    """The docstrings and comments of a Python file with their lines, and the words of its code."""
+    """Read a file once, docstrings and comments apart from code."""
     text = path.read_text("utf-8")
-    tree = ast.parse(text)
-    prose = {}
-    for node in ast.walk(tree):
+    lines, prose = text.splitlines(), {}
+    members = defaultdict(set)
+    for node, owner in statements(ast.parse(text)):
+        for name in owner:
+            members[name] |= bound(node)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 prose[first.lineno] = str(first.value.value)
-    words = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            prose[token.start[0]] = token.string
-        elif token.type != tokenize.STRING or token.start[0] not in prose:
-            words.update(WORD.findall(token.string))
-    return prose, words
+                for number in range(first.lineno - 1, first.end_lineno):
+                    lines[number] = ""
+    for number, line in enumerate(lines):
+        if comment := COMMENT.search(line):
+            prose[number + 1] = comment[0]
+            lines[number] = line[: comment.start()]
+    code = "\n".join(lines)
+    return Parts(prose, set(WORD.findall(code)), set(PAIR.findall(code)), members)
 
 
 @cache
 def pairs():
     """Every `holder.name` in the code of the repository, in its strings too, and in blocks."""
-    found = set()
-    for path in files(".py"):
-        text = path.read_text("utf-8")
-        for piece in sorted(map(str, parts(path)[0].values()), key=len, reverse=True):
-            text = text.replace(piece, "")
-        found.update(PAIR.findall(text))
+    found = set().union(*(parts(path).pairs for path in files(".py")))
     for path in (*files(".md"), *files(".toml"), *files(".yml")):
         text = path.read_text("utf-8")
         found.update(PAIR.findall("".join(FENCE.findall(text)) if path.suffix == ".md" else text))
@@ -112,7 +133,7 @@ def pairs():
 def prose():
     """Every piece of text that engineers read: where it stands, and the names in backticks."""
     for path in files(".py"):
-        for line, text in parts(path)[0].items():
+        for line, text in parts(path).prose.items():
             yield f"{path.relative_to(ROOT)}:{line}", TICKED.findall(text)
     for path in files(".md"):
         if not str(path.relative_to(ROOT)).startswith(LEFT_OUT):
@@ -126,7 +147,7 @@ def known():
     words = set()
     for path in files(".py"):
         if path != Path(__file__):
-            words |= parts(path)[1]
+            words |= parts(path).words
     for suffix in (".toml", ".ini", ".yml", ".json", ".c", ".txt"):
         for path in files(suffix):
             words.update(WORD.findall(path.read_text("utf-8")))
@@ -145,15 +166,11 @@ def members():
     for path in files(".py"):
         if not path.is_relative_to(PACKAGE):
             continue
-        tree = ast.parse(path.read_text("utf-8"))
         module = path.parent.name if path.name == "__init__.py" else path.stem
-        for node in tree.body:
-            names[module] |= bound(node)
+        for owner, own in parts(path).members.items():
+            names[owner or module] |= own
         if path.name == "__init__.py":
             names[module] |= {p.stem for p in path.parent.iterdir()}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                names[node.name] |= {n for child in ast.walk(node) for n in bound(child)}
     return names
 
 
