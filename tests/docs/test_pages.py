@@ -115,6 +115,20 @@ def test_every_command_can_be_parsed(block):
         parser.parse_args(list(words[2:]))  # raises what a user would see
 
 
+def test_the_front_page_begins_with_three_commands():
+    """`start.py report`, a first count and a first comparison, which can be parsed."""
+    [block] = [b for b in blocks(README) if any(".venv" in line for line in b.lines)]
+    first, *others = block.lines
+    assert first == "python3 start.py report"
+    assert (ROOT / "start.py").exists()
+    assert [line.split()[:2] for line in others] == [
+        [".venv/bin/crossflops", verb] for verb in ("count", "compare")
+    ]
+    for line in others:
+        verb = verbs()[line.split()[1]]
+        verb.make_parser(click.Context(verb, parent=CONTEXT)).parse_args(line.split()[2:])
+
+
 def test_every_option_that_a_page_names_is_one():
     """Of some verb, or of start.py; and every option of a verb is named on some page."""
     known = set().union(*map(options, verbs().values())) | FOREIGN
