@@ -57,6 +57,7 @@ FOREIGN = {
     "saveExtraArgs",
     "sliding_window_overlay",
     "to_thread",
+    "x_i",
     "zsh_source",
 }
 
