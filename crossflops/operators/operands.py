@@ -2,7 +2,7 @@
 
 A constraint looks at a node and says in one line what is wrong with its operands: which one, its
 size and the size that is needed. It says "" where nothing is wrong. Where a size is not known it
-says "", too, or raises ValueError, which is no contradiction either: see `rule.check`.
+says "", too, or raises ValueError, which `rule.check_node_operands` takes for no contradiction.
 """
 
 import re

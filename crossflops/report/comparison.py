@@ -157,7 +157,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells the second model from others: see `provenance.named`."""
+        """Return what tells the second model from others: see `provenance.report_title`."""
         return report_title(self.model.name, self.model.digest, self.request)
 
 

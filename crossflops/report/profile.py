@@ -225,7 +225,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells this model from others: see `provenance.named`."""
+        """Return what tells this model from others: see `provenance.report_title`."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property

@@ -232,7 +232,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells this report from that of another target: see `provenance.named`."""
+        """Return the title that identifies this report: see `provenance.report_title`."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property

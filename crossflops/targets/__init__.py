@@ -41,7 +41,7 @@ def load_target_source(
     `dims` are those of an ONNX file, which is not opened yet: see OnnxFile. `control` may be about
     a model of another framework, too. `sizes` (keys of `named.SIZES`) change the usual input of a
     model by name. Without `values` the model is built without numbers where that can be done: see
-    `target.build`. Raises TargetError, InputError, MissingExtraError.
+    `target.build_target`. Raises TargetError, InputError, MissingExtraError.
     """
     refuse_url(target)
     if inputs_file is not None and specs:

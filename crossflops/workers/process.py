@@ -264,7 +264,7 @@ class GrandchildProcess:
 class MonitoredProcess:
     """A process with a listener, and a timeout while it works.
 
-    `news` is told this and each word that it says, and None when it has ended, from a thread of
+    `events` is told this and each word that it says, and None when it has ended, from a thread of
     its own. `limit` are the seconds that a piece of its work may take: the clock kills it,
     whatever other processes are busy with. `log` has what it writes to stderr.
     """

@@ -117,6 +117,20 @@ def test_every_command_can_be_parsed(block):
         parser.parse_args(list(words[2:]))  # raises what a user would see
 
 
+def test_the_front_page_begins_with_three_commands():
+    """`start.py report`, a first count and a first comparison, which can be parsed."""
+    [block] = [b for b in blocks(README) if any(".venv" in line for line in b.lines)]
+    first, *others = block.lines
+    assert first == "python3 start.py report"
+    assert (ROOT / "start.py").exists()
+    assert [line.split()[:2] for line in others] == [
+        [".venv/bin/crossflops", verb] for verb in ("count", "compare")
+    ]
+    for line in others:
+        verb = verbs()[line.split()[1]]
+        verb.make_parser(click.Context(verb, parent=CONTEXT)).parse_args(line.split()[2:])
+
+
 def test_every_option_that_a_page_names_is_one():
     """Of some verb, or of start.py; and every option of a verb is named on some page."""
     known = set().union(*map(options, verbs().values())) | FOREIGN
@@ -228,7 +242,7 @@ def test_what_to_change_is_where_the_architecture_says():
     """Each file and folder that its table names is there."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     _, _, table = text.partition("\nWhere to change what")
-    table = table.partition("\nBeside")[0].partition("|---|---|")[2]
+    table = table.partition("\nNext to the package")[0].partition("|---|---|")[2]
     places = [
         place
         for row in re.findall(r"^\| .* \| (.*) \|$", table, re.MULTILINE)

@@ -117,20 +117,20 @@ class Jax(ShapeTracedFrontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Turn the model into a function of arrays: see `graph.record`."""
+        """Turn the model into a function of arrays: see `program.record_jax_model`."""
         from crossflops.frontends.jax.program import record_jax_model
 
         seen = record_jax_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the function: see `graph.convert`. The views are programs of XLA."""
+        """Convert the function: see `program.convert_jax_model`. The views are programs of XLA."""
         from crossflops.frontends.jax.program import convert_jax_model
 
         return convert_jax_model(recording.source, recording.detail, recording.views, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """Return the ONNX file with weights, and its graph: see `graph.file_with_weights`."""
+        """Return the ONNX file with weights, and its graph: see `program.file_with_weights`."""
         from crossflops.frontends.jax.program import file_with_weights
 
         return file_with_weights(source, setting)
@@ -157,13 +157,13 @@ class Jax(ShapeTracedFrontend):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the jitted function ready to run: see `model.runnable`."""
+        """Return the jitted function ready to run: see `running_models.prepare_jax_run`."""
         from crossflops.frontends.jax.observe.running_models import prepare_jax_run
 
         return prepare_jax_run(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once: see `outputs.run_outputs`."""
+        """Run the model once: see `outputs.run_jax_outputs`."""
         from crossflops.frontends.jax.observe.outputs import run_jax_outputs
 
         return run_jax_outputs(source, setting)

@@ -227,7 +227,7 @@ class PyTorch(Frontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run the model under export: see `program.record`. Sizes that depend on values are
+        """Run under export: see `program.record_torch_run`. Sizes that depend on values are
         observed there.
         """
         from crossflops.frontends.pytorch.program import record_torch_run
@@ -236,7 +236,7 @@ class PyTorch(Frontend):
         return Recording(source, setting, tuple(views), exported.trace, exported)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the exported program to a graph: see `program.convert`."""
+        """Convert the exported program to a graph: see `program.convert_torch_recording`."""
         from crossflops.frontends.pytorch.load.model import try_out
         from crossflops.frontends.pytorch.program import convert_torch_recording
         from crossflops.frontends.pytorch.record.operators import type_mismatch_call
@@ -300,7 +300,7 @@ class PyTorch(Frontend):
             yield needed
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the module ready to be called on its inputs: see `model.runnable`."""
+        """Return the module ready to be called on its inputs: see `model.to_ready_model`."""
         from crossflops.frontends.pytorch.load.model import to_ready_model
 
         return to_ready_model(source, threads, setting)
@@ -312,7 +312,7 @@ class PyTorch(Frontend):
         add_bodies(model)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run copies of the module: see `outputs.run_outputs`."""
+        """Run copies of the module: see `outputs.run_torch_copies`."""
         from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
 
         return run_torch_copies(source, setting)

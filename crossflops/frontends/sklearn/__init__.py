@@ -50,7 +50,7 @@ class Sklearn(ShapeTracedFrontend):
         return importlib.import_module("joblib").load(path)
 
     def require(self, model: Any) -> None:
-        """Raise an error where the estimator cannot be converted: see `converter.require`."""
+        """Check that it can be converted: see `converter.require_fitted_estimator`."""
         from crossflops.frontends.sklearn.converter import require_fitted_estimator
 
         require_fitted_estimator(model)
@@ -96,14 +96,14 @@ class Sklearn(ShapeTracedFrontend):
         return tuple(map(self.shape_of, args)), named
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the estimator: see `graph.program`."""
+        """Convert the estimator: see `graph.estimator_program`."""
         from crossflops.frontends.sklearn.graph import estimator_program
 
         source = recording.source
         return estimator_program(source.model, source.args, source.kwargs, recording.setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the estimator once: see `outputs.run_outputs`."""
+        """Run the estimator once: see `outputs.run_estimator_outputs`."""
         from crossflops.frontends.sklearn.outputs import run_estimator_outputs
 
         return run_estimator_outputs(source, setting)

@@ -96,7 +96,7 @@ class TensorFlow(ShapeTracedFrontend):
         return is_path(target)
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """Return the model in a file or folder: see `reading.read`."""
+        """Return the model in a file or folder: see `reading.read_tensorflow_model`."""
         if arguments:
             raise TargetError(f"{target} is already a model", "leave --arg out")
         from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
@@ -125,7 +125,7 @@ class TensorFlow(ShapeTracedFrontend):
             yield
 
     def require(self, model: Any) -> None:
-        """Raise an error where the model cannot be converted: see `model.require`."""
+        """Check that it can be converted: see `function.require_tensorflow`."""
         with self.building():
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
@@ -190,20 +190,20 @@ class TensorFlow(ShapeTracedFrontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Trace the model and freeze it: see `graph.record`. No real runs are observed."""
+        """Trace and freeze the model: `program.record_frozen_model`. No real runs are observed."""
         from crossflops.frontends.tensorflow.program import record_frozen_model
 
         seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the frozen graph: see `graph.convert`."""
+        """Convert the frozen graph: see `program.convert_frozen_model`."""
         from crossflops.frontends.tensorflow.program import convert_frozen_model
 
         return convert_frozen_model(recording.source, recording.detail, recording.setting, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """Return the ONNX file with weights, and its graph: see `graph.with_weights`."""
+        """Return the ONNX file with weights, and its graph: see `program.with_weights`."""
         from crossflops.frontends.tensorflow.load.function import is_rebuilt
         from crossflops.frontends.tensorflow.program import with_weights
 
@@ -233,13 +233,13 @@ class TensorFlow(ShapeTracedFrontend):
         os.environ["TF_NUM_INTEROP_THREADS"] = "1"
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the concrete function ready to run: see `model.runnable`."""
+        """Return the concrete function ready to run: see `running_models.tensorflow_runner`."""
         from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
 
         return tensorflow_runner(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once: see `outputs.run_outputs`."""
+        """Run the model once: see `outputs.run_tensorflow_outputs`."""
         from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
 
         return run_tensorflow_outputs(source, setting)

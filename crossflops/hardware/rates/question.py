@@ -1,7 +1,7 @@
 """Questions to a count and a peak, in groups of fields. Every group has flags of its own.
 
 The names of the fields are those of the flags (`--peak-tflops` is `peak_tflops`), and no two
-groups have one in common, so that `Question.of` takes them all as keyword arguments.
+groups have one in common, so that `Question.from_fields` takes them all as keyword arguments.
 """
 
 import re
