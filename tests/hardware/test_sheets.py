@@ -40,7 +40,7 @@ def test_what_is_no_factor_is_refused(wrong):
     """A clock of zero gives no peak."""
     with pytest.raises(InputError, match="clock must be a positive number"):
         derive_peak(wrong, 108, 64)
-    with pytest.raises(InputError, match="is no channels"):
+    with pytest.raises(InputError, match="channels must be a positive number, got"):
         derive_bandwidth(1e9, 32, wrong, 2)
 
 

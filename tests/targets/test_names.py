@@ -152,7 +152,7 @@ def test_sizes_are_for_models_by_name(tmp_path):
         load_target_source("timm:tiny_net", {}, (spec,), sizes={"batch": 2})
     file = tmp_path / "model.py"
     file.write_text("def make(): ...")
-    with pytest.raises(InputError, match="usual input"):
+    with pytest.raises(InputError, match="applies only to a model given by name"):
         build_target(f"{file}:make", {}, sizes={"batch": 2})
 
 
