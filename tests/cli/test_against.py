@@ -60,7 +60,7 @@ def test_an_error_says_which_model_it_is_about(line, tmp_path):
     asked = ("--dim", "n=3", "--no-tools", "-o", str(written))
     status, _, err = line("compare", first, *asked, "--against", "gone.onnx")
     assert status == 2
-    assert err.startswith("error: the second model: gone.onnx cannot be read")
+    assert err.startswith("error: the second model: cannot read gone.onnx")
     status, _, err = line(
         "compare", first, *asked, "--against", first, "--against-input", "other=1x4"
     )

@@ -237,7 +237,7 @@ def test_a_number_that_cannot_be_measured_is_a_row(line, project, tmp_path, monk
     assert [rule for rule, row in rows.items() if row["holds"]] == ["macs <= 30"]
     (tmp_path / "model.onnx").unlink()
     rows = json.loads(line("check", "--json")[1])["checks"]
-    assert all("cannot be read" in row["error"] for row in rows)
+    assert all("cannot read" in row["error"] for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_configurations_beneath_are_named(line, tmp_path, monkeypatch):
         (tmp_path / folder / name).write_text(f'[{table}."m.onnx"]\nrules = ["macs <= 1"]\n')
     monkeypatch.chdir(tmp_path)
     for words, head in (
-        ((), "error: no file"),
+        ((), "error: no configuration file"),
         (("gone.onnx",), "error: gone.onnx has no budget"),
     ):
         status, _, err = line("check", *words)

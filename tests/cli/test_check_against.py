@@ -118,7 +118,7 @@ def test_what_came_in_is_told_apart(line, repository):
     assert kinds["text/moved.onnx"] == {"system-out"}
     assert kinds["text/c.onnx"] == set()
     page = " ".join(line(*words)[1].split())
-    assert "1 node that nobody counted: /tail/Huge" in page
+    assert "1 node not counted: /tail/Huge" in page
     assert "Grew in MACs: body.head.more +20." in page
     assert "text/moved.onnx moved from audio/e.onnx." in page
     assert "text/new.onnx is not in main, so its growth is not checked." in page
@@ -133,7 +133,7 @@ def test_a_file_that_moved_keeps_its_baseline(line, repository, monkeypatch):
     git(repository / "audio", "mv", "e.onnx", "f.onnx")
     (row, _) = rows_of(line).values()
     assert "a file of that name is" not in row["hint"]
-    assert row["error"].startswith("e.onnx cannot be read")
+    assert row["error"].startswith("cannot read e.onnx")
     (repository / "audio" / "nets").mkdir()
     git(repository / "audio", "mv", "f.onnx", "nets/e.onnx")
     (row, _) = rows_of(line).values()
@@ -191,7 +191,7 @@ def test_a_revision_that_is_not_here_ends_the_check(line, repository, monkeypatc
     commit(repository)
     pointer.write_bytes(whole)
     rows = rows_of(line, "vision/a.onnx", "--against", "HEAD")
-    assert "pointer of Git LFS" in rows["", "macs <= +1%"]["error"]
+    assert "a Git LFS pointer" in rows["", "macs <= +1%"]["error"]
     assert rows["", "uncounted == 0"]["holds"]
 
 
@@ -218,11 +218,11 @@ def test_no_growth_is_held_only_where_git_has_no_file(line, repository, tmp_path
     saved(outer / "kept", model(("body", "head")), "k.onnx")
     monkeypatch.chdir(outer)
     rows = json.loads(line("check", "--against", "HEAD", "--json")[1])["checks"]
-    errors = [row["error"].partition("HEAD: ")[2] for row in rows]
+    errors = [row["error"].partition("which failed: ")[2] for row in rows]
     assert [row["holds"] for row in rows] == [False] * 5
     assert errors[0].startswith("sub/s.onnx is in the submodule sub")
     assert errors[1].startswith("../inner/s.onnx is outside the git repository")
-    assert errors[2].startswith("away.onnx cannot be read")
+    assert errors[2].startswith("cannot read away.onnx")
     assert [row["change"] for row in rows[3:]] == [200, 200]
 
 

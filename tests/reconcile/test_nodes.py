@@ -129,5 +129,5 @@ def test_conventions_of_calls_are_refused_on_files(tmp_path):
     """Nobody knows which modules were called."""
     from crossflops.errors import InputError
 
-    with pytest.raises(InputError, match="looks at calls"):
+    with pytest.raises(InputError, match="counts calls of modules"):
         fold(tmp_path, "g (float[2] x) => (float[2] y) { y = Relu(x) }", "torchstat")

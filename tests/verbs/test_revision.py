@@ -120,7 +120,7 @@ def test_where_modules_come_from(repository, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(repository.parent)
     importlib.import_module("shared_by_models")
     try:
-        with pytest.raises(InputError, match=r"shared_by_models was imported from .* not of that"):
+        with pytest.raises(InputError, match=r"shared_by_models was imported from .* not part of that"):
             refuse_modules_of(top())
     finally:
         del sys.modules["shared_by_models"]
@@ -152,7 +152,7 @@ def test_what_is_not_here_is_named(repository, tmp_path, monkeypatch):
     assert revision_of("origin/main:model.onnx") == ("origin/main", "model.onnx")
     with pytest.raises(InputError) as caught:
         revision_of("main:model.onnx")
-    assert caught.value.hint == "write origin/main, which is here"
+    assert caught.value.hint == "write origin/main, which exists in this clone"
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="not in a git repository"):
         revision_of("main:model.onnx")
