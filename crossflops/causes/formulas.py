@@ -196,7 +196,7 @@ CAUSES = (
     _formula_cause(
         "rounded-down",
         "a division that loses its remainder",
-        "The formula divides as integers for each layer or token.",
+        "The formula divides integers for each layer or each token, and loses the remainder.",
     ),
     _formula_cause(
         "model-unsupported",
