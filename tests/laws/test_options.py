@@ -248,6 +248,7 @@ def outcome(folder, before, words, flags):
     if status == 2:
         assert "please report" not in err, (words, err)
         names = [*flags, *(f"{words[-1]}, line" for flag in flags if flag == "--times")]
+        names += [f"no module {words[-1]!r}"] if "--module" in flags else []
         # where no plugin is, a tool is named by what installs it
         names += ["the plugin of thop is not installed"] if "--tool" in flags else []
         return "refused" if any(name in err for name in names) else f"refused unnamed: {err}"
