@@ -11,7 +11,7 @@ _EXAMPLE = 'write for example formulas = ["formulas.py"]'
 def configured_formulas(folder: Path | None = None) -> tuple[str, ...]:
     """Return the files of formulas that the nearest configuration upwards of a folder names.
 
-    Paths are taken from the folder of that file. Raises InputError for what is not a list of files.
+    Paths are taken from the folder of that file. Raises InputError for anything but a list.
     """
     here = folder or Path.cwd()
     files = (parent / name for parent in (here, *here.parents) for name in _FILES)
