@@ -18,13 +18,13 @@ CAUSES = (
     ),
     _formula_cause(
         "norms-as-matmul",
-        "norm parameters taken for matrices",
+        "parameters of norms counted as matrices",
         "Scales and shifts of norms are in the number of parameters, and so each of them counts "
         "as a multiply-accumulate for every token.",
     ),
     _formula_cause(
         "biases-as-matmul",
-        "biases taken for matrices",
+        "biases counted as matrices",
         "Biases and attention sinks are in the number of parameters, and so each of them counts "
         "as a multiply-accumulate for every token.",
     ),
@@ -196,7 +196,7 @@ CAUSES = (
     _formula_cause(
         "rounded-down",
         "a division that loses its remainder",
-        "The formula divides as integers for each layer or token.",
+        "The formula divides integers for each layer or each token, and loses the remainder.",
     ),
     _formula_cause(
         "model-unsupported",

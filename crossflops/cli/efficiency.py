@@ -19,6 +19,7 @@ from crossflops.cli.options import (
     picture,
     pop_model_options,
     refuse_timeout,
+    reject_options,
     verb,
 )
 from crossflops.cli.output import deliver, keep_roofline, progress, say
@@ -294,6 +295,8 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     fields["as_"] = named[0] if len(named) == 1 else named or None
     question = Question.from_fields(**fields)
     model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
+    if model is None:
+        reject_options(("formulas",), "no model is counted", "leave it out, or give a TARGET")
     if not question.work.compare:
         refuse_timeout(*([] if model is None else [model]))
     doing = "comparing" if question.work.compare else "counting"

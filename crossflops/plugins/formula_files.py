@@ -11,7 +11,7 @@ _EXAMPLE = 'write for example formulas = ["formulas.py"]'
 def configured_formulas(folder: Path | None = None) -> tuple[str, ...]:
     """Return the files of formulas that the nearest configuration upwards of a folder names.
 
-    Paths are taken from the folder of that file. Raises InputError for what is no list of files.
+    Paths are taken from the folder of that file. Raises InputError for anything but a list.
     """
     here = folder or Path.cwd()
     files = (parent / name for parent in (here, *here.parents) for name in _FILES)
@@ -23,7 +23,7 @@ def configured_formulas(folder: Path | None = None) -> tuple[str, ...]:
     if provided is None:
         return ()
     if not isinstance(provided, list) or not all(isinstance(item, str) for item in provided):
-        raise InputError(f"formulas in {file} is no list of files", _EXAMPLE)
+        raise InputError(f"formulas in {file} is not a list of files", _EXAMPLE)
     return tuple(_formula_path(item, file.parent) for item in provided)
 
 

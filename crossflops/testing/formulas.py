@@ -148,7 +148,7 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
     for factor in axis.split("*"):
         if not factor.isdecimal() and factor not in sizes:
             raise FormulaError(
-                f"{formula.place} has an axis {axis!r} that is no size",
+                f"{formula.place} has an axis {axis!r} that is not a size",
                 'write shapes as "b t 2*d"',
             )
         size *= int(factor) if factor.isdecimal() else sizes[factor]

@@ -23,7 +23,7 @@ def units(monkeypatch):
     units = {"thop": 1, "torch-flop-counter": 2}
 
     def find(tool, edition=None):
-        return SimpleNamespace(unit=units[tool])
+        return SimpleNamespace(unit=units[tool], formula=None)
 
     monkeypatch.setattr(numerators, "find_convention", find)
 

@@ -112,7 +112,7 @@ def test_a_configuration_names_files_from_its_own_folder(
     monkeypatch.chdir(tmp_path / "inner")
     assert crossflops.count(model).macs == FLASH_MACS
     (tmp_path / "crossflops.toml").write_text('formulas = "own.py"\n')
-    with pytest.raises(crossflops.CrossflopsError, match="is no list of files"):
+    with pytest.raises(crossflops.CrossflopsError, match="is not a list of files"):
         crossflops.count(model)
 
 

@@ -23,6 +23,13 @@ g (float[2,4] x, float[4,3] w, float[3,3] u) => (float[2,3] y)
 { h = MatMul(x, w) i = MatMul(h, u) y = Softmax(i) }
 """
 ODD = "g (float[2,4] x) => (float[2,4] y) { h = local.Odd(x) y = Relu(h) }"
+FORMULA = """
+import crossflops
+
+@crossflops.operator("local::Odd")
+def odd(call):
+    return crossflops.Cost(adds=8)
+"""
 LOOP = """
 g (float[2,4] x, int64 n, bool c) => (float[2,4] y) {
   [l] y = Loop(n, c, x) <body = b (int64 i, bool c_in, float[2,4] s) => (bool c_out, float[2,4] t)
@@ -42,6 +49,7 @@ LIMITS = {
     "--catalogue",
     "--if-budgeted",
     "--jobs",
+    "--formulas",
 }
 # What each option is given; a word of a verb goes over that of all.
 VALUES = {
@@ -127,7 +135,7 @@ WAYS = {
                "step.json --json"),
 }  # fmt: skip
 # What these ways leave out: tools and runtimes have tests of their own.
-ELSEWHERE = {"bench", "tools", "doctor"}
+ELSEWHERE = {"bench", "tools", "doctor", "check-formula"}
 # The weights of a file are trained already: a test of its own freezes one first. Of the modules
 # of a file there is one at each level, and the usual N of --top is more.
 ALREADY = {("count", "--trainable"), ("profile", "--top")}
@@ -186,6 +194,7 @@ def folder(tmp_path, monkeypatch):
         "macs.csv": "module,ms,macs\na,5,12\n",
         "mine.toml": "[devices.mine]\npeaks = {fp16 = 1e12}\nbandwidth = 1e9\n",
         "m.py": "def loss(outputs):\n    return outputs\n",
+        "own.py": FORMULA,
         "crossflops.toml": '[budgets."fixed.onnx"]\nrules = ["macs <= 4G"]\n',
     }
     for name, text in texts.items():
@@ -239,6 +248,7 @@ def outcome(folder, before, words, flags):
     if status == 2:
         assert "please report" not in err, (words, err)
         names = [*flags, *(f"{words[-1]}, line" for flag in flags if flag == "--times")]
+        names += [f"no module {words[-1]!r}"] if "--module" in flags else []
         # where no plugin is, a tool is named by what installs it
         names += ["the plugin of thop is not installed"] if "--tool" in flags else []
         return "refused" if any(name in err for name in names) else f"refused unnamed: {err}"
@@ -292,6 +302,7 @@ def test_every_verb_is_asked():
          ("--device", "mine"), ("--device", "mine", "--catalogue", "mine.toml")),
         ("count fixed.onnx --json --train --frozen w", (), ("--trainable", "w")),
         ("check other.onnx", (), ("--if-budgeted",)),
+        ("count odd.onnx", (), ("--formulas", "own.py")),
         ("count fixed.onnx --timeout 9 --observe --inputs none.npz", (), ("--debug",)),
     ],
 )  # fmt: skip
@@ -312,6 +323,11 @@ def test_what_waits_for_something_to_go_wrong(folder, words, before, after):
         "compare fixed.onnx --no-tools --memory 4",
         "check --if-budgeted",
         "diff count.json other.json --allow-pickle",
+        "diff count.json other.json --formulas own.py",
+        "efficiency --macs 4G --examples-per-second 9 --formulas own.py",
+        "render count.json --llm",
+        "render count.json --as palm",
+        "count fixed.onnx --llm",
     ],
 )
 def test_a_limit_of_nothing_is_refused(folder, words):

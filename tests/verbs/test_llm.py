@@ -124,8 +124,8 @@ def test_a_formula_about_training_needs_a_training_step(config, capsys):
     ("words", "message"),
     [
         (("--llm", "--as", "palm"), "--llm asks for all formulas"),
-        (("--llm", "--tool", "thop"), "--tool changes nothing"),
-        (("--as", "thop"), "it is no formula over an architecture"),
+        (("--llm", "--tool", "thop"), "--tool has no effect here: --llm runs no tool"),
+        (("--as", "thop"), "thop is not a formula over an architecture"),
         (("--as", "torchtitan*"), "no convention matches"),
     ],
 )

@@ -103,7 +103,7 @@ def convention_numerators(report: Report, train: bool = False) -> tuple[Numerato
             about = "training" if not train else "a forward pass"
             raise InputError(
                 f"{fold.tool}@{fold.edition} is a formula about {about}",
-                "leave --train out" if train else "add --train",
+                "leave out --train" if train else "add --train",
             )
     return tuple(
         convention_numerator(msgspec.structs.replace(report, as_=fold)) for fold in report.folds

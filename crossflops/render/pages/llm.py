@@ -15,7 +15,10 @@ from crossflops.report.quantity import (
 from crossflops.report.report import Report
 
 _PASSES = {"training": "training, 6 FLOPs per MAC", "forward": "forward, 2 FLOPs per MAC"}
-_NOT_RUN = "No formula was run: each is computed from the config as its source does it."
+_NOT_RUN = (
+    "No tool was run: each formula is computed from the config, as its source does it. Native are "
+    "the MACs of the graph, of which training has three forward passes."
+)
 
 
 def formula_page(report: Report) -> Page:

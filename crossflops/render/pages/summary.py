@@ -26,6 +26,7 @@ from crossflops.render.page import (
     right,
     text_columns,
 )
+from crossflops.report.llm import FormulaReport
 from crossflops.report.quantity import (
     amount_with_sign,
     command_line_shape,
@@ -572,7 +573,24 @@ def _convention_total_blocks(report: Report) -> list[Block]:
         for fold in report.folds
     )
     columns = (Column(head="convention"), *right("total", "about"))
-    return [Table(columns=columns, rows=rows, bare=True), *convention_doubts(report.folds)]
+    return [
+        Table(columns=columns, rows=rows, bare=True),
+        *_training_formula_notes(report),
+        *convention_doubts(report.folds),
+    ]
+
+
+def _training_formula_notes(report: Report) -> list[Block]:
+    """Return which totals are FLOPs of a training step, where the count is a forward pass."""
+    accounts = report.llm.accounts if isinstance(report.llm, FormulaReport) else ()
+    names = [
+        f"{account.tool}@{account.edition}"
+        for account in accounts
+        if account.passes == "training" and not account.obstacle
+    ]
+    if not names:
+        return []
+    return [Text(f"FLOPs of a training step, of all tokens: {', '.join(names)}", " ", "dim")]
 
 
 def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:

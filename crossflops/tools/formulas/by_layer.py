@@ -78,7 +78,11 @@ OLMO_CORE_SQUARE = _olmo("fa6c501", olmo_core_square).adds(
 # trl. A config without one of the attributes that it reads raises AttributeError.
 
 _SPARSE = ("qwen2_moe", "qwen3_moe")  # those with a decoder_sparse_step
-_WITHOUT_KEYS = ("gpt2", "gpt_neox", "opt", "falcon", "gptj", "bloom")  # no num_key_value_heads
+_WITHOUT_KEYS = (  # no num_key_value_heads
+    "gpt2", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gptj", "openai-gpt", "opt", "falcon",
+    "bloom", "biogpt", "codegen", "ctrl", "cpmant", "mpt", "persimmon", "xglm",
+    "modernbert-decoder",
+)  # fmt: skip
 
 
 def trl(work: TokenSequence) -> int:
