@@ -192,7 +192,9 @@ def test_what_does_not_run_without_values_is_named(function, reason):
     model = Layers(lambda s, x: function.apply(x, s.w))
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert (step.backward_input_macs, step.backward_weight_macs) == (80, 120)
-    named = "in an autograd.Function, whose backward is code of its own: counted as derived"
+    named = (
+        "in an autograd.Function, which has a custom backward; counted as if derived automatically"
+    )
     assert [row.reason for row in step.uncounted] == [f"{named} ({reason})"]
 
 
