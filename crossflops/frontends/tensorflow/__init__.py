@@ -59,6 +59,8 @@ class TensorFlow(ShapeTracedFrontend):
 
     def recognizes(self, value: object) -> bool:
         """Return whether TensorFlow or Keras made the value."""
+        if not {"keras", "tensorflow"} & sys.modules.keys():
+            return False
         from crossflops.frontends.tensorflow.kinds import is_model
 
         return is_model(value)
