@@ -11,7 +11,6 @@ from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import StepSetting
 
-
 # What a number is about: a whole training step, or its forward pass alone.
 Passes: TypeAlias = Literal["training", "forward"]
 
