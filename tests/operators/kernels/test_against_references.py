@@ -24,6 +24,7 @@ from tests.operators.kernels.calls import (  # noqa: E402
     formula_work,
     reference_work,
 )
+from tests.operators.kernels.held import HELD  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -35,6 +36,11 @@ KERNELS = [kernel for group in GROUPS for kernel in group.KERNELS]
 def test_a_formula_agrees_with_its_reference(kernel):
     """What we count of the reference is what the formula says, and so its gradients."""
     check_against_reference(kernel)
+
+
+def test_the_page_says_which_formulas_have_a_reference():
+    """Those of this file: docs/kernels.md is written from the list."""
+    assert {kernel.operator for kernel in KERNELS} | {"torchvision::nms"} == HELD
 
 
 def test_boxes_of_which_none_is_suppressed_meet_in_pairs():
