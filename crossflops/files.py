@@ -14,7 +14,18 @@ from pathlib import Path
 from crossflops.errors import CrossflopsError, InputError
 
 COMPRESSED = ".gz"
+CONFIGURATIONS = ("crossflops.toml", "pyproject.toml")
 _MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
+
+
+def is_configured(key: str, folder: Path | None = None) -> bool:
+    """Return whether a configuration in a folder, or above it, has the word `key`.
+
+    Most have not, and then what reads configurations need not be imported.
+    """
+    here = folder or Path.cwd()
+    files = (parent / name for parent in (here, *here.parents) for name in CONFIGURATIONS)
+    return any(file.is_file() and key.encode() in file.read_bytes() for file in files)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import click
 
 from crossflops.cli.supervision import limit
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+from crossflops.files import is_configured
 from crossflops.ir.graph import DIGITS
 from crossflops.limits import TIMEOUT
 
@@ -191,9 +192,11 @@ def _use_formulas(ctx: click.Context, param: click.Parameter, files: tuple[str, 
     """Let the formulas of these files, and of the configuration, hold while the verb runs."""
     if ctx.resilient_parsing:
         return
-    from crossflops.plugins.formula_files import configured_formulas
+    places = files
+    if is_configured("formulas"):
+        from crossflops.plugins.formula_files import configured_formulas
 
-    places = (*configured_formulas(), *files)
+        places = (*configured_formulas(), *files)
     if places:
         from crossflops.operators.formula_sources import using_formulas
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -17,11 +17,13 @@ from crossflops.frontends.inputs import (
     split_input_values,
 )
 from crossflops.frontends.named import Library, NamedModel
-from crossflops.ir.architecture import LanguageArchitecture
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Setting, Trace
 from crossflops.ir.training import OwnBackwards
+
+if TYPE_CHECKING:
+    from crossflops.ir.architecture import LanguageArchitecture
 
 # The ONNX model that a graph was read from (of onnx_ir, its bytes, or None of a file), the graph,
 # and the trace of the calls.
@@ -307,7 +309,7 @@ class Frontend(Protocol):
         """
         return False
 
-    def architecture(self, model: Any) -> LanguageArchitecture:
+    def architecture(self, model: Any) -> "LanguageArchitecture":
         """The architecture of a language model. Raises InputError for any other model."""
         raise InputError(
             f"formulas are about language models of transformers, and this is one of {self.title}",

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from crossflops.ir.training import Passes
+
 
 class AttentionSizes(msgspec.Struct, frozen=True, kw_only=True):
     """The attention of one layer.
@@ -202,9 +204,6 @@ class TokenSequence(msgspec.Struct, frozen=True):
         """The sum of an amount over the attention of all layers, or of these."""
         every = (layer.attention for layer in self.architecture.layers)
         return sum(map(amount, every if among is None else among))
-
-
-Passes = Literal["training", "forward"]
 
 
 class FormulaTraits(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -10,6 +10,9 @@ from msgspec import UNSET, UnsetType
 from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import StepSetting
+
+# What a number is about: a whole training step, or its forward pass alone.
+Passes: TypeAlias = Literal["training", "forward"]
 
 
 class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):

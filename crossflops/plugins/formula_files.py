@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from crossflops.errors import InputError
+from crossflops.files import is_configured
 
-_FILES = ("crossflops.toml", "pyproject.toml")
 _EXAMPLE = 'write for example formulas = ["formulas.py"]'
 
 
@@ -14,9 +14,8 @@ def configured_formulas(folder: Path | None = None) -> tuple[str, ...]:
     Paths are taken from the folder of that file. Raises InputError for anything but a list.
     """
     here = folder or Path.cwd()
-    files = (parent / name for parent in (here, *here.parents) for name in _FILES)
-    if not any(file.is_file() and b"formulas" in file.read_bytes() for file in files):
-        return ()  # most counts end here, without what reads configurations
+    if not is_configured("formulas", here):
+        return ()
     from crossflops.plugins.elsewhere import find_config_value
 
     file, provided = find_config_value("formulas", here)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from crossflops.ir.architecture import Passes
 from crossflops.ir.reconciliation import Explanation
+from crossflops.ir.training import Passes
 
 
 class FormulaAccount(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
+from crossflops.files import is_configured
 from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
 from crossflops.targets.request import Request
@@ -25,9 +26,7 @@ R = TypeVar("R")
 
 def _configured_formulas() -> tuple[str, ...]:
     """Return the files of formulas of the configuration, whose reader most counts do not need."""
-    folders = (Path.cwd(), *Path.cwd().parents)
-    files = (folder / name for folder in folders for name in ("crossflops.toml", "pyproject.toml"))
-    if not any(file.is_file() and b"formulas" in file.read_bytes() for file in files):
+    if not is_configured("formulas"):
         return ()
     from crossflops.plugins.formula_files import configured_formulas
 

@@ -159,6 +159,31 @@ def test_what_hands_no_gradient_on_and_leaves_no_trace_is_named():
     ]
 
 
+class Writing(Product):
+    """Its backward pass has operators that write into tensors which they are given."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        own = torch.empty_like(x), torch.empty_like(w)
+        torch.mm(grad, w.t(), out=own[0])
+        torch.mm(x.t(), grad @ (w.t() @ w), out=own[1])
+        return own
+
+
+def test_a_backward_pass_that_writes_into_its_arguments_is_counted():
+    """As Product, with two products more for the weight: [5, 5] and [2, 5] by [5, 5]."""
+    steps = [
+        crossflops.count(
+            Layers(lambda s, x, run=function: run.apply(x, s.w)), torch.rand(2, 4), train=True
+        ).training
+        for function in (Product, Writing)
+    ]
+    assert [step.uncounted for step in steps] == [(), ()]
+    plain, writing = (step.backward_input_macs + step.backward_weight_macs for step in steps)
+    assert writing - plain == 5 * 5 * 5 + 2 * 5 * 5
+
+
 class Reading(Product):
     """Reads a number in its backward pass."""
 
@@ -192,7 +217,9 @@ def test_what_does_not_run_without_values_is_named(function, reason):
     model = Layers(lambda s, x: function.apply(x, s.w))
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert (step.backward_input_macs, step.backward_weight_macs) == (80, 120)
-    named = "in an autograd.Function, whose backward is code of its own: counted as derived"
+    named = (
+        "in an autograd.Function, which has a custom backward; counted as if derived automatically"
+    )
     assert [row.reason for row in step.uncounted] == [f"{named} ({reason})"]
 
 

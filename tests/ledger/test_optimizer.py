@@ -289,5 +289,5 @@ def test_what_is_no_optimizer_is_refused(text, error):
 
 def test_an_optimizer_needs_training(file):
     """It is no part of a forward count."""
-    with pytest.raises(InputError, match="requires --train"):
+    with pytest.raises(InputError, match="--optimizer requires --train"):
         count(file, optimizer="adamw")

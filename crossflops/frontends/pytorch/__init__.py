@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,10 +28,12 @@ from crossflops.frontends.frontend import (
 )
 from crossflops.frontends.inputs import ProvidedInputs, to_call_arguments
 from crossflops.frontends.named import Library
-from crossflops.ir.architecture import LanguageArchitecture
 from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
+
+if TYPE_CHECKING:
+    from crossflops.ir.architecture import LanguageArchitecture
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
 
@@ -130,7 +132,7 @@ class PyTorch(Frontend):
 
         return mends(error)
 
-    def architecture(self, model: Any) -> LanguageArchitecture:
+    def architecture(self, model: Any) -> "LanguageArchitecture":
         """The architecture of a model of transformers. Raises InputError for any other model."""
         from crossflops.frontends.pytorch.load.architecture import read_architecture
 

@@ -59,6 +59,8 @@ class TensorFlow(ShapeTracedFrontend):
 
     def recognizes(self, value: object) -> bool:
         """Return whether TensorFlow or Keras made the value."""
+        if not {"keras", "tensorflow"} & sys.modules.keys():
+            return False
         from crossflops.frontends.tensorflow.kinds import is_model
 
         return is_model(value)
@@ -91,6 +93,8 @@ class TensorFlow(ShapeTracedFrontend):
         """Return whether the target is a file of Keras or TensorFlow, or the folder of a
         SavedModel.
         """
+        if target.endswith(".onnx") and os.path.isfile(target):
+            return False  # most files, which need none of this frontend
         from crossflops.frontends.tensorflow.kinds import is_path
 
         return is_path(target)

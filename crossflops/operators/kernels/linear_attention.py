@@ -33,7 +33,8 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     S = decay S + k u^T, o = S^T q. Delta rule: u = beta (v - S^T k), else u = v. Gates g, of each
     head [B, T, Hv] or key [B, T, H, dk], gk of keys, gv of values: an exp for each, a mul for each
     element of S and gate. q is scaled, n(q) muls. With use_qk_l2norm_in_kernel q and k are
-    x / sqrt(sum(x^2) + eps). The first token meets no state where there is no initial one.
+    x / sqrt(sum(x^2) + eps). The first token meets no state where there is no initial one;
+    of a call that has no other token, no gate is read.
     """
     batch, length, heads, depth = call.input("q").shape
     states, wide = call.input("v").shape[2:]
@@ -42,17 +43,17 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
         query, key = _normalize(steps, query), _normalize(steps, key)
     query = steps.multiply(query, steps.constant(1))
     shared = heads, max(states // heads, 1)
+    has_state = call.has_input("initial_state")
+    decays = length > 1 or has_state  # else there is no state that a gate could decay
     gates = {
         name: steps.exponential(steps.operand(call, name))
-        for name in ("g", "gk", "gv") if call.has_input(name)
+        for name in ("g", "gk", "gv") if decays and call.has_input(name)
     }  # fmt: skip
     tensors = {"query": query, "key": key, "v": steps.operand(call, "v")} | gates
     if call.has_input("beta"):
         tensors["beta"] = steps.operand(call, "beta")
-    has_state = call.has_input("initial_state")
-    for name, value in tensors.items():
-        if length > 1 or name not in gates or has_state:
-            steps.pieces(value)
+    for value in tensors.values():
+        steps.pieces(value)
     state_shape = batch, *shared, depth, wide
     state = steps.operand(call, "initial_state", *state_shape) if has_state else None
     for runs in (min(length, 1), min(max(length - 1, 0), 1), max(length - 2, 0)):

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from crossflops.ir.architecture import AttentionSizes, FormulaTraits, Passes, TokenSequence
+from crossflops.ir.architecture import AttentionSizes, FormulaTraits, TokenSequence
+from crossflops.ir.training import Passes
 from crossflops.rules.rule import Convention, Rules, Tool
 
 TRAINING, FORWARD = 6, 2  # FLOPs of a MAC: three passes, or one

@@ -1,5 +1,6 @@
 """A call of a kernel: as its formula sees it, and as a reference in plain PyTorch computes it."""
 
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,9 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.formula import OperatorCall
 from crossflops.operators.formula_sources import find_formula
 
-CASES = 50
+# Random calls of each kernel: every call of a reference is a module of the model that is counted.
+EVERY = bool(os.environ.get("CROSSFLOPS_EVERY_SHAPE"))
+CASES = 50 if EVERY else 6
 
 
 class Case(NamedTuple):
