@@ -23,15 +23,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _configured_formulas() -> tuple[str, ...]:
+def _find_configured_formulas() -> tuple[str, ...]:
     """Return the files of formulas of the configuration, whose reader most counts do not need."""
     folders = (Path.cwd(), *Path.cwd().parents)
     files = (folder / name for folder in folders for name in ("crossflops.toml", "pyproject.toml"))
     if not any(file.is_file() and b"formulas" in file.read_bytes() for file in files):
         return ()
-    from crossflops.plugins.formula_files import configured_formulas
+    from crossflops.plugins.formula_files import formulas_of_configuration
 
-    return configured_formulas()
+    return formulas_of_configuration()
 
 
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
@@ -48,12 +48,12 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
-        places = (*_configured_formulas(), *own)
-        if not places:
+        sources = (*_find_configured_formulas(), *own)
+        if not sources:
             return verb(*args, **kwargs)
         from crossflops.operators.formula_sources import using_formulas
 
-        with using_formulas(places):
+        with using_formulas(sources):
             return verb(*args, **kwargs)
 
     return call_verb

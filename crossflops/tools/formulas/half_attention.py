@@ -7,7 +7,7 @@ does not know.
 
 from crossflops.ir.architecture import TokenSequence
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Formula, is_cut
+from crossflops.tools.formulas.formula import ArchitectureFormula, is_cut
 
 
 def maxtext(work: TokenSequence) -> int:
@@ -27,7 +27,7 @@ def maxtext(work: TokenSequence) -> int:
 
 
 MAXTEXT = (
-    Formula(
+    ArchitectureFormula(
         "maxtext",
         "e591f30",
         maxtext,
@@ -67,12 +67,12 @@ def embedding_of_known(work: TokenSequence) -> int:
 
 
 def half_of_known(work: TokenSequence) -> int:
-    """A T^2 of layers without a window shorter than T, to be halved."""
+    """+A T^2 of layers without a window shorter than T, to be halved."""
     return 0 if _is_unknown(work) else of.other_attention_square(work)
 
 
 def half_windows_of_known(work: TokenSequence) -> int:
-    """A T (2 T - W) of layers with a window W shorter than T, to be halved."""
+    """+A T (2 T - W) of layers with a window W shorter than T, to be halved."""
     if _is_unknown(work):
         return 0
     return 2 * of.cut_attention_square(work) - of.rectangle(work)
@@ -84,7 +84,7 @@ def everything_unknown(work: TokenSequence) -> int:
 
 
 VERL = (
-    Formula(
+    ArchitectureFormula(
         "verl",
         "0.9.1",
         verl,
