@@ -98,6 +98,7 @@ EMPTY_VARIABLES = {
 }  # fmt: skip
 # Where one of these stays as a parameter or a local, with the reason.
 STAYING = {
+    ("cli/compare.py", "as_"): "the flag --as",
     ("cli/count.py", "as_"): "the flag --as",
     ("cli/explain.py", "as_"): "the flag --as",
     ("training_loops/profiler.py", "as_"): "public: `FlopsProfiler(as_=...)`",

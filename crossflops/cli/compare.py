@@ -96,15 +96,15 @@ _NO_FORMULA = (
 )  # fmt: skip
 
 
-def _compare_formulas(fields: dict[str, Any], strict: bool, named: tuple[str, ...]) -> int:
+def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple[str, ...]) -> int:
     """Show what formulas give for a model. Returns the exit status."""
     from crossflops.verbs.compare.formulas import compare_with_formulas
 
-    flag = "--as" if named else "--llm"
+    flag = "--as" if formula_texts else "--llm"
     reject_options(_NO_FORMULA, f"{flag} runs no tool", f"leave it out, or {flag}")
     requested = request(fields, sizes=pop_size_options(fields))
     with progress(f"counting {requested.target}"):
-        report = compare_with_formulas(requested, named)
+        report = compare_with_formulas(requested, formula_texts)
     fields = {name: fields[name] for name in ("as_json", "file", "unit") if name in fields}
     deliver(report, **fields)
     accounts = report.llm.accounts if report.llm else ()

@@ -145,7 +145,7 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
     """Check the installation and list what is missing."""
     interpreters = interpreters_by_tool(python)
     with progress("checking the installation"):
-        content = Health(_components(), toolbox(interpreters), _patches(), _formulas())
+        content = Health(_components(), toolbox(interpreters), _patches(), _formula_rows())
     deliver(content, **fields)
     return 0
 
@@ -161,7 +161,7 @@ def tools(python: dict[str, str], **fields: Any) -> int:
     return 0
 
 
-def _formulas() -> tuple[FormulaRow, ...]:
+def _formula_rows() -> tuple[FormulaRow, ...]:
     """A row for each distribution that brings formulas, by the entry points of their group."""
     by_origin: dict[tuple[str, str], list[str]] = {}
     for formula in formulas_in_force():

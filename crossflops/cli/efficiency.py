@@ -30,7 +30,7 @@ from crossflops.report.efficiency import Efficiency, EfficiencyReport, MovedByte
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(1)
 
-# The peak: `crossflops.hardware.rates.question.WhichPeak`, and `Precisions` that ran.
+# The peak: `crossflops.hardware.rates.question.PeakSelection`, and `Precisions` that ran.
 
 PEAK: Group = option_group(
     "The device and its peak",
@@ -229,7 +229,7 @@ RUN: Group = option_group(
 )  # fmt: skip
 
 
-# Whose count: the fields of `crossflops.hardware.rates.question.WhoseCount`.
+# Whose count: the fields of `crossflops.hardware.rates.question.WorkSource`.
 
 WORK: Group = option_group(
     "Whose count",

@@ -192,15 +192,15 @@ def _use_formulas(ctx: click.Context, param: click.Parameter, files: tuple[str, 
     """Let the formulas of these files, and of the configuration, hold while the verb runs."""
     if ctx.resilient_parsing:
         return
-    places = files
+    sources = files
     if is_configured("formulas"):
-        from crossflops.plugins.formula_files import configured_formulas
+        from crossflops.plugins.formula_files import formulas_of_configuration
 
-        places = (*configured_formulas(), *files)
-    if places:
+        sources = (*formulas_of_configuration(), *files)
+    if sources:
         from crossflops.operators.formula_sources import using_formulas
 
-        ctx.with_resource(using_formulas(places))
+        ctx.with_resource(using_formulas(sources))
 
 
 (FORMULAS,) = option_group(
@@ -281,7 +281,7 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
 
 
 def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of MODEL as `Request.of` takes them, taken out of the keyword
+    """Return the values of MODEL as `Request.from_arguments` takes them, taken out of the keyword
     arguments.
     """
     from crossflops.ir.trace import Setting

@@ -310,7 +310,7 @@ class Frontend(Protocol):
         return False
 
     def architecture(self, model: Any) -> "LanguageArchitecture":
-        """The architecture of a language model. Raises InputError for any other model."""
+        """Return the architecture of a language model. Raises InputError for any other model."""
         raise InputError(
             f"formulas are about language models of transformers, and this is one of {self.title}",
             "give a causal language model, such as hf:config.json",

@@ -34,7 +34,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller gives for inputs: an .npz file, specs, or values as Python callers give them.
+    """Inputs from a caller: an .npz file, specs, or values as Python callers give them.
 
     Without any of these the inputs are made up from an empty list of specs. `known` are the values
     of some specs, as nested lists by name. `origin` says where values come from.

@@ -64,7 +64,7 @@ class Library(Protocol):
 def make_library_model(
     library: Library, target: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
 ) -> NamedModel:
-    """The model of a target with the prefix of this library.
+    """Return the model of a target with the prefix of this library.
 
     Raises MissingExtraError, and TargetError for an unknown name, with similar names, or for any
     error of the library.

@@ -13,23 +13,23 @@ from msgspec.structs import replace
 from crossflops.frontends.converted import all_nested_nodes
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Trace
-from crossflops.operators.formula import Formula, loaded_class, plain_class_name
+from crossflops.operators.formula import Formula, find_loaded_class, plain_class_name
 from crossflops.operators.formula_sources import formulas_in_force
 
 
 def with_whole_modules(program: Any, graph: Graph, trace: Trace) -> tuple[Any, Graph, Trace]:
     """Return a converted model with one node for each call of a class that a formula is about."""
-    whole = hold_modules_whole(graph, trace)
-    if whole is graph:
+    whole_graph = hold_modules_whole(graph, trace)
+    if whole_graph is graph:
         return program, graph, trace
-    there = {node.key for node in whole.nodes}
+    there = {node.key for node in whole_graph.nodes}
     calls = tuple(
         replace(call, nodes=tuple(key for key in call.nodes if key in there))
         if call.nodes
         else call
         for call in trace.calls
     )
-    return program, whole, replace(trace, calls=calls)
+    return program, whole_graph, replace(trace, calls=calls)
 
 
 def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
@@ -52,7 +52,9 @@ def _outermost_calls(
     for call in trace.calls:
         formula = by_class.get(plain_class_name(call.target)) if call.level == "module" else None
         enclosing = trace.ancestors(call) if formula else ()
-        if formula and not any(plain_class_name(held.target) in by_class for held in enclosing):
+        if formula and not any(
+            plain_class_name(ancestor.target) in by_class for ancestor in enclosing
+        ):
             yield call, formula
 
 
@@ -66,32 +68,32 @@ def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -
     if not keys:
         return graph
     module = trace.modules[call.module]
-    names = _argument_names(formula, skipped=1)
-    provided = [
+    names = _argument_names(formula, skip_count=1)
+    operand_specs = [
         (names.get(spec.name, spec.name), replace(spec, name=f"{call.key}:{spec.name}"))
         for spec in call.inputs
     ]
     settings = {**_plain(module.settings), **_plain(call.settings)}
-    return _collapse(graph, keys, formula, provided, settings, module.path)
+    return _collapse(graph, keys, formula, operand_specs, settings, module.path)
 
 
 def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
-    """The graph with one node for each application of an autograd.Function of this class."""
-    kind = loaded_class(formula.module)
+    """Return the graph with one node for each application of this autograd.Function."""
+    kind = find_loaded_class(formula.module)
     name = getattr(kind, "__qualname__", "")
     if not hasattr(kind, "apply") or not name:
         return graph
-    names = _argument_names(formula, skipped=1)
+    names = _argument_names(formula, skip_count=1)
     for index, function in enumerate(graph.functions):
         if function.name != name or not function.nodes:
             continue
-        provided = [
-            (names.get(str(place), str(place)), spec)
-            for place, specs in sorted(function.operands.items())
+        operand_specs = [
+            (names.get(str(position), str(position)), spec)
+            for position, specs in sorted(function.operands.items())
             for spec in specs
         ]
         first = next(node for node in graph.nodes if node.key == function.nodes[0])
-        graph = _collapse(graph, {*function.nodes}, formula, provided, {}, first.path)
+        graph = _collapse(graph, {*function.nodes}, formula, operand_specs, {}, first.path)
         key = function.nodes[0]
         own = replace(function, nodes=(key,), home=key)
         functions = (*graph.functions[:index], own, *graph.functions[index + 1 :])
@@ -99,18 +101,18 @@ def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
     return graph
 
 
-def _argument_names(formula: Formula, skipped: int) -> dict[str, str]:
-    """The names of the arguments of a forward method by their place, without `self` or `ctx`."""
-    forward = getattr(loaded_class(formula.module), "forward", None)
+def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
+    """Return the argument names of a forward method by position, without `self` or `ctx`."""
+    forward = getattr(find_loaded_class(formula.module), "forward", None)
     try:
         parameters = list(inspect.signature(forward).parameters) if forward else []
     except (TypeError, ValueError):
         parameters = []
-    return {str(place): name for place, name in enumerate(parameters[skipped:])}
+    return {str(position): name for position, name in enumerate(parameters[skip_count:])}
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as attributes of a node: without None, lists as tuples."""
+    """Return the settings as attributes of a node: without None, lists as tuples."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in settings.items()
@@ -122,24 +124,24 @@ def _collapse(
     graph: Graph,
     keys: set[str],
     formula: Formula,
-    provided: Iterable[tuple[str, TensorSpec]],
+    operand_specs: Iterable[tuple[str, TensorSpec]],
     settings: dict[str, Any],
     path: str,
 ) -> Graph:
-    """The graph with one node in the place of those with these keys.
+    """Return the graph with one node in the place of those with these keys.
 
     Its operands are what the call was `provided` with, by name, each the value of the graph that
     has its shape and type, and then the weights that it used, by their names within the module.
     """
     inner = [node for node in graph.nodes if node.key in keys]
     others = [node for node in graph.nodes if node.key not in keys]
-    made = {spec.name: spec for node in inner for spec in node.outputs if spec is not None}
-    taken = _values_taken(inner, made)
+    products = {spec.name: spec for node in inner for spec in node.outputs if spec is not None}
+    taken = _values_taken(inner, products)
     weights = [spec for spec in taken if spec.role == "parameter"]
     values = [spec for spec in taken if spec.role not in ("parameter", "constant")]
     operands: list[tuple[str, TensorSpec]] = []
-    for name, spec in provided:
-        known = next((value for value in values if _is_alike(value, spec)), None)
+    for name, spec in operand_specs:
+        known = next((value for value in values if _has_same_form(value, spec)), None)
         stored = next((weight for weight in weights if weight.name == spec.name), None)
         if known is not None:
             values.remove(known)
@@ -150,9 +152,9 @@ def _collapse(
     prefix = f"{path}." if path else ""
     operands += [(weight.name.removeprefix(prefix), weight) for weight in weights]
     used = _names_used(others) | {spec.name for spec in graph.outputs}
-    results = tuple(spec for name, spec in made.items() if name in used) or inner[-1].outputs
+    results = tuple(spec for name, spec in products.items() if name in used) or inner[-1].outputs
     domain, _, kind = formula.name.partition("::")
-    whole = Node(
+    whole_node = Node(
         key=inner[0].key,
         op=Op(domain, kind, 1),
         inputs=tuple(spec for _, spec in operands),
@@ -166,19 +168,21 @@ def _collapse(
         operand_names=tuple(name for name, _ in operands),
     )
     calls = {node.call for node in inner} - {""}
-    return replace(graph, nodes=_in_order(others, whole), whole_calls=graph.whole_calls | calls)
+    return replace(
+        graph, nodes=_order_nodes(others, whole_node), whole_calls=graph.whole_calls | calls
+    )
 
 
-def _is_alike(value: TensorSpec, spec: TensorSpec) -> bool:
+def _has_same_form(value: TensorSpec, spec: TensorSpec) -> bool:
     return value.shape == spec.shape and value.dtype == spec.dtype
 
 
-def _values_taken(nodes: Iterable[Node], made: Mapping[str, TensorSpec]) -> list[TensorSpec]:
+def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> list[TensorSpec]:
     """Return what the nodes, and those in them, take from outside, each once."""
     taken: dict[str, TensorSpec] = {}
     for node in all_nested_nodes(nodes):
         for spec in node.inputs:
-            if spec is not None and spec.name and spec.name not in made:
+            if spec is not None and spec.name and spec.name not in products:
                 taken.setdefault(spec.name, spec)
     return list(taken.values())
 
@@ -187,9 +191,9 @@ def _names_used(nodes: Iterable[Node]) -> set[str]:
     return {spec.name for node in all_nested_nodes(nodes) for spec in node.inputs if spec}
 
 
-def _in_order(others: Iterable[Node], whole: Node) -> tuple[Node, ...]:
-    """The nodes with the whole one behind all that it does not lead to."""
-    behind = {spec.name for spec in whole.outputs if spec is not None}
+def _order_nodes(others: Iterable[Node], whole_node: Node) -> tuple[Node, ...]:
+    """Return the nodes with the whole one behind all that it does not lead to."""
+    behind = {spec.name for spec in whole_node.outputs if spec is not None}
     before: list[Node] = []
     after: list[Node] = []
     for node in others:
@@ -198,4 +202,4 @@ def _in_order(others: Iterable[Node], whole: Node) -> tuple[Node, ...]:
             after.append(node)
         else:
             before.append(node)
-    return (*before, whole, *after)
+    return (*before, whole_node, *after)

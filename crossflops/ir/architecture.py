@@ -173,7 +173,7 @@ class LanguageArchitecture(msgspec.Struct, frozen=True, kw_only=True):
         return self.sum_layers(lambda layer: layer.attention.macs_per_pair)
 
     @property
-    def windowed(self) -> tuple[AttentionSizes, ...]:
+    def window_attentions(self) -> tuple[AttentionSizes, ...]:
         """The attention of layers with a window."""
         attentions = (layer.attention for layer in self.layers)
         return tuple(attention for attention in attentions if attention.window)

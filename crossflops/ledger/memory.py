@@ -44,7 +44,7 @@ def traffic(
     `tables` of a "touch" as much is read as the first output has.
     """
     if known.moved is not None:
-        return _moved_as_told(known.moved(node), node, size)
+        return _formula_traffic(known.moved(node), node, size)
     if node.folded:
         return _sum_distinct_tensors(node.inputs[1:], size), 0
     if known.traffic in ("view", "alias") and not works:
@@ -61,7 +61,7 @@ def traffic(
     ), written
 
 
-def _moved_as_told(moved: tuple[int, int], node: Node, size: Size) -> tuple[int, int]:
+def _formula_traffic(byte_counts: tuple[int, int], node: Node, size: Size) -> tuple[int, int]:
     """Return the bytes that a formula gives; in elements, or of one type, by its first tensor.
 
     A formula says how many bytes move, and not of which elements: they are taken for such as the
@@ -69,8 +69,10 @@ def _moved_as_told(moved: tuple[int, int], node: Node, size: Size) -> tuple[int,
     """
     first = next((spec for spec in (*node.inputs, *node.outputs) if spec is not None), None)
     if size is tensor_bytes or first is None or not first.shape or not first.nbytes:
-        return moved
-    return moved[0] * size(first) // first.nbytes, moved[1] * size(first) // first.nbytes
+        return byte_counts
+    return byte_counts[0] * size(first) // first.nbytes, byte_counts[1] * size(
+        first
+    ) // first.nbytes
 
 
 def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: Size) -> int:

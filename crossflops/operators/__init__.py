@@ -114,7 +114,7 @@ def _domain(op: Op) -> str:
 
 
 def find_operator_rule(op: Op) -> OperatorRule | None:
-    """The rule of the newest version that is not newer than `op`, or None if there is none.
+    """Return the rule of the newest version that is not newer than `op`, or None if there is none.
 
     An operator that no rule is about may have a formula of one's own: see `formula_sources`.
     """

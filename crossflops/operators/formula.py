@@ -34,7 +34,7 @@ DOUBTS: tuple[Exactness, ...] = ("exact", "bound", "estimate")
 
 
 class UncountedCallError(ValueError):
-    """What a formula raises where it cannot tell the work of a call: the node is uncounted."""
+    """An error of a formula that cannot tell the work of a call: the node is uncounted."""
 
 
 class CallTensor:
@@ -217,47 +217,49 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def is_same_as(self, other: "Formula") -> bool:
         """Return whether the other one is this formula again: the same function of one source."""
-        mine, its = self.function, other.function
-        if mine.__qualname__ != its.__qualname__:
+        own, its = self.function, other.function
+        if own.__qualname__ != its.__qualname__:
             return False
-        return self.origin.digest == other.origin.digest or mine.__module__ == its.__module__
+        return self.origin.digest == other.origin.digest or own.__module__ == its.__module__
 
 
 def formula_rule(formula: Formula) -> OperatorRule:
     """Return the rule of an operator that counts by this formula, and refuses what is no count."""
 
     def count_call(node: Node) -> Cost:
-        return _checked_cost(formula, formula.function, OperatorCall(node, formula.names))
+        return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
     def judge(node: Node) -> Exactness:
         if not callable(formula.doubt):
             return formula.doubt
-        doubt = _called(formula, formula.doubt, OperatorCall(node, formula.names))
+        doubt = _call_function(formula, formula.doubt, OperatorCall(node, formula.names))
         if doubt not in DOUBTS:
-            raise _wrong(formula, f"says {doubt!r} of its doubt", f"return one of {DOUBTS}")
+            raise _formula_error(
+                formula, f"says {doubt!r} of its doubt", f"return one of {DOUBTS}"
+            )
         judged: Exactness = doubt
         return judged
 
-    def moved(node: Node) -> tuple[int, int]:
+    def traffic(node: Node) -> tuple[int, int]:
         assert callable(formula.bytes)
-        pair = _called(formula, formula.bytes, OperatorCall(node, formula.names))
+        pair = _call_function(formula, formula.bytes, OperatorCall(node, formula.names))
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
-            raise _wrong(
+            raise _formula_error(
                 formula,
-                f"returns {_shown(pair)} for its bytes",
+                f"returns {_short_text(pair)} for its bytes",
                 "return two whole numbers, not negative: bytes read, bytes written",
             )
         return pair[0], pair[1]
 
-    def backward(node: Node, wanted: frozenset[int], _forward: Cost) -> Gradient:
-        return _checked_gradient(formula, OperatorCall(node, formula.names), wanted)
+    def backward(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
+        return _formula_gradient(formula, OperatorCall(node, formula.names), trainable)
 
     return OperatorRule(
         formula=count_call,
         equation=_equation(formula),
         page=formula.source,
         traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
-        moved=moved if callable(formula.bytes) else None,
+        moved=traffic if callable(formula.bytes) else None,
         doubt=judge,
         contracts=None,
         is_own=True,
@@ -272,12 +274,12 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
 
 def _equation(formula: Formula) -> str:
-    """The first line of the docstring, and whose formula it is."""
+    """Return the first line of the docstring, and whose formula it is."""
     first, *_ = (formula.function.__doc__ or "").strip().splitlines() or [""]
     return f"formula of {formula.origin}" + (f": {first}" if first else "")
 
 
-def _called(formula: Formula, function: Callable[..., Any], *args: Any) -> Any:
+def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -> Any:
     """Return what a function of the formula returns. Raises FormulaError for what it raises."""
     try:
         return function(*args)
@@ -285,14 +287,14 @@ def _called(formula: Formula, function: Callable[..., Any], *args: Any) -> Any:
         raise
     except Exception as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        raise _wrong(
+        raise _formula_error(
             formula,
             f"raises {what} on {_call_text(args[0])}",
             "mend it; `raise call.uncounted(reason)` says that it cannot count a call",
         ) from error
 
 
-def _wrong(formula: Formula, what: str, remedy: str) -> FormulaError:
+def _formula_error(formula: Formula, what: str, remedy: str) -> FormulaError:
     return FormulaError(f"{formula.place} {what}", remedy)
 
 
@@ -301,7 +303,7 @@ def _call_text(call: OperatorCall) -> str:
     return f"({operands})"
 
 
-def _shown(value: object) -> str:
+def _short_text(value: object) -> str:
     text = repr(value)
     return text if len(text) < 60 else f"a {type(value).__name__}"
 
@@ -310,51 +312,55 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _checked_cost(formula: Formula, function: Callable[..., Any], *args: Any) -> Cost:
-    return _require_cost(formula, _called(formula, function, *args))
+def _formula_cost(formula: Formula, function: Callable[..., Any], *args: Any) -> Cost:
+    return _require_cost(formula, _call_function(formula, function, *args))
 
 
 def _require_cost(formula: Formula, cost: object) -> Cost:
     if not isinstance(cost, Cost):
-        raise _wrong(formula, f"returns {_shown(cost)}", "return a crossflops.Cost")
+        raise _formula_error(formula, f"returns {_short_text(cost)}", "return a crossflops.Cost")
     for kind in cost.__struct_fields__:
         amount = getattr(cost, kind)
         if not _is_count(amount):
-            raise _wrong(
+            raise _formula_error(
                 formula,
                 f"returns {kind}={amount!r}",
                 "a count is a whole number, not negative: divide by //",
             )
     if cost.bytes_read or cost.bytes_written:
-        raise _wrong(formula, "returns bytes in its cost", "give them by bytes= of the decorator")
+        raise _formula_error(
+            formula, "returns bytes in its cost", "give them by bytes= of the decorator"
+        )
     return cost
 
 
-def _checked_gradient(formula: Formula, call: OperatorCall, wanted: frozenset[int]) -> Gradient:
+def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset[int]) -> Gradient:
     """Return the work of the gradients at these places, by place."""
     assert callable(formula.backward)
     names = call.names
-    by_name = frozenset(names[place] if place < len(names) else place for place in wanted)
-    work = _called(formula, formula.backward, call, by_name)
+    by_name = frozenset(
+        names[position] if position < len(names) else position for position in trainable
+    )
+    work = _call_function(formula, formula.backward, call, by_name)
     if isinstance(work, Cost):
-        return Gradient(dict.fromkeys(wanted, ZERO), inner=_require_cost(formula, work))
+        return Gradient(dict.fromkeys(trainable, ZERO), inner=_require_cost(formula, work))
     if not isinstance(work, Gradient):
-        raise _wrong(
+        raise _formula_error(
             formula,
-            f"returns {_shown(work)} for its backward pass",
+            f"returns {_short_text(work)} for its backward pass",
             "return a crossflops.Cost, or a crossflops.Gradient",
         )
     operands: dict[int, Cost] = {}
-    given: Mapping[Any, Cost] = work.operands
-    for operand, cost in given.items():
-        place = names.index(operand) if operand in names else operand
-        if not isinstance(place, int):
-            raise _wrong(
+    costs: Mapping[Any, Cost] = work.operands
+    for operand, cost in costs.items():
+        position = names.index(operand) if operand in names else operand
+        if not isinstance(position, int):
+            raise _formula_error(
                 formula,
                 f"has a gradient of {operand!r}, which is no operand",
                 f"operands are {', '.join(names) or 'known by position'}",
             )
-        operands[place] = _require_cost(formula, cost)
+        operands[position] = _require_cost(formula, cost)
     for part in (work.inner, work.recomputed):
         _require_cost(formula, part)
     return msgspec.structs.replace(work, operands=operands)
@@ -485,15 +491,17 @@ def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
 
 def _check_options(formula: Formula) -> None:
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
-        raise _wrong(formula, f"has the doubt {formula.doubt!r}", f"give one of {DOUBTS}")
+        raise _formula_error(formula, f"has the doubt {formula.doubt!r}", f"give one of {DOUBTS}")
     if not callable(formula.bytes) and formula.bytes not in TRAFFIC:
-        raise _wrong(
+        raise _formula_error(
             formula, f"has bytes={formula.bytes!r}", f"give one of {TRAFFIC}, or a function"
         )
     if not callable(formula.backward) and formula.backward not in ("", "none"):
-        raise _wrong(formula, f"has backward={formula.backward!r}", 'give a function, or "none"')
+        raise _formula_error(
+            formula, f"has backward={formula.backward!r}", 'give a function, or "none"'
+        )
     if formula.shapes and formula.reference is None:
-        raise _wrong(formula, "has shapes and no reference", "give reference= too")
+        raise _formula_error(formula, "has shapes and no reference", "give reference= too")
 
 
 # A file that is a target is run under a name of its own: see `crossflops.targets.target`.
@@ -509,9 +517,9 @@ def plain_class_name(name: str) -> str:
     return _TARGET_MODULE.sub(lambda match: match["stem"], name)
 
 
-def loaded_class(place: str) -> Any:
+def find_loaded_class(path: str) -> Any:
     """Return the class at "package.module:Class", None where its module was never imported."""
-    package, _, kind = place.partition(":")
+    package, _, kind = path.partition(":")
     holder: Any = sys.modules.get(package)
     if holder is None:
         names = (name for name in list(sys.modules) if plain_class_name(name) == package)

@@ -101,7 +101,7 @@ def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
     data = _source_bytes(function, source)
     digest = hashlib.sha256(data).hexdigest()
     if module in STATE.reading:
-        return FormulaOrigin(kind="file", name=_shown_path(source or module), digest=digest)
+        return FormulaOrigin(kind="file", name=_relative_path(source or module), digest=digest)
     if module.startswith(_OWN):
         return FormulaOrigin(
             kind="crossflops", name="crossflops", version=_version(), digest=digest
@@ -110,7 +110,7 @@ def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
 
 
 def _source_bytes(function: Callable[..., Any], file: str | None) -> bytes:
-    """The whole source file, as a formula may use what stands beside it; else its own text."""
+    """Return the whole source file, as a formula may use all of it; else its own text."""
     import inspect
 
     if file and Path(file).is_file():
@@ -122,7 +122,7 @@ def _source_bytes(function: Callable[..., Any], file: str | None) -> bytes:
         return code.co_code if code is not None else repr(function).encode()
 
 
-def _shown_path(file: str) -> str:
+def _relative_path(file: str) -> str:
     path = Path(file)
     with_folder = os.path.relpath(path) if path.is_absolute() else file
     return str(path) if with_folder.startswith("..") else with_folder
@@ -140,44 +140,46 @@ def _version() -> str:
 # Files of formulas.
 
 
-def read_formula_file(place: str) -> FormulaRegistry:
+def read_formula_file(location: str) -> FormulaRegistry:
     """Return the formulas of a file of Python, which is run.
 
     Raises FormulaError where there is none, where it raises, and where it has no formula.
     """
     import hashlib
 
-    path = Path(place)
+    path = Path(location)
     if not path.is_file():
-        raise FormulaError(f"there is no file {place} of formulas", "give the path of a .py file")
+        raise FormulaError(
+            f"there is no file {location} of formulas", "give the path of a .py file"
+        )
     data = path.read_bytes()
     name = _FILE_MODULE + hashlib.sha256(str(path.resolve()).encode() + data).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise FormulaError(f"{place} is no file of Python", "give a .py file")
+        raise FormulaError(f"{location} is no file of Python", "give a .py file")
     module = importlib.util.module_from_spec(spec)
-    registry = _run_formula_module(place, name, module, spec.loader.exec_module)
+    registry = _run_formula_module(location, name, module, spec.loader.exec_module)
     if not registry:
         raise FormulaError(
-            f"{place} registers no formula",
+            f"{location} registers no formula",
             'put @crossflops.operator("namespace::name") over a function',
         )
     return registry
 
 
 def _run_formula_module(
-    place: str, name: str, module: ModuleType, run: Callable[[ModuleType], None]
+    location: str, name: str, module: ModuleType, run: Callable[[ModuleType], None]
 ) -> FormulaRegistry:
     STATE.reading[name] = FormulaRegistry()
     sys.modules[name] = module  # where `inspect` and `pickle` look for it
-    folder = str(Path(place).resolve().parent)
+    folder = str(Path(location).resolve().parent)
     sys.path.append(folder)
     try:
         run(module)
     except CrossflopsError:
         raise
     except Exception as error:
-        message = f"{place} cannot be read: {error_words(error)}{error_location(error)}"
+        message = f"{location} cannot be read: {error_words(error)}{error_location(error)}"
         raise FormulaError(message, "mend the file") from error
     finally:
         if folder in sys.path:
@@ -186,41 +188,41 @@ def _run_formula_module(
     return registry
 
 
-def read_formula_place(place: str) -> FormulaRegistry:
+def read_formula_place(location: str) -> FormulaRegistry:
     """Return the formulas of a file; of a module that is named with dots it imports them.
 
     Raises FormulaError.
     """
-    if not place.endswith(".py") and all(part.isidentifier() for part in place.split(".")):
+    if not location.endswith(".py") and all(part.isidentifier() for part in location.split(".")):
         try:
-            importlib.import_module(place)
+            importlib.import_module(location)
         except CrossflopsError:
             raise
         except Exception as error:
-            message = f"module {place} of formulas cannot be imported: {error_words(error)}"
+            message = f"module {location} of formulas cannot be imported: {error_words(error)}"
             raise FormulaError(message, "give the path of a .py file, or mend it") from error
         return FormulaRegistry()  # it stands among what was imported
-    return read_formula_file(place)
+    return read_formula_file(location)
 
 
 @contextmanager
-def using_formulas(places: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+def using_formulas(sources: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
     """Let the formulas of these files hold in this block, beside those that are in force.
 
     Raises FormulaError, and where two formulas are about one operator.
     """
     new = tuple(
-        place
-        for place in dict.fromkeys(os.fspath(place) for place in places)
-        if place not in STATE.places
+        location
+        for location in dict.fromkeys(os.fspath(location) for location in sources)
+        if location not in STATE.places
     )
     if not new:
         yield
         return
     before = STATE.requested, STATE.places
     registry = STATE.requested
-    for place in new:
-        for formula in read_formula_place(place):
+    for location in new:
+        for formula in read_formula_place(location):
             registry = registry.add(formula)
     STATE.requested, STATE.places = registry, (*STATE.places, *new)
     try:
@@ -233,9 +235,9 @@ def using_formulas(places: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
         STATE.settle()
 
 
-def hold_formulas(places: Iterable[str]) -> None:
+def hold_formulas(sources: Iterable[str]) -> None:
     """Let the formulas of these files and modules hold as long as this process runs."""
-    _HELD.enter_context(using_formulas(places))
+    _HELD.enter_context(using_formulas(sources))
 
 
 _HELD = ExitStack()
@@ -292,7 +294,7 @@ def _load_formula_point(point: "EntryPoint") -> None:
     version = distribution.version if distribution is not None else ""
     STATE.imported = FormulaRegistry(
         tuple(
-            _of_distribution(formula, name, version)
+            _with_distribution(formula, name, version)
             if _stands_in(formula, point.module)
             else formula
             for formula in STATE.imported
@@ -306,7 +308,7 @@ def _stands_in(formula: Formula, module: str) -> bool:
     return name == module or name.startswith(f"{module}.")
 
 
-def _of_distribution(formula: Formula, name: str, version: str) -> Formula:
+def _with_distribution(formula: Formula, name: str, version: str) -> Formula:
     origin = msgspec.structs.replace(
         formula.origin, kind="distribution", name=name, version=version
     )
@@ -328,7 +330,7 @@ def find_formula(domain: str, kind: str) -> Formula | None:
 
 
 def _keys(domain: str, kind: str) -> tuple[str, ...]:
-    """The names under which an operator may have a formula, the nearest first.
+    """Return the names under which an operator may have a formula, the nearest first.
 
     An operator of PyTorch has a namespace, a name and an overload: "mylib.flash.default".
     """

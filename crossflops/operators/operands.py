@@ -426,7 +426,7 @@ def axes_given(node: Node, index: int, name: str = "axes") -> Shape | None:
 
 
 def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") -> Constraint:
-    """The axes in the input at `input_index`, or in the attribute, are axes of the operand."""
+    """Require the axes in the input at `input_index`, or the attribute, to be the operand's."""
 
     def constraint(node: Node) -> str:
         shape, provided = dims_of(node, index), axes_given(node, input_index, name)

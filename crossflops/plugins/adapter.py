@@ -175,7 +175,7 @@ def is_module(model: object) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def refused_buffers(model: Any, names: Collection[str]) -> Iterator[str]:
+def non_buffer_places(model: Any, names: Collection[str]) -> Iterator[str]:
     """Yield the places where a module has a non-buffer attribute with one of these names.
 
     A tool cannot register a buffer there. A module that torch.compile made shows the attributes of

@@ -8,7 +8,7 @@ from crossflops.files import is_configured
 _EXAMPLE = 'write for example formulas = ["formulas.py"]'
 
 
-def configured_formulas(folder: Path | None = None) -> tuple[str, ...]:
+def formulas_of_configuration(folder: Path | None = None) -> tuple[str, ...]:
     """Return the files of formulas that the nearest configuration upwards of a folder names.
 
     Paths are taken from the folder of that file. Raises InputError for anything but a list.

@@ -38,7 +38,7 @@ def _formula_account(
 ) -> FormulaAccount:
     formula = convention.formula
     assert formula is not None
-    ours = convention.unit * native_macs
+    native = convention.unit * native_macs
     obstacle = _formula_obstacle(convention, work)
     return FormulaAccount(
         tool=convention.tool,
@@ -46,9 +46,9 @@ def _formula_account(
         printed_as=convention.printed_as,
         passes=formula.passes,
         per=formula.per,
-        ours=ours,
-        theirs=ours if obstacle else formula.number(work) * sequences,
-        explanations=() if obstacle else tuple(_explanations(convention, work, sequences)),
+        ours=native,
+        theirs=native if obstacle else formula.number(work) * sequences,
+        explanations=() if obstacle else tuple(_formula_explanations(convention, work, sequences)),
         reference=convention.source,
         obstacle=obstacle,
     )
@@ -67,7 +67,7 @@ def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
     return formula_equation(reason).removesuffix(".") if reason else ""
 
 
-def _explanations(
+def _formula_explanations(
     convention: Convention, work: TokenSequence, sequences: int
 ) -> Iterator[Explanation]:
     """Yield an explanation for each cause, in the order of the rules; no zeros."""

@@ -164,7 +164,7 @@ def _legible(block: Block) -> Block:
             )
         case Code(text):
             return Code("\n".join(map(escape_control_chars, text.splitlines())))
-        case Figure():  # `Page.written` puts what stands in its stead
+        case Figure():  # `Page.without_figures` puts what stands in its stead
             return block
         case Command(text, mark):
             return Command(escape_control_chars(standing_here(text)), legible(mark))

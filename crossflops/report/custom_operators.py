@@ -28,7 +28,11 @@ def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
         node = count.node
         if node.opened:
             by_body[str(node.op)].append(count)
-        elif node.op.domain not in _NO_FORMULA and not node.bodies and (known := used(node)):
+        elif (
+            node.op.domain not in _NO_FORMULA
+            and not node.bodies
+            and (known := find_used_formula(node))
+        ):
             by_formula[str(node.op)].append((count, known))
         holder, slash, _ = node.key.rpartition("/")
         while slash:
@@ -42,7 +46,7 @@ def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
     return tuple(rows)
 
 
-def used(node: Node) -> "Formula | None":
+def find_used_formula(node: Node) -> "Formula | None":
     """Return the formula by which a node is counted, None where a rule of the package does."""
     if is_counted_by_package(node.op):
         return None
@@ -60,7 +64,7 @@ def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> Custom
         calls=sum(count.times for count, _ in counts),
         macs=cost.macs,
         flops=cost.flops,
-        exactness=_weakest(count for count, _ in counts),
+        exactness=_weakest_exactness(count for count, _ in counts),
         formula=formula.function.__name__,
         source=formula.source,
         origin=formula.origin,
@@ -75,13 +79,13 @@ def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> C
         calls=sum(count.times for count in counts),
         macs=cost.macs,
         flops=cost.flops,
-        exactness=_weakest(parts),
+        exactness=_weakest_exactness(parts),
         origin=UNSET,
         run=counts[0].node.opened,
     )
 
 
-def _weakest(counts: Iterable[CountedNode]) -> str:
+def _weakest_exactness(counts: Iterable[CountedNode]) -> str:
     return max((count.exactness for count in counts), key=_GRADES.index, default="exact")
 
 
@@ -97,7 +101,7 @@ def formula_stub(node: Node) -> str:
     """
     if node.op.domain in _NO_FORMULA or node.bodies or is_counted_by_package(node.op):
         return ""
-    if used(node) is not None:
+    if find_used_formula(node) is not None:
         return ""
     name = operator_name(node)
     lines = [
@@ -117,7 +121,7 @@ def formula_stub(node: Node) -> str:
         shape = "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar"
         axes = [letters.setdefault(size, f"{_letter(len(letters))}") for size in spec.shape or ()]
         repeated = len(set(axes)) < len(axes)
-        names = [f"{axis}{place}" for place, axis in enumerate(axes)] if repeated else axes
+        names = [f"{axis}{position}" for position, axis in enumerate(axes)] if repeated else axes
         left = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
         label = f"{named[index]}: " if index < len(named) else ""
         lines.append(f"    {left}{access}.shape  # {label}{shape} {spec.dtype}")
@@ -152,8 +156,8 @@ def _function_name(name: str) -> str:
     return written if written and not written[0].isdigit() else "count_call"
 
 
-def _letter(place: int) -> str:
-    return _LETTERS[place % len(_LETTERS)] + (str(place // 26) if place >= 26 else "")
+def _letter(position: int) -> str:
+    return _LETTERS[position % len(_LETTERS)] + (str(position // 26) if position >= 26 else "")
 
 
 def _variable(name: str) -> str:

@@ -84,7 +84,7 @@ class RecordedRun:
 
     @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
     def ledger(self, functions_closed: bool = False) -> Ledger:
-        """The counts of the graph; with `functions_closed`, those of functions are not opened."""
+        """Return the counts of the graph; `functions_closed` leaves functions closed."""
         graph = self.onnx_conversion[1]
         return count_whole(graph) if functions_closed else count(graph)
 

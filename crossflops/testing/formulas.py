@@ -28,17 +28,17 @@ _SIZES = (2, 3, 4, 5, 6)
 _SHOWN = 5  # cases that are told, of all that differ
 
 
-def check_formulas(places: Iterable[str | Path], cases: int = 20) -> tuple[FormulaCheck, ...]:
+def check_formulas(sources: Iterable[str | Path], cases: int = 20) -> tuple[FormulaCheck, ...]:
     """Return what checking the formulas of these files says. Raises FormulaError."""
-    formulas = [formula for place in places for formula in read_formula_place(str(place))]
+    formulas = [formula for source in sources for formula in read_formula_place(str(source))]
     return tuple(check_formula(formula, cases) for formula in formulas)
 
 
-def assert_formulas_hold(*places: str | Path, cases: int = 20) -> None:
+def assert_formulas_hold(*sources: str | Path, cases: int = 20) -> None:
     """Raise AssertionError, with what differs, unless the formulas of these files hold."""
     wrong = [
         f"{check.formula}: {problem}"
-        for check in check_formulas(places, cases)
+        for check in check_formulas(sources, cases)
         for problem in check.problems
     ]
     assert not wrong, "\n".join(wrong)
@@ -80,9 +80,9 @@ def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCh
     problems: list[str] = []
     compared = 0
     for _ in range(cases):
-        case, doubled = _draw_cases(formula, numbers)
+        case, double_case = _draw_cases(formula, numbers)
         try:
-            problems += _case_problems(formula, case, doubled)
+            problems += _case_problems(formula, case, double_case)
             compared += 1
         except UncountedCallError as error:
             problems.append(f"on {case}: it counts nothing of it: {error}")
@@ -119,7 +119,7 @@ def _draw_cases(
 
 
 def _letters(value: Any) -> list[str]:
-    """The letters of a shape such as "b t 2*d:int64", in their order."""
+    """Return the letters of a shape such as "b t 2*d:int64", in their order."""
     if not isinstance(value, str):
         return []
     words = value.partition(":")[0].replace("*", " ").split()
@@ -158,27 +158,31 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
 # What is held against what.
 
 
-def _case_problems(formula: Formula, case: FormulaCase, doubled: FormulaCase | None) -> list[str]:
+def _case_problems(
+    formula: Formula, case: FormulaCase, double_case: FormulaCase | None
+) -> list[str]:
     assert formula.reference is not None
-    expected = count_reference(formula.reference, case)
-    node = _case_node(formula, case, expected.results)
+    reference_cost = count_reference(formula.reference, case)
+    node = _case_node(formula, case, reference_cost.results)
     rule = formula_rule(formula)
     cost, exactness = rule.formula(node), rule.exactness(node)
-    problems = _amount_problems(case, cost, expected.forward, exactness)
+    problems = _amount_problems(case, cost, reference_cost.forward, exactness)
     if callable(rule.backward):
-        wanted = frozenset(
-            place for place, (_, dtype) in enumerate(case.tensors.values()) if "float" in dtype
+        trainable = frozenset(
+            position
+            for position, (_, dtype) in enumerate(case.tensors.values())
+            if "float" in dtype
         )
-        work = rule.backward(node, wanted, cost)
+        work = rule.backward(node, trainable, cost)
         total = _gradient_total(work)
-        if exactness == "exact" and total.macs != expected.backward.macs:
+        if exactness == "exact" and total.macs != reference_cost.backward.macs:
             problems.append(
                 f"on {case}: backward {total.macs} MACs,"
-                f" and autograd of the reference runs {expected.backward.macs}"
+                f" and autograd of the reference runs {reference_cost.backward.macs}"
             )
-    if doubled is not None:
-        results = count_reference(formula.reference, doubled).results
-        twice = rule.formula(_case_node(formula, doubled, results))
+    if double_case is not None:
+        results = count_reference(formula.reference, double_case).results
+        twice = rule.formula(_case_node(formula, double_case, results))
         if twice != cost * 2:
             problems.append(
                 f"on {case}: not linear in the batch: {cost.macs} MACs and {cost.flops} FLOPs,"
@@ -187,18 +191,20 @@ def _case_problems(formula: Formula, case: FormulaCase, doubled: FormulaCase | N
     return problems
 
 
-def _amount_problems(case: FormulaCase, cost: Cost, expected: Cost, exactness: str) -> list[str]:
+def _amount_problems(
+    case: FormulaCase, cost: Cost, reference_cost: Cost, exactness: str
+) -> list[str]:
     pairs = (
-        ("MACs", cost.macs, expected.macs),
-        ("FLOPs", cost.flops, expected.flops),
+        ("MACs", cost.macs, reference_cost.macs),
+        ("FLOPs", cost.flops, reference_cost.flops),
     )
     problems = []
-    for unit, mine, its in pairs:
-        if exactness == "exact" and mine != its:
-            problems.append(f"on {case}: {mine} {unit}, and the reference does {its}")
-        if exactness == "bound" and mine < its:
+    for unit, own, its in pairs:
+        if exactness == "exact" and own != its:
+            problems.append(f"on {case}: {own} {unit}, and the reference does {its}")
+        if exactness == "bound" and own < its:
             problems.append(
-                f"on {case}: at most {mine} {unit}, and the reference does {its}, which is more"
+                f"on {case}: at most {own} {unit}, and the reference does {its}, which is more"
             )
     return problems
 
@@ -262,7 +268,7 @@ def _without_bytes(cost: Cost) -> Cost:
 def _reference_module(
     reference: Callable[..., Any], case: FormulaCase
 ) -> tuple[Any, tuple[Any, ...]]:
-    """A model that calls the reference: its float operands are weights, which have gradients."""
+    """Return a model that calls the reference, with its float operands as weights."""
     import torch
 
     def make(shape: tuple[int, ...], dtype: str) -> Any:

@@ -70,7 +70,7 @@ def ours() -> tuple[Convention, ...]:
     return tuple(convention for file in files for convention in _conventions_of_file(file))
 
 
-def formulas() -> tuple[Convention, ...]:
+def formula_conventions() -> tuple[Convention, ...]:
     """Return the formulas over an architecture, all editions, in the order of their names."""
     known = (convention for convention in ours() if convention.formula is not None)
     return tuple(sorted(known, key=lambda convention: convention.tool))

@@ -327,7 +327,7 @@ def einsum_odd(call: Site) -> int:
 
 
 def path_cost(call: Site, equation_index: int = 0) -> int:
-    """The "optimized FLOP count" that numpy.einsum_path prints with four digits.
+    """Return the "optimized FLOP count" that numpy.einsum_path prints with four digits.
 
     `equation_index` is the argument that holds the equation. Raises LookupError where the tool's
     function cannot be called so: with the operands in one list, or with lists of axes for an

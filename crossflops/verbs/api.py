@@ -24,13 +24,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _configured_formulas() -> tuple[str, ...]:
+def _find_configured_formulas() -> tuple[str, ...]:
     """Return the files of formulas of the configuration, whose reader most counts do not need."""
     if not is_configured("formulas"):
         return ()
-    from crossflops.plugins.formula_files import configured_formulas
+    from crossflops.plugins.formula_files import formulas_of_configuration
 
-    return configured_formulas()
+    return formulas_of_configuration()
 
 
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
@@ -47,12 +47,12 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
-        places = (*_configured_formulas(), *own)
-        if not places:
+        sources = (*_find_configured_formulas(), *own)
+        if not sources:
             return verb(*args, **kwargs)
         from crossflops.operators.formula_sources import using_formulas
 
-        with using_formulas(places):
+        with using_formulas(sources):
             return verb(*args, **kwargs)
 
     return call_verb

@@ -734,7 +734,7 @@ def _count_report(
     others = [convention for convention in conventions if convention.formula is None]
     folds = [*(_each_folded(others, fold) if others else ()), *folds_of_formulas(answers)]
     order = [(convention.tool, convention.edition) for convention in conventions]
-    folds.sort(key=lambda folded: order.index((folded.tool, folded.edition)))
+    folds.sort(key=lambda fold: order.index((fold.tool, fold.edition)))
     for account in answers.accounts:
         if account.obstacle:
             warnings.warn(

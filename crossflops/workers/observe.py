@@ -102,7 +102,7 @@ def run_here(
 def _copy_model_and_inputs(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return copies that share nothing that a tool could change: see `Frontend.copied`."""
+    """Return copies that share nothing that a tool could change: see `Frontend.copy_for_tool`."""
     frontend = frontend_of(model)
     if frontend is None:
         return copy.deepcopy((model, args, kwargs))

@@ -120,7 +120,9 @@ def test_where_modules_come_from(repository, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(repository.parent)
     importlib.import_module("shared_by_models")
     try:
-        with pytest.raises(InputError, match=r"shared_by_models was imported from .* not part of that"):
+        with pytest.raises(
+            InputError, match=r"shared_by_models was imported from .* not part of that"
+        ):
             refuse_modules_of(top())
     finally:
         del sys.modules["shared_by_models"]

@@ -133,7 +133,7 @@ class PyTorch(Frontend):
         return mends(error)
 
     def architecture(self, model: Any) -> "LanguageArchitecture":
-        """The architecture of a model of transformers. Raises InputError for any other model."""
+        """Return the architecture of a model of transformers; InputError for any other model."""
         from crossflops.frontends.pytorch.load.architecture import read_architecture
 
         return read_architecture(model)

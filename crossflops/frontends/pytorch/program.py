@@ -119,12 +119,14 @@ def convert_torch_recording(
         forgetting_graph_code(),
         reusing_protocol_attributes(),
     ):
-        made = PIPELINE.run(Conversion(model, recording, recording.trace))
-        graph = _with_opened_operators(made, model, recording)
-    return made.exported.model, graph, made.trace
+        results = PIPELINE.run(Conversion(model, recording, recording.trace))
+        graph = _with_opened_operators(results, model, recording)
+    return results.exported.model, graph, results.trace
 
 
-def _with_opened_operators(made: Conversion, model: "nn.Module", recording: ExportedRun) -> Graph:
+def _with_opened_operators(
+    results: Conversion, model: "nn.Module", recording: ExportedRun
+) -> Graph:
     """Return the graph with what the kernels of operators without a formula do."""
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
@@ -138,15 +140,15 @@ def _with_opened_operators(made: Conversion, model: "nn.Module", recording: Expo
         with seeding_generators(), running_model_copy(model, setting.training) as own:
             return _observe_operator_arguments(own, args, kwargs, operators)
 
-    return open_operator_bodies(made.current_graph, made.exported, convert, run)
+    return open_operator_bodies(results.current_graph, results.exported, convert, run)
 
 
-def _copy_tensors(provided: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The same arguments in memory of their own: a model that ran gives its back."""
+def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the same arguments in memory of their own: a model that ran gives its back."""
     import torch
     from torch.utils._pytree import tree_map_only
 
-    copied = tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), provided)
+    copied = tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), arguments)
     return copied[0], copied[1]
 
 

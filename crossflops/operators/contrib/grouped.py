@@ -77,7 +77,7 @@ def query_head_groups(node: Node) -> GroupedTokens:
 
 
 def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, norms: int) -> Cost:
-    """What happens to Q and K before they meet: their RMS norms, and the rotation.
+    """Return the work on Q and K before they meet: their RMS norms, and the rotation.
 
     `caches` is the index of the input with the cosines, [M, R / 2] for R rotated elements of each
     head; `norms` that of the input with the weights of the query norm.

@@ -30,7 +30,7 @@ _PAIR = Cost(muls=4, adds=2)  # of elements that a rotation turns
 
 
 class Lengths(NamedTuple):
-    """How many queries and keys the sequences of a batch have, and how many pairs of both.
+    """Numbers of queries and keys of the sequences of a batch, and of pairs of both.
 
     They are `known`, or the most that there can be.
     """
@@ -62,7 +62,7 @@ class ScoreSizes(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What else is done with each score."""
+    """Further work on each score."""
 
     masked: bool = False
     sloped: bool = False  # ALiBi: a slope times the distance is added
@@ -93,7 +93,7 @@ def attention_cost(scores: ScoreSizes, extras: Extras) -> Cost:
 
 
 def attention_gradient(
-    scores: ScoreSizes, extras: Extras, wanted: frozenset[Any], names: Sequence[str]
+    scores: ScoreSizes, extras: Extras, trainable: frozenset[Any], names: Sequence[str]
 ) -> Gradient:
     """Return the work of the gradients of q, k, v and of a bias, which bear these names.
 
@@ -106,15 +106,15 @@ def attention_gradient(
         query: scores.depth * scores.rows,
         key: scores.depth * scores.kv_heads * lengths.keys,
     }
-    work: dict[Any, Cost] = dict.fromkeys(wanted, ZERO)
+    work: dict[Any, Cost] = dict.fromkeys(trainable, ZERO)
     for name, size in sizes.items():
-        if name in wanted:
+        if name in trainable:
             work[name] = Cost(macs=count * scores.depth, muls=size)
-    if value in wanted:
+    if value in trainable:
         work[value] = Cost(macs=count * scores.value_depth)
     dropped = Cost(muls=2 * count) if extras.dropped else ZERO
     inner = ZERO
-    if not wanted.isdisjoint((query, key, bias)):
+    if not trainable.isdisjoint((query, key, bias)):
         cap = count if extras.capped else 0
         inner = Cost(macs=count * scores.value_depth, muls=2 * cap, adds=cap)
         inner += softmax_back(count, scores.rows) + dropped
@@ -141,7 +141,7 @@ def backward_kernel_cost(scores: ScoreSizes) -> Cost:
 # How long the sequences of a batch are.
 
 
-def _recorded(call: OperatorCall, name: str) -> tuple[int, ...] | None:
+def _operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
     """Return the whole numbers in an operand, where they are known without a run."""
     return call.values(call.names.index(name)) if call.has_input(name) else None
 
@@ -152,7 +152,7 @@ def _lengths_between(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
     return tuple(end - start for start, end in pairwise(starts))
 
 
-def _padded_lengths(call: OperatorCall, query: str, key: str) -> Lengths:
+def _lengths_with_padding(call: OperatorCall, query: str, key: str) -> Lengths:
     batch, queries, keys = (
         call.input(query).shape[0],
         *(call.input(name).shape[1] for name in (query, key)),
@@ -196,22 +196,24 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
     query, key = call.input(packing.query), call.input(packing.key)
     starts = call.has_input(packing.query_starts)
     total = query.shape[0] if starts else prod(query.shape[:2])
-    queries = _lengths_between(_recorded(call, packing.query_starts))
+    queries = _lengths_between(_operand_values(call, packing.query_starts))
     if not starts:
         queries = (query.shape[1],) * query.shape[0]
     batch = call.input(packing.query_starts).numel - 1 if starts else query.shape[0]
-    keys = _recorded(call, packing.used) or _lengths_between(_recorded(call, packing.key_starts))
+    keys = _operand_values(call, packing.used) or _lengths_between(
+        _operand_values(call, packing.key_starts)
+    )
     if packing.pages and call.has_input(packing.pages):
-        held = call.input(packing.pages).shape[-1] * key.shape[1]
-        packed = batch * held
+        capacity = call.input(packing.pages).shape[-1] * key.shape[1]
+        packed = batch * capacity
     elif call.has_input(packing.key_starts) and key.rank == 3:
-        packed = held = key.shape[0]
+        packed = capacity = key.shape[0]
     else:
-        held, packed = key.shape[1], batch * key.shape[1]
-        keys = keys or (None if call.has_input(packing.used) else (held,) * batch)
+        capacity, packed = key.shape[1], batch * key.shape[1]
+        keys = keys or (None if call.has_input(packing.used) else (capacity,) * batch)
     if queries is not None and keys is not None:
         return _joint_lengths(queries, keys)
-    longest = _most(call, packing.most_keys, held)
+    longest = _most(call, packing.most_keys, capacity)
     widest = _most(call, packing.most_queries, total if starts else query.shape[1])
     packed = min(packed, batch * longest)
     return Lengths(min(total * longest, packed * widest), total, packed, known=False)
@@ -262,19 +264,19 @@ def declare_attention(
         more: work beside the attention.
     """
 
-    def fused_attention(call: OperatorCall) -> Cost:
+    def attention_kernel(call: OperatorCall) -> Cost:
         """S*(D+Dv) MACs, n(Q)+n(K) muls, softmax; mask, bias: S adds; ALiBi: S muls; dense."""
         scores = _heads(call, sequence_lengths(call, packing), names)
         cost = attention_cost(scores, _extras(call, names))
         return cost + more(call, scores) if more is not None else cost
 
-    def back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+    def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
         if more is not None and more(call, _heads(call, Lengths(0, 0, 0), names)) != ZERO:
             raise call.uncounted("attention with a cache that is written has no backward pass")
         scores = _heads(call, sequence_lengths(call, packing), names)
-        return attention_gradient(scores, _extras(call, names), wanted, names)
+        return attention_gradient(scores, _extras(call, names), trainable, names)
 
-    operator(name, backward=back, doubt=_doubt_of(packing), source=source)(fused_attention)
+    operator(name, backward=back, doubt=_doubt_of(packing), source=source)(attention_kernel)
 
 
 def declare_attention_backward(name: str, source: str, packing: Packing = PACKED) -> None:
@@ -297,7 +299,7 @@ def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
     return judge
 
 
-def _appended(call: OperatorCall, scores: ScoreSizes) -> Cost:
+def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
     """Return the work of keys that are new in a cache, of rotations, and of q that meets values.
 
     New keys meet all queries of their sequence, which are not among those in the cache.
@@ -329,7 +331,7 @@ for _name in ("flash_attn", "flashattn"):  # the second before 2.7
 
 _PAGED = Packing(pages="page_table")
 for _name in ("flash_attn_3::_flash_attn_forward", "flash_attn_3::fwd", "_vllm_fa3_C::fwd"):
-    declare_attention(_name, _FLASH_3, packing=_PAGED, more=_appended)
+    declare_attention(_name, _FLASH_3, packing=_PAGED, more=_cache_append_cost)
 for _name in ("flash_attn_3::_flash_attn_backward", "flash_attn_3::bwd"):
     declare_attention_backward(_name, _FLASH_3, _PAGED)
 
@@ -376,29 +378,27 @@ declare_attention(
 # One query for each sequence, and keys in pages of a cache.
 
 
-def _paged_lengths(call: OperatorCall) -> Lengths:
+def _page_lengths(call: OperatorCall) -> Lengths:
     sequences = call.input("query").shape[0]
-    recorded = _recorded(call, "seq_lens")
+    recorded = _operand_values(call, "seq_lens")
     if recorded is not None:
         return _joint_lengths((1,) * sequences, recorded)
-    held = call.input("block_tables").shape[1] * int(setting(call, "block_size"))
-    keys = sequences * _most(call, "max_seq_len", held)
+    capacity = call.input("block_tables").shape[1] * int(setting(call, "block_size"))
+    keys = sequences * _most(call, "max_seq_len", capacity)
     return Lengths(keys, sequences, keys, known=False)
 
 
-def _paged_doubt(call: OperatorCall) -> Exactness:
-    return "exact" if _paged_lengths(call).known else "bound"
+def _page_doubt(call: OperatorCall) -> Exactness:
+    return "exact" if _page_lengths(call).known else "bound"
 
 
-@operator("_C::paged_attention_v1", backward="none", doubt=_paged_doubt, source=_VLLM)
-@operator("_C::paged_attention_v2", backward="none", doubt=_paged_doubt, source=_VLLM)
-def paged_attention(call: OperatorCall) -> Cost:
+@operator("_C::paged_attention_v1", backward="none", doubt=_page_doubt, source=_VLLM)
+@operator("_C::paged_attention_v2", backward="none", doubt=_page_doubt, source=_VLLM)
+def attention_of_pages(call: OperatorCall) -> Cost:
     """S*2D MACs, n(Q)+n(K) muls, softmax; ALiBi: S (mul, add); S = heads * keys of all sequences.
 
     query [sequences, heads, D], key_cache [blocks, kv_heads, D/x, block_size, x].
     """
     _, heads, depth = call.input("query").shape
-    scores = ScoreSizes(
-        _paged_lengths(call), heads, call.input("key_cache").shape[1], depth, depth
-    )
+    scores = ScoreSizes(_page_lengths(call), heads, call.input("key_cache").shape[1], depth, depth)
     return attention_cost(scores, Extras(sloped=call.has_input("alibi_slopes")))

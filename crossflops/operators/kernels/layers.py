@@ -33,7 +33,7 @@ def _optional(call: OperatorCall, steps: KernelSteps, name: str) -> KernelTensor
     return steps.operand(call, name)
 
 
-def _linear(
+def _linear_steps(
     steps: KernelSteps, x: KernelTensor, weight: KernelTensor, bias: KernelTensor | None
 ) -> KernelTensor:
     """Return x W^T + b: n(Y)*in MACs, n(Y) adds."""
@@ -43,10 +43,10 @@ def _linear(
 
 
 def _norm(
-    call: OperatorCall, steps: KernelSteps, x: KernelTensor, prefix: str, centred: bool
+    call: OperatorCall, steps: KernelSteps, x: KernelTensor, prefix: str, subtracts_mean: bool
 ) -> KernelTensor:
     scale, bias = (_optional(call, steps, f"{prefix}{kind}") for kind in ("weight", "bias"))
-    return steps.normalize(x, scale, bias, centred)
+    return steps.normalize(x, scale, bias, subtracts_mean)
 
 
 @kernel(
@@ -60,7 +60,7 @@ def _norm(
 def linear_layer(call: OperatorCall, steps: KernelSteps) -> None:
     """n(Y)*in MACs; bias: n(Y) adds. weight [out, in]."""
     x, weight = _first(call, steps), steps.operand(call, "weight")
-    _linear(steps, x, weight, _optional(call, steps, "bias"))
+    _linear_steps(steps, x, weight, _optional(call, steps, "bias"))
 
 
 @kernel(
@@ -75,7 +75,7 @@ def linear_layer(call: OperatorCall, steps: KernelSteps) -> None:
 )
 def layer_norm(call: OperatorCall, steps: KernelSteps) -> None:
     """As LayerNormalization of ONNX over the last axis: weight n muls, bias n adds."""
-    _norm(call, steps, _first(call, steps), "", centred=True)
+    _norm(call, steps, _first(call, steps), "", subtracts_mean=True)
 
 
 @kernel(
@@ -89,7 +89,7 @@ def layer_norm(call: OperatorCall, steps: KernelSteps) -> None:
 )
 def rms_norm(call: OperatorCall, steps: KernelSteps) -> None:
     """As RMSNormalization of ONNX over the last axis: weight n muls."""
-    _norm(call, steps, _first(call, steps), "", centred=False)
+    _norm(call, steps, _first(call, steps), "", subtracts_mean=False)
 
 
 def _is_centred(call: OperatorCall) -> bool:
@@ -107,7 +107,7 @@ def layer_norm_linear(call: OperatorCall, steps: KernelSteps) -> None:
     layer_norm_weight, layer_norm_bias [in], weight [out, in], bias [out].
     """
     x = _norm(call, steps, _first(call, steps), "layer_norm_", _is_centred(call))
-    _linear(steps, x, steps.operand(call, "weight"), _optional(call, steps, "bias"))
+    _linear_steps(steps, x, steps.operand(call, "weight"), _optional(call, steps, "bias"))
 
 
 @kernel(
@@ -119,7 +119,7 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
     """A normalization, two products, GELU by tanh or ReLU or a gate (SiLU, mul) between them."""
     x = _norm(call, steps, _first(call, steps), "layer_norm_", _is_centred(call))
     weight = steps.operand(call, "fc1_weight")
-    x = _linear(steps, x, weight, _optional(call, steps, "fc1_bias"))
+    x = _linear_steps(steps, x, weight, _optional(call, steps, "fc1_bias"))
     activation = setting(call, "activation")
     if activation == "swiglu":
         steps.pieces(x)
@@ -132,7 +132,7 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
         x = steps.elementwise(Cost(compares=1), (Cost(compares=1),), x)
     else:
         raise call.uncounted(f"the activation {activation!r} has no formula here")
-    _linear(steps, x, steps.operand(call, "fc2_weight"), _optional(call, steps, "fc2_bias"))
+    _linear_steps(steps, x, steps.operand(call, "fc2_weight"), _optional(call, steps, "fc2_bias"))
 
 
 _GELU_BACK = Cost(specials=2, muls=9, adds=4)
@@ -143,7 +143,7 @@ def _engine_scores(call: OperatorCall) -> ScoreSizes:
     form = call.attributes.get("qkv_format", "sbhd")
     if form not in ("sbhd", "bshd"):
         raise call.uncounted(f"how long the sequences of the form {form!r} are is data")
-    query, key, value = (call.inputs[place].shape for place in range(3))
+    query, key, value = (call.inputs[position].shape for position in range(3))
     at = (1, 0) if form == "sbhd" else (0, 1)
     batch, queries, keys = query[at[0]], query[at[1]], key[at[1]]
     lengths = Lengths(batch * queries * keys, batch * queries, batch * keys)
@@ -154,9 +154,9 @@ def _engine_extras(call: OperatorCall) -> Extras:
     return Extras(masked=call.attributes.get("attn_mask_type", "causal") != "no_mask")
 
 
-def _engine_backward(call: OperatorCall, wanted: frozenset[str]) -> Gradient:
+def _engine_backward(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
     names = (*call.names[:3], "")
-    return attention_gradient(_engine_scores(call), _engine_extras(call), wanted, names)
+    return attention_gradient(_engine_scores(call), _engine_extras(call), trainable, names)
 
 
 @operator(

@@ -40,7 +40,7 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     states, wide = call.input("v").shape[2:]
     query, key = steps.operand(call, "q"), steps.operand(call, "k")
     if _can_normalize(call) and setting(call, "use_qk_l2norm_in_kernel"):
-        query, key = _normalize(steps, query), _normalize(steps, key)
+        query, key = _normalize_rows(steps, query), _normalize_rows(steps, key)
     query = steps.multiply(query, steps.constant(1))
     shared = heads, max(states // heads, 1)
     has_state = call.has_input("initial_state")
@@ -107,7 +107,7 @@ def _can_normalize(call: OperatorCall) -> bool:
     return "DeltaRule" in call.operator or "use_qk_l2norm_in_kernel" in call.attributes
 
 
-def _normalize(steps: KernelSteps, value: KernelTensor) -> KernelTensor:
+def _normalize_rows(steps: KernelSteps, value: KernelTensor) -> KernelTensor:
     """Return x / sqrt(sum(x^2) + eps): n muls, n - m adds, m (add, sqrt, div), n muls."""
     rows = (*value.shape[:-1], 1)
     total = steps.reduce(steps.multiply(value, value), *rows)

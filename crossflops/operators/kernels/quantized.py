@@ -22,7 +22,9 @@ _AO = "https://github.com/pytorch/ao/tree/main/torchao/csrc"
 _FBGEMM = "https://github.com/pytorch/FBGEMM/tree/main/fbgemm_gpu/experimental/gen_ai"
 
 
-def _product(call: OperatorCall, depth: int, biases: tuple[str, ...] = ("bias",)) -> Cost:
+def _product_with_bias(
+    call: OperatorCall, depth: int, biases: tuple[str, ...] = ("bias",)
+) -> Cost:
     """Return n(Y)*depth MACs, and n(Y) adds where there is a bias."""
     count = call.result.numel
     return Cost(macs=count * depth, adds=count * any(call.has_input(name) for name in biases))
@@ -31,14 +33,14 @@ def _product(call: OperatorCall, depth: int, biases: tuple[str, ...] = ("bias",)
 @operator("bitsandbytes::int8_linear_matmul", backward="none", source=_OPS)
 def int8_product(call: OperatorCall) -> Cost:
     """n(Y)*K MACs: A [..., K], B [N, K], whole numbers."""
-    return _product(call, call.input("A").shape[-1])
+    return _product_with_bias(call, call.input("A").shape[-1])
 
 
 @operator("bitsandbytes::int8_scaled_mm", backward="none", source=_OPS)
 def int8_scaled_product(call: OperatorCall) -> Cost:
     """n(Y)*(K MACs, 2 muls by scales of rows and columns, 1 mul by 1/127^2); bias: n(Y) adds."""
     count = call.result.numel
-    return _product(call, call.input("A").shape[-1]) + Cost(muls=3 * count)
+    return _product_with_bias(call, call.input("A").shape[-1]) + Cost(muls=3 * count)
 
 
 @operator(
@@ -50,7 +52,7 @@ def int8_mixed_product(call: OperatorCall) -> Cost:
     How many columns have outliers is data: this is the most that there can be.
     """
     count, depth = call.result.numel, call.input("A").shape[-1]
-    return _product(call, 2 * depth) + Cost(muls=3 * count, adds=count)
+    return _product_with_bias(call, 2 * depth) + Cost(muls=3 * count, adds=count)
 
 
 @operator("bitsandbytes::int8_mm_dequant", backward="none", source=_OPS)
@@ -63,7 +65,7 @@ def int8_scales(call: OperatorCall) -> Cost:
 @operator("bitsandbytes::int8_vectorwise_dequant", backward="none", source=_OPS)
 @operator("bitsandbytes::dequantize_blockwise", backward="none", source=_OPS)
 @operator("bitsandbytes::dequantize_4bit", backward="none", source=_OPS)
-def scaled_lookup(call: OperatorCall) -> Cost:
+def lookup_with_scales(call: OperatorCall) -> Cost:
     """A mul by its scale for each element of the result; what a code means is looked up.
 
     int8_vectorwise_dequant has no table, and a mul by 1/127 more.
@@ -97,19 +99,19 @@ def product_4bit(call: OperatorCall) -> Cost:
     A [..., K], B holds [N, K] in 4 bits, of which each is looked up and scaled.
     """
     shape = setting(call, "shapeB")
-    return _product(call, shape[1]) + Cost(muls=prod(shape))
+    return _product_with_bias(call, shape[1]) + Cost(muls=prod(shape))
 
 
-def _matmul_4bit_backward(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
-    """The weight is dequantized again for dA = dY W: n(Y)*K MACs, and N*K muls again."""
-    work: dict[Any, Cost] = dict.fromkeys(wanted, ZERO)
+def _matmul_4bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+    """Dequantize the weight again for dA = dY W: n(Y)*K MACs, and N*K muls again."""
+    work: dict[Any, Cost] = dict.fromkeys(trainable, ZERO)
     depth, outputs = call.input("A").shape[-1], call.result.shape[-1]
-    if "A" in wanted:
+    if "A" in trainable:
         work["A"] = Cost(macs=call.result.numel * depth)
-    if "bias" in wanted:
+    if "bias" in trainable:
         rows = prod(call.result.shape[:-1])
         work["bias"] = Cost(adds=reduction_operations(rows, 1) * outputs)
-    again = Cost(muls=depth * outputs) if "A" in wanted else ZERO
+    again = Cost(muls=depth * outputs) if "A" in trainable else ZERO
     return Gradient(work, recomputed=again)
 
 
@@ -125,12 +127,12 @@ def matmul_4bit(call: OperatorCall) -> Cost:
     A [..., K], B a packed weight [N, K]. The weight itself is never trained.
     """
     depth, outputs = call.input("A").shape[-1], call.result.shape[-1]
-    return _product(call, depth) + Cost(muls=depth * outputs)
+    return _product_with_bias(call, depth) + Cost(muls=depth * outputs)
 
 
-def _matmul_8bit_backward(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+def _matmul_8bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     """dA = dY (CB * SCB / 127): N*K (2 muls) again, n(Y)*K MACs."""
-    gradient = _matmul_4bit_backward(call, wanted)
+    gradient = _matmul_4bit_backward(call, trainable)
     return Gradient(gradient.operands, recomputed=gradient.recomputed * 2)
 
 
@@ -151,7 +153,7 @@ def matmul_8bit(call: OperatorCall) -> Cost:
     quantized = Cost(
         compares=count + reduction_operations(count, rows), divs=rows, muls=count, specials=count
     )
-    return _product(call, shape[-1]) + Cost(muls=3 * call.result.numel) + quantized
+    return _product_with_bias(call, shape[-1]) + Cost(muls=3 * call.result.numel) + quantized
 
 
 # Of vLLM, torchao and FBGEMM: what they are given first is [..., K], what they return [..., N].
@@ -174,33 +176,33 @@ _FIRST = {
 }
 
 
-def packed_product(call: OperatorCall) -> Cost:
+def product_of_packed(call: OperatorCall) -> Cost:
     """n(Y)*K MACs, K the last axis of the first operand; bias: n(Y) adds; scales not counted."""
     name = call.operator.rpartition("::")[2].split(".")
     depth = call.input(_FIRST["::".join(name[:2])]).shape[-1]
-    return _product(call, depth, ("bias", "b_bias_or_none"))
+    return _product_with_bias(call, depth, ("bias", "b_bias_or_none"))
 
 
 for _name in _FIRST:
     _source = _VLLM if _name.startswith("_C") else _AO if _name.startswith("torchao") else _FBGEMM
-    operator(_name, backward="none", source=_source)(packed_product)
+    operator(_name, backward="none", source=_source)(product_of_packed)
 
 
 @operator("aten::_scaled_mm_v2", backward="none", source=_NATIVE)
 @operator("aten::_mixed_dtypes_linear", backward="none", source=_NATIVE)
 def aten_product(call: OperatorCall) -> Cost:
     """n(Y)*K MACs; bias: n(Y) adds; scales are not counted. The first operand is [..., K]."""
-    return _product(call, call.inputs[0].shape[-1])
+    return _product_with_bias(call, call.inputs[0].shape[-1])
 
 
 @operator("aten::_scaled_grouped_mm", backward="none", source=_NATIVE)
 @operator("aten::_scaled_grouped_mm_v2", backward="none", source=_NATIVE)
-def scaled_grouped_product(call: OperatorCall) -> Cost:
+def grouped_product_with_scales(call: OperatorCall) -> Cost:
     """n(Y)*K MACs, or M*K*N of two matrices that are cut along K; scales are not counted.
 
     As _grouped_mm: self [M, K] or [G, M, K], mat2 [K, N] or [G, K, N].
     """
-    first, second = (call.inputs[place].shape for place in (0, 1))
+    first, second = (call.inputs[position].shape for position in (0, 1))
     if len(first) == len(second) == 2 and call.result.rank == 3:
         return Cost(macs=first[0] * first[1] * second[1])
-    return _product(call, first[-1])
+    return _product_with_bias(call, first[-1])

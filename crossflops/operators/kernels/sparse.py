@@ -23,7 +23,7 @@ def _kind(call: OperatorCall) -> str:
     return next((kind for kind in ("mean", "mul", "min", "max") if kind in name), "sum")
 
 
-def _combine(kind: str, elements: int, results: int) -> Cost:
+def _combination_cost(kind: str, elements: int, results: int) -> Cost:
     if kind in ("min", "max"):
         return Cost(compares=elements)
     if kind == "mul":
@@ -31,11 +31,11 @@ def _combine(kind: str, elements: int, results: int) -> Cost:
     return Cost(adds=elements, divs=results if kind == "mean" else 0)
 
 
-def _scatter_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
-    """A sum and an extreme hand gradients back; a mean divides; a product is dY Y / x."""
+def _scatter_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+    """Return 0 of a sum and an extreme, divs of a mean, and dY Y / x of a product."""
     kind, count = _kind(call), call.input("src").numel
     work = {"mean": Cost(divs=call.result.numel), "mul": Cost(muls=count, divs=count)}
-    return Gradient({name: work.get(kind, ZERO) if name == "src" else ZERO for name in wanted})
+    return Gradient({name: work.get(kind, ZERO) if name == "src" else ZERO for name in trainable})
 
 
 def scatter(call: OperatorCall) -> Cost:
@@ -44,7 +44,7 @@ def scatter(call: OperatorCall) -> Cost:
     src [..., n, ...] into as many places as the result has, by index (scatter, segment_coo) or by
     the starts of segments (segment_csr).
     """
-    return _combine(_kind(call), call.input("src").numel, call.result.numel)
+    return _combination_cost(_kind(call), call.input("src").numel, call.result.numel)
 
 
 for _name in (
@@ -57,31 +57,31 @@ for _name in (
 
 @operator(
     "torch_scatter::gather_coo",
-    backward=lambda call, wanted: Gradient(
-        {name: Cost(adds=call.result.numel) for name in wanted}
+    backward=lambda call, trainable: Gradient(
+        {name: Cost(adds=call.result.numel) for name in trainable}
     ),
     source=_SCATTER,
 )
 @operator(
     "torch_scatter::gather_csr",
-    backward=lambda call, wanted: Gradient(
-        {name: Cost(adds=call.result.numel) for name in wanted}
+    backward=lambda call, trainable: Gradient(
+        {name: Cost(adds=call.result.numel) for name in trainable}
     ),
     source=_SCATTER,
 )
-def gather(call: OperatorCall) -> Cost:
+def gather_segments(call: OperatorCall) -> Cost:
     """0: data movement."""
     return ZERO
 
 
-def _spmm_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+def _spmm_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     """dB = A^T dY, a MAC for each element that is stored and column; dA their products."""
     stored, columns = call.input("col").numel, call.input("mat").shape[-1]
     kind, batch = _kind(call), prod(call.input("mat").shape[:-2])
     macs = Cost(macs=stored * columns * batch)
     mean = Cost(divs=call.result.numel if kind == "mean" else 0)
     return Gradient(
-        {name: macs if name in ("mat", "value") else ZERO for name in wanted}, inner=mean
+        {name: macs if name in ("mat", "value") else ZERO for name in trainable}, inner=mean
     )
 
 
@@ -106,9 +106,9 @@ for _kind_name in ("sum", "mean", "min", "max"):
     )
 
 
-def _segment_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
+def _segment_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     macs = segment_product(call)
-    return Gradient({name: macs if name in ("input", "other") else ZERO for name in wanted})
+    return Gradient({name: macs if name in ("input", "other") else ZERO for name in trainable})
 
 
 @operator("pyg::segment_matmul", backward=_segment_back, source=_PYG)
@@ -117,11 +117,13 @@ def segment_product(call: OperatorCall) -> Cost:
     return Cost(macs=call.result.numel * call.input("input").shape[-1])
 
 
-def _sparse_convolution_back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
-    """The products of all pairs again for features and filters."""
+def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+    """Return the products of all pairs again for features and filters."""
     work = sparse_convolution(call)
     macs = Cost(macs=work.macs)
-    return Gradient({name: macs if name in ("features", "filters") else ZERO for name in wanted})
+    return Gradient(
+        {name: macs if name in ("features", "filters") else ZERO for name in trainable}
+    )
 
 
 def _pairs(call: OperatorCall) -> int:

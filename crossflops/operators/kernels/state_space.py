@@ -13,7 +13,7 @@ _MAMBA = "https://github.com/state-spaces/mamba/blob/main/mamba_ssm/ops/"
 _CONVOLUTION = "https://github.com/Dao-AILab/causal-conv1d/blob/main/causal_conv1d/"
 
 
-def _activated(call: OperatorCall) -> bool:
+def _has_activation(call: OperatorCall) -> bool:
     if "silu_activation" in call.attributes:
         return bool(call.attributes["silu_activation"])
     return setting(call, "activation") in ("silu", "swish")
@@ -32,7 +32,7 @@ def causal_convolution(call: OperatorCall, steps: KernelSteps) -> None:
     before the first are zeros, and count.
     """
     x, weight = steps.operand(call, "x"), steps.operand(call, "weight")
-    _convolve(call, steps, x, weight, "bias", _activated(call))
+    _convolve(call, steps, x, weight, "bias", _has_activation(call))
 
 
 @operator(
@@ -44,13 +44,13 @@ def causal_convolution_backward(call: OperatorCall) -> Cost:
     What comes before the activation is not kept: with SiLU the convolution runs again, with its
     bias, and dY s (1 + y (1 - s)) takes a sigmoid, 3 muls and 2 adds for each element.
     """
-    wanted = [name for name in ("x", "weight", "bias") if call.has_input(name)]
-    steps, activated = KernelSteps(frozenset(wanted)), _activated(call)
+    trainable = [name for name in ("x", "weight", "bias") if call.has_input(name)]
+    steps, has_silu = KernelSteps(frozenset(trainable)), _has_activation(call)
     x, weight = steps.operand(call, "x"), steps.operand(call, "weight")
-    _convolve(call, steps, x, weight, "bias", activated)
+    _convolve(call, steps, x, weight, "bias", has_silu)
     back = steps.gradient
     again = KernelSteps()
-    if activated:
+    if has_silu:
         _convolve(call, again, x, weight, "bias", False)
     return sum(back.operands.values(), back.inner + again.forward)
 
@@ -61,13 +61,13 @@ def _convolve(
     x: KernelTensor,
     weight: KernelTensor,
     bias: str,
-    activated: bool,
+    has_silu: bool,
 ) -> KernelTensor:
     """Return x [B, D, L] convolved with a weight [D, width], or [D, 1, width]."""
     value = steps.contract(x, weight, weight.shape[-1], *x.shape)
     if call.has_input(bias):
         value = steps.add(value, steps.operand(call, bias, weight.shape[0], 1))
-    return steps.silu(value) if activated else value
+    return steps.silu(value) if has_silu else value
 
 
 @kernel(
@@ -171,17 +171,17 @@ def scan_chunks(
     if setting(call, "dt_softplus"):
         step = steps.softplus(step)
     rates = steps.multiply(step, steps.operand(call, "A", heads))
-    carried = (batch, groups, heads // groups, width, states)
+    state_carry = (batch, groups, heads // groups, width, states)
     state: KernelTensor | None = None
     if call.has_input("initial_states"):
-        state = steps.operand(call, "initial_states", *carried)
-    whole, left = divmod(length, size)
-    chunks = [(size, min(whole, 1)), (size, max(whole - 1, 0)), (left, 1 if left else 0)]
+        state = steps.operand(call, "initial_states", *state_carry)
+    full, left = divmod(length, size)
+    chunks = [(size, min(full, 1)), (size, max(full - 1, 0)), (left, 1 if left else 0)]
     operands = [steps.pieces(value) for value in (x, step, rates, drive, read)]
     for tokens, runs in chunks:
         if runs:
             with steps.repeating(runs):
-                state = _scan_chunk(steps, tokens, operands, state, carried)
+                state = _scan_chunk(steps, tokens, operands, state, state_carry)
     result = steps.result(*operands, shape=x.shape)
     if call.has_input("D"):
         skip = steps.operand(call, "D", heads, call.input("D").shape[-1] if
@@ -197,11 +197,11 @@ def _scan_chunk(
     tokens: int,
     operands: Sequence[KernelTensor],
     before: KernelTensor | None,
-    carried: tuple[int, ...],
+    state_carry: tuple[int, ...],
 ) -> KernelTensor:
     """Add the steps of one chunk, and return the state after it."""
     x, step, rates, drive, read = operands
-    batch, groups, shared, width, states = carried
+    batch, groups, shared, width, states = state_carry
     heads = batch, groups, shared
     columns, rows, row = (*heads, tokens, 1), (*heads, 1, tokens), (*heads, tokens)
     sums = steps.accumulate(steps.piece(rates, *row))
@@ -220,7 +220,7 @@ def _scan_chunk(
     last = steps.piece(sums, *heads, 1)
     rest = steps.multiply(steps.exponential(steps.subtract(last, sums)), step)
     scaled = steps.multiply(drive, steps.view(rest, *columns))
-    state = steps.contract(inputs, scaled, tokens, *carried)
+    state = steps.contract(inputs, scaled, tokens, *state_carry)
     if before is None:
         return state
     # what came before it

@@ -48,9 +48,9 @@ class KernelTensor(NamedTuple):
 class KernelSteps:
     """The work of the steps so far: forwards, and of gradients by operand and between them."""
 
-    def __init__(self, wanted: frozenset[Any] = frozenset()) -> None:
+    def __init__(self, trainable: frozenset[Any] = frozenset()) -> None:
         self.forward = ZERO
-        self._wanted = wanted
+        self._wanted = trainable
         self._operands: dict[Any, Cost] = {}
         self._inner = ZERO
         self._again = ZERO
@@ -83,14 +83,14 @@ class KernelSteps:
         """Return the same elements in another shape: no work."""
         return value._replace(shape=shape)
 
-    def pieces(self, whole: KernelTensor) -> KernelTensor:
+    def pieces(self, entire: KernelTensor) -> KernelTensor:
         """Return what pieces of a value are cut from: whoever reads them reads the whole once."""
-        self.gradient_work(whole, ZERO)
-        return whole
+        self.gradient_work(entire, ZERO)
+        return entire
 
-    def piece(self, whole: KernelTensor, *shape: int) -> KernelTensor:
+    def piece(self, entire: KernelTensor, *shape: int) -> KernelTensor:
         """Return one piece of a value, another one at each call: no work."""
-        return whole._replace(shape=shape, key=next(self._keys))
+        return entire._replace(shape=shape, key=next(self._keys))
 
     def constant(self, *shape: int) -> KernelTensor:
         """Return a value without a gradient."""
@@ -164,16 +164,20 @@ class KernelSteps:
         return self.result(value, shape=shape)
 
     def normalize(
-        self, x: KernelTensor, scale: KernelTensor | None, bias: KernelTensor | None, centred: bool
+        self,
+        x: KernelTensor,
+        scale: KernelTensor | None,
+        bias: KernelTensor | None,
+        subtracts_mean: bool,
     ) -> KernelTensor:
-        """Return the last axis with variance 1, and mean 0 where it is `centred`, scaled.
+        """Return the last axis with variance 1, and mean 0 where it is `subtracts_mean`, scaled.
 
         Forwards and backwards as LayerNormalization and RMSNormalization of ONNX: x^ is made again
         for the gradients of x and of the scale.
         """
         elements, groups = x.numel, x.numel // x.shape[-1]
-        means = 2 if centred else 1
-        if centred:
+        means = 2 if subtracts_mean else 1
+        if subtracts_mean:
             self.work(standardization(elements, groups))
             self.work(Cost(muls=elements if scale else 0))
         else:
@@ -188,7 +192,7 @@ class KernelSteps:
         if bias is not None:
             self.gradient_work(bias, Cost(adds=reduction_operations(elements, bias.numel)))
         if x.has_gradient or (scale is not None and scale.has_gradient):
-            self._again += Cost(muls=elements, adds=elements if centred else 0) * self._runs
+            self._again += Cost(muls=elements, adds=elements if subtracts_mean else 0) * self._runs
         return self.result(*(part for part in (x, scale, bias) if part), shape=x.shape)
 
     def accumulate(self, value: KernelTensor) -> KernelTensor:
@@ -268,8 +272,8 @@ def kernel(
             walk(call, steps)
             return steps.forward
 
-        def back(call: OperatorCall, wanted: frozenset[Any]) -> Gradient:
-            steps = KernelSteps(wanted)
+        def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+            steps = KernelSteps(trainable)
             walk(call, steps)
             return steps.gradient
 

@@ -23,7 +23,7 @@ def sample_bilinear(
     field: KernelTensor,
     rows: KernelTensor,
     columns: KernelTensor,
-    places: Shape,
+    positions: Shape,
     result: Shape,
 ) -> KernelTensor:
     """Return bilinear samples of a field, in the shape `result`, which `places` broadcasts to.
@@ -37,7 +37,7 @@ def sample_bilinear(
     total: KernelTensor | None = None
     for row in (far[0], near[0]):
         for column in (far[1], near[1]):
-            weight = steps.view(steps.multiply(row, column), *places)
+            weight = steps.view(steps.multiply(row, column), *positions)
             weighed = steps.multiply(weight, steps.piece(corners, *result))
             total = weighed if total is None else steps.add(total, weighed)
     assert total is not None
@@ -88,18 +88,18 @@ def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
             steps.constant(regions, 1, 1), steps.constant(1, *axes)))
         for axes in ((tall * ratio, 1), (1, wide * ratio))
     )  # fmt: skip
-    places = regions, 1, tall * ratio, wide * ratio
+    positions = regions, 1, tall * ratio, wide * ratio
     field = steps.operand(call, "input")
-    samples = (regions, channels, *places[2:])
-    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    samples = (regions, channels, *positions[2:])
+    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
     total = steps.reduce(sampled, regions, channels, tall, wide)
     steps.elementwise(Cost(divs=1), (Cost(divs=1),), total)
 
 
-def _roi_pool_back(call: OperatorCall, wanted: frozenset[str]) -> Gradient:
-    """The gradient of a cell is added where its greatest element is: n(Y) adds."""
+def _roi_pool_back(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
+    """Add the gradient of a cell where its greatest element is: n(Y) adds."""
     gradient = Cost(adds=call.result.numel)
-    return Gradient({name: gradient if name == "input" else ZERO for name in wanted})
+    return Gradient({name: gradient if name == "input" else ZERO for name in trainable})
 
 
 @operator(
@@ -148,15 +148,15 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     outputs, depth, *window = call.input("weight").shape
     height, width = call.result.shape[2:]
     groups, points = int(setting(call, "offset_groups")), prod(window)
-    places = batch, groups, 1, points, height, width
+    positions = batch, groups, 1, points, height, width
     offset = steps.pieces(steps.operand(call, "offset"))
     grid = steps.constant(1, 1, 1, points, height, width)
-    rows, columns = (steps.add(steps.piece(offset, *places), grid) for _ in range(2))
+    rows, columns = (steps.add(steps.piece(offset, *positions), grid) for _ in range(2))
     samples = batch, groups, channels // groups, points, height, width
     field = steps.operand(call, "input")
-    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
     if setting(call, "use_mask"):
-        sampled = steps.multiply(sampled, steps.operand(call, "mask", *places))
+        sampled = steps.multiply(sampled, steps.operand(call, "mask", *positions))
     weight = steps.operand(call, "weight")
     shape = batch, outputs, height, width
     result = steps.contract(weight, sampled, depth * points, *shape)
@@ -180,7 +180,7 @@ def _operand_of(
         "groundingdino.models.GroundingDINO.ms_deform_attn:MultiScaleDeformableAttnFunction",
     ),
 )
-def sampled_attention(call: OperatorCall, steps: KernelSteps) -> None:
+def attention_of_samples(call: OperatorCall, steps: KernelSteps) -> None:
     """Q*M*L*P places of D channels: 4 muls, 3 adds, 1 MAC each; a place: 6 muls, 6 adds, 2 floors.
 
     value [N, S, M, D], sampling_locations [N, Q, M, L, P, 2], attention_weights [N, Q, M, L, P]. A
@@ -190,16 +190,16 @@ def sampled_attention(call: OperatorCall, steps: KernelSteps) -> None:
     locations = _operand_of(call, steps, names)
     batch, queries, heads, levels, points, _ = locations.shape
     depth = call.input("value").shape[-1]
-    places = batch, queries, heads, levels, points, 1
+    positions = batch, queries, heads, levels, points, 1
     half, size = steps.constant(1), steps.constant(levels, 1, 1)
     steps.pieces(locations)
     rows, columns = (
-        steps.subtract(steps.multiply(steps.piece(locations, *places), size), half)
+        steps.subtract(steps.multiply(steps.piece(locations, *positions), size), half)
         for _ in range(2)
     )
-    samples = (*places[:-1], depth)
+    samples = (*positions[:-1], depth)
     field = steps.operand(call, "value")
-    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
     weights = _operand_of(call, steps, ("attention_weights", "attn_weight"))
     steps.contract(weights, sampled, levels * points, batch, queries, heads, depth)
 
@@ -225,18 +225,18 @@ def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
     points -= 1 if setting(call, "remove_center") else 0
     groups, depth = (int(setting(call, name)) for name in ("group", "group_channels"))
     batch, height, width = call.result.shape[:3]
-    places = batch, height, width, groups, points, 1
+    positions = batch, height, width, groups, points, 1
     scale = steps.constant(1)
     grid = steps.constant(height, width, 1, points, 1)
     offset = steps.pieces(_operand_of(call, steps, ("offset", "offset_mask")))
     rows, columns = (
-        steps.add(steps.multiply(steps.piece(offset, *places), scale), grid) for _ in range(2)
+        steps.add(steps.multiply(steps.piece(offset, *positions), scale), grid) for _ in range(2)
     )
-    samples = (*places[:-1], depth)
+    samples = (*positions[:-1], depth)
     field = steps.operand(call, "input")
-    sampled = sample_bilinear(steps, field, rows, columns, places, samples)
+    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
     weights = offset
     if call.has_input("mask"):
         weights = steps.operand(call, "mask")
-    weights = steps.piece(weights, *places[:-1])
+    weights = steps.piece(weights, *positions[:-1])
     steps.contract(weights, sampled, points, batch, height, width, groups, depth)

@@ -278,7 +278,7 @@ def custom_operator_blocks(report: Report) -> list[Block]:
             exact_amount(row.calls),
             exact_amount(row.macs),
             exact_amount(row.flops),
-            _counted_by(row),
+            _count_source(row),
             tone="" if row.exactness == "exact" else "warn",
         )
         for row in report.custom_operators
@@ -294,7 +294,7 @@ def custom_operator_blocks(report: Report) -> list[Block]:
     ]
 
 
-def _counted_by(row: CustomOperatorRow) -> str:
+def _count_source(row: CustomOperatorRow) -> str:
     if row.by == "body":
         text = f"its body, run on {row.run} tensors"
     else:

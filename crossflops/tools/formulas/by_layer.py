@@ -6,7 +6,7 @@ v1/metrics/perf.py, of the prefill of a prompt, a forward pass with the logits o
 
 from crossflops.ir.architecture import TokenSequence
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Formula
+from crossflops.tools.formulas.formula import ArchitectureFormula
 
 # OLMo-core.
 
@@ -49,8 +49,8 @@ def has_latent_attention(work: TokenSequence) -> int:
     return int(any(layer.attention.is_latent for layer in work.architecture.layers))
 
 
-def _olmo(edition: str, number) -> Formula:  # type: ignore[no-untyped-def]
-    formula = Formula(
+def _olmo(edition: str, number) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
+    formula = ArchitectureFormula(
         "olmo-core",
         edition,
         number,
@@ -111,7 +111,7 @@ def shared_experts_dropped(work: TokenSequence) -> int:
 
 
 def attribute_missing(work: TokenSequence) -> int:
-    """A config without num_key_value_heads, or of experts without a decoder_sparse_step."""
+    """Reject a config without num_key_value_heads, or of experts without a decoder_sparse_step."""
     model = work.architecture
     return int(
         model.model_type in _WITHOUT_KEYS
@@ -121,7 +121,7 @@ def attribute_missing(work: TokenSequence) -> int:
 
 
 TRL = (
-    Formula(
+    ArchitectureFormula(
         "trl",
         "1.16.0",
         trl,
@@ -148,7 +148,7 @@ def vllm(work: TokenSequence) -> int:
 
 
 VLLM = (
-    Formula(
+    ArchitectureFormula(
         "vllm",
         "0.33",
         vllm,

@@ -2,12 +2,12 @@
 
 from crossflops.ir.architecture import TokenSequence
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Formula
+from crossflops.tools.formulas.formula import ArchitectureFormula
 
 # Which parameters are N.
 
 
-def _add_all_parameters(formula: Formula) -> Formula:
+def _add_all_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
     """Book what all parameters have beside the matrices that a token passes."""
     return (
         formula.adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
@@ -22,8 +22,8 @@ def six_n_d(work: TokenSequence) -> int:
     return 6 * work.architecture.parameters.total * work.tokens
 
 
-def _six_n_d(tool: str, edition: str, source: str) -> Formula:
-    formula = Formula(tool, edition, six_n_d, source=source, prints="FLOPs")
+def _six_n_d(tool: str, edition: str, source: str) -> ArchitectureFormula:
+    formula = ArchitectureFormula(tool, edition, six_n_d, source=source, prints="FLOPs")
     return _add_all_parameters(formula).adds("formula.attention-missing", of.attention_dropped)
 
 
@@ -52,12 +52,12 @@ def kaplan_forward(work: TokenSequence) -> int:
 
 _KAPLAN = "Kaplan et al., Scaling Laws for Neural Language Models, 2.1"
 KAPLAN = (
-    Formula("kaplan", "2020", kaplan, source=_KAPLAN, prints="FLOPs")
+    ArchitectureFormula("kaplan", "2020", kaplan, source=_KAPLAN, prints="FLOPs")
     .adds("formula.head-missing", of.head_dropped)
     .adds("formula.attention-missing", of.attention_dropped)
 )
 KAPLAN_FORWARD = (
-    Formula(
+    ArchitectureFormula(
         "kaplan", "2020-forward", kaplan_forward, source=_KAPLAN, prints="FLOPs", passes="forward"
     )
     .adds("formula.head-missing", of.head_dropped)
@@ -76,7 +76,7 @@ def palm(work: TokenSequence) -> int:
 
 
 PALM = _add_all_parameters(
-    Formula(
+    ArchitectureFormula(
         "palm",
         "2022",
         palm,
@@ -98,7 +98,9 @@ def nanogpt(work: TokenSequence) -> int:
 
 
 NANOGPT = (
-    Formula("nanogpt", "3adf61e", nanogpt, source="model.py: estimate_mfu", prints="flops")
+    ArchitectureFormula(
+        "nanogpt", "3adf61e", nanogpt, source="model.py: estimate_mfu", prints="flops"
+    )
     .adds("formula.embedding-as-matmul", of.embedding_table)
     .adds("formula.all-experts", of.inactive_experts)
     .adds("formula.norms-as-matmul", of.norm_parameters)
@@ -130,7 +132,7 @@ def other_library_model(work: TokenSequence) -> int:
 
 
 LITGPT = (
-    Formula(
+    ArchitectureFormula(
         "litgpt",
         "0.5.13",
         litgpt,
@@ -158,7 +160,7 @@ def total_flos(work: TokenSequence) -> int:
 
 
 TOTAL_FLOS = (
-    Formula(
+    ArchitectureFormula(
         "total-flos",
         "5.23",
         total_flos,
@@ -185,7 +187,7 @@ def llm_foundry(work: TokenSequence) -> int:
 
 
 LLM_FOUNDRY = (
-    Formula(
+    ArchitectureFormula(
         "llm-foundry",
         "0.22",
         llm_foundry,

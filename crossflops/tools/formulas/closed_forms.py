@@ -6,7 +6,7 @@ get_actual_flops. cookbook, calc/calc_transformer_flops.py. Hoffmann et al., app
 
 from crossflops.ir.architecture import DecoderLayer, TokenSequence
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Formula
+from crossflops.tools.formulas.formula import ArchitectureFormula
 
 # One width for all feed-forward layers.
 
@@ -59,7 +59,7 @@ def single_ffn(work: TokenSequence) -> int:
 
 
 MEGATRON_DEEPSPEED = (
-    Formula(
+    ArchitectureFormula(
         "megatron-deepspeed",
         "4efb479",
         megatron_deepspeed,
@@ -100,7 +100,7 @@ def head_of_three_quarters(work: TokenSequence) -> int:
 
 
 GPT_NEOX = (
-    Formula(
+    ArchitectureFormula(
         "gpt-neox",
         "ea7aefd",
         gpt_neox,
@@ -157,7 +157,7 @@ def ffn_of_four_widths(work: TokenSequence) -> int:
 
 
 def layers_once_more(work: TokenSequence) -> int:
-    """The forward MACs of the layers, as they are counted here, once more."""
+    """Count the forward MACs of the layers, as they are here, once more."""
     return _cookbook_macs(work) * work.tokens
 
 
@@ -167,12 +167,12 @@ def four_per_lookup(work: TokenSequence) -> int:
 
 
 def has_experts(work: TokenSequence) -> int:
-    """A mixture of experts, for which the cookbook has another script."""
+    """Reject a mixture of experts, for which the cookbook has another script."""
     return work.architecture.experts
 
 
 COOKBOOK = (
-    Formula(
+    ArchitectureFormula(
         "cookbook",
         "827ee3b",
         cookbook,
@@ -227,7 +227,7 @@ def softmax_weights(work: TokenSequence) -> int:
 
 
 CHINCHILLA = (
-    Formula(
+    ArchitectureFormula(
         "chinchilla",
         "2022",
         chinchilla,

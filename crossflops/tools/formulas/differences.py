@@ -91,17 +91,17 @@ def attention_dropped(work: TokenSequence) -> int:
 
 
 def attention_square(work: TokenSequence) -> int:
-    """A T^2, to be halved."""
+    """+A T^2, to be halved."""
     return work.architecture.macs_per_pair * work.tokens**2
 
 
 def other_attention_square(work: TokenSequence) -> int:
-    """A T^2 of layers without a window shorter than T, to be halved."""
+    """+A T^2 of layers without a window shorter than T, to be halved."""
     return work.sum_attention(_square(work.tokens), other_attentions(work))
 
 
 def cut_attention_square(work: TokenSequence) -> int:
-    """A T^2 of layers with a window shorter than T, to be halved."""
+    """+A T^2 of layers with a window shorter than T, to be halved."""
     return work.sum_attention(_square(work.tokens), cut_attentions(work))
 
 
@@ -131,7 +131,7 @@ def outside_rectangle(work: TokenSequence) -> int:
 
 
 def rectangle(work: TokenSequence) -> int:
-    """A T W of layers with a window W shorter than T, to be halved."""
+    """+A T W of layers with a window W shorter than T, to be halved."""
     tokens = work.tokens
     return work.sum_attention(
         lambda layer: layer.macs_per_pair * tokens * (layer.window or tokens),
@@ -140,7 +140,7 @@ def rectangle(work: TokenSequence) -> int:
 
 
 def window_square(work: TokenSequence) -> int:
-    """A (T^2 - T W + W^2 / 2) of layers with a window W shorter than T, twice."""
+    """+A (T^2 - T W + W^2 / 2) of layers with a window W shorter than T, twice."""
     tokens = work.tokens
     return work.sum_attention(
         lambda layer: (
@@ -223,7 +223,7 @@ def latent_as_square(work: TokenSequence) -> int:
 
 
 def is_swiglu(work: TokenSequence) -> bool:
-    """Whether the gate of feed-forward layers is SiLU."""
+    """Return whether the gate of feed-forward layers is SiLU."""
     return work.architecture.activation in ("silu", "swish")
 
 

@@ -13,7 +13,7 @@ _PASSES: dict[Passes, int] = {"training": TRAINING, "forward": FORWARD}
 Amount = Callable[[TokenSequence], int]
 
 
-class Formula:
+class ArchitectureFormula:
     """A formula in one edition, and its rules, whose amounts are forward MACs of a sequence.
 
     A rule is booked with the FLOPs of a MAC in the passes that the formula is about.
@@ -43,14 +43,16 @@ class Formula:
         )
         self._rules: Rules = self._tool.rules("architecture", source=source)
 
-    def adds(self, cause: str, *amounts: Amount, factor: int | None = None) -> "Formula":
+    def adds(
+        self, cause: str, *amounts: Amount, factor: int | None = None
+    ) -> "ArchitectureFormula":
         """Book these amounts under a cause, with the FLOPs of a MAC or another factor."""
         for amount in amounts:
             self._rules.adds(cause=cause, factor=factor or self.factor)(amount)
         return self
 
-    def fails(self, amount: Amount) -> "Formula":
-        """The formula has no number for architectures of which the amount is not 0."""
+    def fails(self, amount: Amount) -> "ArchitectureFormula":
+        """Reject architectures of which the amount is not 0."""
         self._rules.fails(cause="formula.model-unsupported")(amount)
         return self
 
@@ -61,19 +63,19 @@ class Formula:
 
 
 def other_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
-    """The attention of layers without a window shorter than the sequence."""
+    """Yield the attention of layers without a window shorter than the sequence."""
     for layer in work.architecture.layers:
         if not is_cut(layer.attention, work.tokens):
             yield layer.attention
 
 
 def cut_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
-    """The attention of layers whose window is shorter than the sequence."""
+    """Yield the attention of layers whose window is shorter than the sequence."""
     for layer in work.architecture.layers:
         if is_cut(layer.attention, work.tokens):
             yield layer.attention
 
 
 def is_cut(attention: AttentionSizes, tokens: int) -> bool:
-    """Whether a window is shorter than the sequence."""
+    """Return whether a window is shorter than the sequence."""
     return attention.window is not None and attention.window < tokens

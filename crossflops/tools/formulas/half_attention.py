@@ -7,7 +7,7 @@ does not know: here it has no number for one.
 
 from crossflops.ir.architecture import TokenSequence
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Formula, is_cut
+from crossflops.tools.formulas.formula import ArchitectureFormula, is_cut
 
 
 def maxtext(work: TokenSequence) -> int:
@@ -27,7 +27,7 @@ def maxtext(work: TokenSequence) -> int:
 
 
 MAXTEXT = (
-    Formula(
+    ArchitectureFormula(
         "maxtext",
         "e591f30",
         maxtext,
@@ -56,7 +56,7 @@ def verl(work: TokenSequence) -> int:
 
 
 def half_windows(work: TokenSequence) -> int:
-    """A T (2 T - W) of layers with a window W shorter than T, to be halved."""
+    """+A T (2 T - W) of layers with a window W shorter than T, to be halved."""
     return 2 * of.cut_attention_square(work) - of.rectangle(work)
 
 
@@ -66,7 +66,7 @@ def unknown_model_type(work: TokenSequence) -> int:
 
 
 VERL = (
-    Formula(
+    ArchitectureFormula(
         "verl",
         "0.9.1",
         verl,

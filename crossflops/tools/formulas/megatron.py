@@ -7,12 +7,12 @@ requests 3029 and 3947); NeMo has a function for each family, utils/flops_formul
 
 from crossflops.ir.architecture import AttentionSizes, TokenSequence
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Formula, cut_attentions
+from crossflops.tools.formulas.formula import ArchitectureFormula, cut_attentions
 
 _DIVISIBLE = 128  # make_vocab_size_divisible_by, without tensor parallelism
 
 
-def _padded_head(work: TokenSequence) -> int:
+def _head_with_padding(work: TokenSequence) -> int:
     """Return MACs of an output matrix whose rows are a multiple of 128."""
     model = work.architecture
     return -(-model.vocabulary // _DIVISIBLE) * _DIVISIBLE * model.hidden
@@ -20,7 +20,7 @@ def _padded_head(work: TokenSequence) -> int:
 
 def vocabulary_padding(work: TokenSequence) -> int:
     """h (V' - V) T, V' the next multiple of 128."""
-    return (_padded_head(work) - work.architecture.head) * work.tokens
+    return (_head_with_padding(work) - work.architecture.head) * work.tokens
 
 
 def _ffn_macs(work: TokenSequence, gates: bool) -> int:
@@ -36,7 +36,7 @@ def _dense_macs(work: TokenSequence, gates: bool) -> int:
     """Return what a token passes, the router left out and norms of latent ranks counted."""
     model = work.architecture
     ranks = model.parameters.rank_norms
-    return model.projections + ranks + _ffn_macs(work, gates) + _padded_head(work)
+    return model.projections + ranks + _ffn_macs(work, gates) + _head_with_padding(work)
 
 
 def megatron_lm(work: TokenSequence) -> int:
@@ -74,7 +74,7 @@ def megatron_bridge(work: TokenSequence) -> int:
 
 
 def half_of_other_layers(work: TokenSequence) -> int:
-    """A T^2 of layers that are taken for layers without a window, to be halved."""
+    """+A T^2 of layers that are taken for layers without a window, to be halved."""
     within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
     return (work.architecture.macs_per_pair - within) * work.tokens**2
 
@@ -87,7 +87,7 @@ def window_of_all_layers(work: TokenSequence) -> int:
     return (cut - within) * (tokens**2 - tokens * width + width * (width - 1) // 2)
 
 
-def _add_megatron_rules(formula: Formula) -> Formula:
+def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
     return (
         formula.adds("formula.norms-as-matmul", of.rank_norm_parameters)
         .adds("formula.router-missing", of.router_dropped)
@@ -95,8 +95,10 @@ def _add_megatron_rules(formula: Formula) -> Formula:
     )
 
 
-def _half_formula(tool: str, edition: str, source: str) -> Formula:
-    formula = Formula(tool, edition, megatron_lm, source=source, prints="FLOPs", per="sequence")
+def _half_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
+    formula = ArchitectureFormula(
+        tool, edition, megatron_lm, source=source, prints="FLOPs", per="sequence"
+    )
     return (
         _add_megatron_rules(formula)
         .adds("formula.glu-as-two-matrices", of.other_gates_dropped)
@@ -110,7 +112,7 @@ MEGATRON_LM = _half_formula("megatron-lm", "d98e8a6", _LM)
 BRIDGE_OLD = _half_formula("megatron-bridge", "0.4.2", _BRIDGE)
 BRIDGE = (
     _add_megatron_rules(
-        Formula(
+        ArchitectureFormula(
             "megatron-bridge",
             "0.5.0",
             megatron_bridge,
@@ -154,7 +156,7 @@ def nemo(work: TokenSequence) -> int:
 
 
 def half_but_of_oss(work: TokenSequence) -> int:
-    """A T^2, to be halved, but of GPT-OSS."""
+    """+A T^2, to be halved, but of GPT-OSS."""
     return 0 if work.architecture.model_type == "gpt_oss" else of.attention_square(work)
 
 
@@ -186,12 +188,12 @@ def projections_of_qwen(work: TokenSequence) -> int:
 
 
 def other_family(work: TokenSequence) -> int:
-    """A family for which no function of NeMo is read here."""
+    """Reject a family for which no function of NeMo is read here."""
     return int(work.architecture.model_type not in (*_LLAMA, *_QWEN, "gpt_oss"))
 
 
 NEMO = (
-    Formula(
+    ArchitectureFormula(
         "nemo",
         "2.5.0",
         nemo,

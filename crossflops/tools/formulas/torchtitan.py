@@ -8,7 +8,7 @@ Its Hugging Face backend passes d for dqk + dv, and sees no table to take out.
 
 from crossflops.ir.architecture import TokenSequence
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Formula
+from crossflops.tools.formulas.formula import ArchitectureFormula
 
 _SOURCE = "torchtitan/models/utils.py: get_dense_model_nparams_and_flops"
 
@@ -46,11 +46,13 @@ def torchtitan_huggingface(work: TokenSequence) -> int:
     return 6 * (work.architecture.parameters.total + depth * work.tokens) * work.tokens
 
 
-def _torchtitan_formula(edition: str, number, source: str = _SOURCE) -> Formula:  # type: ignore[no-untyped-def]
-    return Formula("torchtitan", edition, number, source=source, prints="num_flops_per_token")
+def _torchtitan_formula(edition: str, number, source: str = _SOURCE) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
+    return ArchitectureFormula(
+        "torchtitan", edition, number, source=source, prints="num_flops_per_token"
+    )
 
 
-def _add_active_parameters(formula: Formula) -> Formula:
+def _add_active_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
     return formula.adds(
         "formula.embedding-as-matmul", of.position_table
     ).adds(

@@ -8,20 +8,20 @@ from crossflops.errors import InputError
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
-from crossflops.tools.registry import conventions_from_texts, formulas
+from crossflops.tools.registry import conventions_from_texts, formula_conventions
 from crossflops.verbs.count import native_count
 from crossflops.verbs.provenance import build_request_record
 
 
 @imports_restored()
-def compare_with_formulas(request: Request, named: Sequence[str] = ()) -> Report:
+def compare_with_formulas(request: Request, names: Sequence[str] = ()) -> Report:
     """Return the report of a language model with the account of every formula, or of these.
 
     Raises UnknownNameError for a formula that there is not, InputError for a tool that is none,
     and for a model that formulas are not about.
     """
-    texts = tuple(named) or tuple(
-        f"{convention.tool}@{convention.edition}" for convention in formulas()
+    texts = tuple(names) or tuple(
+        f"{convention.tool}@{convention.edition}" for convention in formula_conventions()
     )
     for convention in conventions_from_texts(texts):
         if convention.formula is None:
@@ -30,7 +30,7 @@ def compare_with_formulas(request: Request, named: Sequence[str] = ()) -> Report
                 f"use `crossflops count --as {convention.tool}`, or --tool {convention.tool}",
             )
     report, _ = native_count(msgspec.structs.replace(request, as_=texts))
-    typed = {"as_": tuple(named)} if named else {"llm": True}
+    typed = {"as_": tuple(names)} if names else {"llm": True}
     return msgspec.structs.replace(
         report, request=build_request_record("compare", request, report.model, typed)
     )

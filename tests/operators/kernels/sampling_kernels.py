@@ -130,7 +130,7 @@ def _draw_deformable(draw: random.Random) -> Case:
     return Case(tensors, tuple(tensors), results, attributes, {}, given)
 
 
-def sampled_attention(value, sampling_locations, attention_weights, indices, sizes, **_):
+def attention_of_samples(value, sampling_locations, attention_weights, indices, sizes, **_):
     """Samples of all levels and points of a query and head, summed by their weights."""
     batch, queries, heads, levels, points, _two = sampling_locations.shape
     depth = value.shape[-1]
@@ -218,7 +218,7 @@ KERNELS = [
     Kernel("torchvision::ps_roi_align", _draw_regions(True), roi_align),
     Kernel("torchvision::deform_conv2d", _draw_deformable, deform_conv2d),
     Kernel("MultiScaleDeformableAttention::ms_deform_attn_forward", _draw_sampled,
-           sampled_attention),
+           attention_of_samples),
     Kernel("DCNv3::dcnv3_forward", _draw_dcn(False), dcn),
     Kernel("DCNv4::dcnv4_forward", _draw_dcn(True), dcn),
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.ir.architecture import TokenSequence
 from crossflops.reconcile.formulas import reconcile_formulas
-from crossflops.tools.registry import find_convention, formulas
+from crossflops.tools.registry import find_convention, formula_conventions
 from tests.tools.formulas.published import PUBLISHED, random_architecture
 
 TOKENS = 8192
@@ -143,7 +143,7 @@ def test_a_published_row_is_reproduced(name, tool, tokens, rate, tflops):
 def test_no_formula_leaves_a_residual_on_random_architectures():
     """Any sizes, windows, groups, ranks and mixtures, at even and odd lengths, in batches."""
     draw = random.Random(38)
-    known = formulas()
+    known = formula_conventions()
     answered = [0] * len(known)
     for _ in range(300):
         architecture = random_architecture(draw)

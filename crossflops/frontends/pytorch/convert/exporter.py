@@ -170,7 +170,7 @@ def untranslatable_operator(error: BaseException) -> Any:
 def translating_complex_operators(
     table: Mapping[Any, Callable[..., Any]],
     forms: Mapping[Any, Callable[..., Any]],
-    place: WritingPlace,
+    writing_place: WritingPlace,
 ) -> Iterator[None]:
     """Use the translations for complex arguments, too.
 
@@ -187,7 +187,7 @@ def translating_complex_operators(
         if is_reference_export():
             return ours_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
-        return form_of(node, flags, functools.partial(ours_first, node, registry), place)
+        return form_of(node, flags, functools.partial(ours_first, node, registry), writing_place)
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
         if loses_argument(node):
@@ -482,8 +482,8 @@ def to_onnx(
             # right for the strides of one kernel is wrong for those of the other.
             with (
                 torch.no_grad(),
-                noting_places(exported) as place,
-                translating_complex_operators(table, forms, place),
+                noting_places(exported) as writing_place,
+                translating_complex_operators(table, forms, writing_place),
                 promoting_scalar_operands(),
                 reusing_export_registry(),
                 reusing_schema_signatures(),

@@ -71,7 +71,7 @@ def fold_form(
     nodes: Sequence[FormNode],
     outputs: Sequence[Any],
     is_used: Collection[int],
-    provided: Sequence[tuple[Any, tuple[int, ...] | None]],
+    argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
     is_unbiased: bool,
     evaluate: Callable[..., Any],
 ) -> FoldedForm | None:
@@ -80,7 +80,7 @@ def fold_form(
     `provided` are type and shape of what the form is given. The bias of a convolution without one,
     which an exporter makes up, goes as well. `evaluate` computes an operator of ONNX.
     """
-    numbers = _FormNumbers(nodes, outputs, provided, evaluate)
+    numbers = _FormNumbers(nodes, outputs, argument_types, evaluate)
     operands = [node.inputs for node in nodes]
     if is_unbiased:
         operands = [
@@ -89,9 +89,9 @@ def fold_form(
             else node.inputs
             for node in nodes
         ]
-    needed = [output for index, output in enumerate(outputs) if index in is_used]
-    before = _live_nodes([node.inputs for node in nodes], needed, {})
-    after = _live_nodes(operands, needed, numbers.values)
+    needs = [output for index, output in enumerate(outputs) if index in is_used]
+    before = _live_nodes([node.inputs for node in nodes], needs, {})
+    after = _live_nodes(operands, needs, numbers.values)
     shared = {index for index, node in enumerate(nodes) if node.constant is not None}
     gone = before - after - shared
     if len(before) == len(nodes) and not gone:
@@ -111,7 +111,7 @@ def fold_form(
             waiting += numbers.new_nodes[index]
         elif index in after and waiting and node.op_type != "Constant":
             replaced[index], waiting = waiting, 0
-    if waiting or (replaced and len(needed) > 1):
+    if waiting or (replaced and len(needs) > 1):
         return None
     kept = tuple(
         operands[index] if index in after or index in shared else None
@@ -133,11 +133,11 @@ def fold_form(
 
 
 def _live_nodes(
-    operands: Sequence[Sequence[Any]], needed: Sequence[Any], known: Collection[Any]
+    operands: Sequence[Sequence[Any]], needs: Sequence[Any], known: Collection[Any]
 ) -> set[int]:
-    """The nodes that what is needed comes from, without those whose results are known."""
+    """Return the nodes that what is needed comes from, without those whose results are known."""
     live: set[int] = set()
-    waiting = [value for value in needed if isinstance(value, MadeValue)]
+    waiting = [value for value in needs if isinstance(value, MadeValue)]
     while waiting:
         index = waiting.pop().node
         if index not in live:
@@ -161,12 +161,12 @@ class _FormNumbers:
         self,
         nodes: Sequence[FormNode],
         outputs: Sequence[Any],
-        provided: Sequence[tuple[Any, tuple[int, ...] | None]],
+        argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
         evaluate: Callable[..., Any],
     ) -> None:
         self.values: dict[Any, np.ndarray[Any, Any]] = {}
         self.new_nodes: dict[int, int] = {}
-        self._provided, self._evaluate = provided, evaluate
+        self._provided, self._evaluate = argument_types, evaluate
         self._scalars: set[Any] = set()  # numbers without axes of a type that is not computed
         for index, node in enumerate(nodes):
             result = MadeValue(index, 0)
@@ -186,7 +186,7 @@ class _FormNumbers:
         if node.op_type == "Constant":
             return _constant_number(node.attributes)
         if node.op_type in ("Shape", "Size") and node.inputs:
-            extents = self._known_extents(node.inputs[0])
+            extents = self._static_extents(node.inputs[0])
             if extents is None:
                 return None
             self.new_nodes[index] = 1
@@ -196,7 +196,7 @@ class _FormNumbers:
                 extents[attributes.get("start", 0) : attributes.get("end")], dtype=np.int64
             )
         if node.op_type == "CastLike":
-            number, dtype = self.values.get(node.inputs[0]), self._known_type(node.inputs[1])
+            number, dtype = self.values.get(node.inputs[0]), self._static_type(node.inputs[1])
             if number is None or dtype is None or _type_of(number) != dtype:
                 return None
             self.new_nodes[index] = 1
@@ -216,11 +216,11 @@ class _FormNumbers:
         return result
 
     def _note_large_number(self, index: int, node: FormNode) -> None:
-        """A number without axes that is cast, or spread over axes, is folded whatever its size."""
+        """Fold a number without axes that is cast or spread over axes, of any size."""
         result = MadeValue(index, 0)
         if node.op_type == "CastLike" and node.inputs[0] in self.values:
             scalar = self.values[node.inputs[0]]
-            if scalar.ndim == 0 and self._known_type(node.inputs[1]) is not None:
+            if scalar.ndim == 0 and self._static_type(node.inputs[1]) is not None:
                 self.new_nodes[index] = 1
                 self._scalars.add(result)
         elif node.op_type == "Expand" and node.inputs[1] in self.values:
@@ -230,13 +230,13 @@ class _FormNumbers:
             if is_scalar and extents.shape != (0,):
                 self.new_nodes[index] = 0
 
-    def _known_extents(self, value: Any) -> tuple[int, ...] | None:
+    def _static_extents(self, value: Any) -> tuple[int, ...] | None:
         if isinstance(value, GivenValue):
             return self._provided[value.place][1]
         number = self.values.get(value)
         return None if number is None else number.shape
 
-    def _known_type(self, value: Any) -> Any:
+    def _static_type(self, value: Any) -> Any:
         if isinstance(value, GivenValue):
             return self._provided[value.place][0]
         number = self.values.get(value)
@@ -244,12 +244,12 @@ class _FormNumbers:
 
 
 def _is_kept_with_form(number: "np.ndarray[Any, Any]") -> bool:
-    """Whether every folder takes a constant like this for arithmetic of shapes."""
+    """Return whether every folder takes a constant like this for arithmetic of shapes."""
     return number.size <= (_LARGEST if number.dtype.kind in "biu" else _SMALL)
 
 
 def _constant_number(attributes: Sequence[Any]) -> "np.ndarray[Any, Any] | None":
-    """The number of a node `Constant`, None where it is of a kind that is not computed with."""
+    """Return the number of a node `Constant`, None of a kind that is not computed with."""
     if len(attributes) != 1 or attributes[0].is_ref():
         return None
     name, value = attributes[0].name, attributes[0].value
@@ -272,7 +272,7 @@ def _type_of(number: "np.ndarray[Any, Any]") -> Any:
 def _count_replacements(
     op_type: str, numbers: Sequence[Any], attributes: Mapping[str, Any]
 ) -> int | None:
-    """How many nodes the folder writes before it computes a node, None for what is not computed.
+    """Return how many nodes the folder writes before it computes one; None if it does not.
 
     It writes an Identity for what changes nothing, and a Constant for extents that are gathered.
     """

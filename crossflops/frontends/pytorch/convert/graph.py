@@ -188,7 +188,7 @@ def _drop_made_up_biases(program: "ONNXProgram") -> None:
 
 
 def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
-    """The nodes of the decomposed program and of the bodies in it."""
+    """Yield the nodes of the decomposed program and of the bodies in it."""
     import torch
 
     for module in program.exported_program.graph_module.modules():

@@ -44,7 +44,7 @@ class _WrittenForm(NamedTuple):
     types: tuple[tuple[Any, tuple[int, ...] | None], ...]  # of what is given; extents if all known
     nodes: tuple[FormNode, ...]
     outputs: Any
-    folded: dict[Any, FoldedForm | None]  # by which outputs are used, and whether a bias is
+    replacement: dict[Any, FoldedForm | None]  # by which outputs are used, and whether a bias is
 
 
 class WritingPlace:
@@ -59,24 +59,24 @@ class WritingPlace:
 
 
 @contextmanager
-def noting_places(exported: Any) -> Iterator[WritingPlace]:
+def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     """Yield the place where the exporter writes in this context.
 
     The notes that it makes for the ONNX nodes of an operator call are made once.
     """
-    place = WritingPlace()
+    writing_place = WritingPlace()
     exporter = owner_of(inventory.EXPORT_CALLS)
     names = inventory.EXPORT_CALLS.names
     if is_reference_export() or not all(hasattr(exporter, name) for name in names):
-        yield place
+        yield writing_place
         return
     translate, annotate = (original(exporter, name, inventory.EXPORT_CALLS) for name in names)
-    may_fold = _has_plain_names(exported)
+    may_fold = _has_plain_names(source_program)
 
     def translate_here(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         graph = kwargs.get("graph_like")
-        place.graph = graph if may_fold and graph is model.graph else None
-        place.node = node
+        writing_place.graph = graph if may_fold and graph is model.graph else None
+        writing_place.node = node
         return translate(model, node, *args, **kwargs)
 
     noted: list[Any] = [None, {}]
@@ -92,21 +92,21 @@ def noting_places(exported: Any) -> Iterator[WritingPlace]:
         patching_attribute(exporter, names[0], translate_here, inventory.EXPORT_CALLS),
         patching_attribute(exporter, names[1], annotate_once, inventory.EXPORT_CALLS),
     ):
-        yield place
+        yield writing_place
 
 
 _NUMBERED = re.compile(r"val_\d+")  # as ONNX nodes without a name call their results
 
 
-def _has_plain_names(exported: Any) -> bool:
-    """Whether the program holds no other, and nothing is called as results are."""
+def _has_plain_names(source_program: Any) -> bool:
+    """Return whether the program holds no other, and nothing is called as results are."""
     import torch
 
-    modules = exported.graph_module.modules()
+    modules = source_program.graph_module.modules()
     if sum(isinstance(module, torch.fx.GraphModule) for module in modules) > 1:
         return False
-    names = [*exported.state_dict, *exported.constants]
-    names += [node.name for node in exported.graph_module.graph.nodes]
+    names = [*source_program.state_dict, *source_program.constants]
+    names += [node.name for node in source_program.graph_module.graph.nodes]
     return not any(map(_NUMBERED.fullmatch, names))
 
 
@@ -114,7 +114,7 @@ def form_of(
     node: "fx.Node",
     flags: tuple[Any, ...],
     find: Callable[[], tuple[Any, str]],
-    place: WritingPlace,
+    writing_place: WritingPlace,
 ) -> tuple[Any, str]:
     """Return the form of an operator of a program, as a replay of its known nodes where possible.
 
@@ -124,14 +124,14 @@ def form_of(
         key = _node_form_key(node, flags)
     except _NotPlainError:
         return find()
-    written = _KNOWN.get(key)
-    if written is not None:
+    form_record = _KNOWN.get(key)
+    if form_record is not None:
         _KNOWN.move_to_end(key)
-        return partial(_write_again, written, find, place), ""
+        return partial(_write_again, form_record, find, writing_place), ""
     form, why = find()
     if form is None:
         return None, why
-    return partial(_write_and_store_form, key, form, place), why
+    return partial(_write_and_store_form, key, form, writing_place), why
 
 
 # What decides.
@@ -217,33 +217,33 @@ def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
 
 
 def _write_and_store_form(
-    key: Any, form: Callable[..., Any], place: WritingPlace, *args: Any, **kwargs: Any
+    key: Any, form: Callable[..., Any], writing_place: WritingPlace, *args: Any, **kwargs: Any
 ) -> Any:
     """Write the nodes of a form, and store them for replay."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
-        written = _record_form_nodes(form, args, kwargs, values)
+        form_record = _record_form_nodes(form, args, kwargs, values)
     except Exception:  # of the form: it says so where it is called itself
         return form(*args, **kwargs)
-    _KNOWN[key] = written
+    _KNOWN[key] = form_record
     while len(_KNOWN) > _KEPT_FORMS:
         _KNOWN.popitem(last=False)
-    return _replay_form_nodes(written, values, place)
+    return _replay_form_nodes(form_record, values, writing_place)
 
 
 def _write_again(
-    written: _WrittenForm,
+    form_record: _WrittenForm,
     find: Callable[[], tuple[Any, str]],
-    place: WritingPlace,
+    writing_place: WritingPlace,
     *args: Any,
     **kwargs: Any,
 ) -> Any:
     """Replay the known nodes of a form, or call it where it gets other values."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
-    if tuple(map(_value_key, values)) != written.given:
+    if tuple(map(_value_key, values)) != form_record.given:
         form, _ = find()
         return form(*args, **kwargs)
-    return _replay_form_nodes(written, values, place)
+    return _replay_form_nodes(form_record, values, writing_place)
 
 
 def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
@@ -271,14 +271,14 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     keys = {id(value): name for name, value in constants.items()}
     known: dict[int, Any] = {id(value): GivenValue(index) for index, value in enumerate(own)}
     known[id(None)] = None
-    written = []
+    form_record = []
     for number, node in enumerate(nodes):
         for index, value in enumerate(node.outputs):
             known[id(value)] = MadeValue(number, index)
         attributes = tuple(node.attributes.values())
         if any("GRAPH" in attribute.type.name for attribute in attributes) or node.metadata_props:
             raise _NotPlainError
-        written.append(
+        form_record.append(
             FormNode(
                 node.domain,
                 node.op_type,
@@ -298,7 +298,7 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     outputs = type(outputs)(results) if several else results[0]
     provided = tuple(map(_value_key, values))
     types = tuple(map(_type_and_extents, values))
-    return _WrittenForm(provided, types, tuple(written), outputs, {})
+    return _WrittenForm(provided, types, tuple(form_record), outputs, {})
 
 
 def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
@@ -314,40 +314,50 @@ def _copy_type_or_shape(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
 
 
-def _replay_form_nodes(written: _WrittenForm, values: Sequence[Any], place: WritingPlace) -> Any:
+def _replay_form_nodes(
+    form_record: _WrittenForm, values: Sequence[Any], writing_place: WritingPlace
+) -> Any:
     """Write the nodes on these values."""
     from torch.onnx._internal.exporter import _core
 
     tracer: Any = _core.current_tracer
-    folded = None if place.graph is None else _folded_form(written, tracer, place)
-    if folded is not None:
-        return _replay_folded_form(written, folded, values, tracer, place)
-    made: list[Any] = []
-    for node in written.nodes:
+    replacement = (
+        None if writing_place.graph is None else _fold_form(form_record, tracer, writing_place)
+    )
+    if replacement is not None:
+        return _replay_folded_form(form_record, replacement, values, tracer, writing_place)
+    node_outputs: list[Any] = []
+    for node in form_record.nodes:
         shared = None if node.constant is None else tracer.constant_farm.get(node.constant)
         if shared is not None:
-            made.append((shared,))
+            node_outputs.append((shared,))
             continue
         outputs = _new_results(node, tracer)
         tracer.nodes.append(
-            _new_form_node(node, [_value_at(at, values, made) for at in node.inputs], outputs)
+            _new_form_node(
+                node, [_value_at(at, values, node_outputs) for at in node.inputs], outputs
+            )
         )
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
-        made.append(outputs)
-    return _form_results(written, values, made)
+        node_outputs.append(outputs)
+    return _form_results(form_record, values, node_outputs)
 
 
-def _value_at(index: Any, values: Sequence[Any], made: Sequence[Any]) -> Any:
+def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) -> Any:
     if isinstance(index, MadeValue):
-        return made[index.node][index.place]
+        return node_outputs[index.node][index.place]
     return None if index is None else values[index.place]
 
 
-def _form_results(written: _WrittenForm, values: Sequence[Any], made: Sequence[Any]) -> Any:
-    if isinstance(written.outputs, list | tuple):
-        return type(written.outputs)([_value_at(at, values, made) for at in written.outputs])
-    return _value_at(written.outputs, values, made)
+def _form_results(
+    form_record: _WrittenForm, values: Sequence[Any], node_outputs: Sequence[Any]
+) -> Any:
+    if isinstance(form_record.outputs, list | tuple):
+        return type(form_record.outputs)(
+            [_value_at(at, values, node_outputs) for at in form_record.outputs]
+        )
+    return _value_at(form_record.outputs, values, node_outputs)
 
 
 def _new_results(node: FormNode, tracer: Any) -> list[Any]:
@@ -381,33 +391,39 @@ MAKER = "crossflops.maker"  # of a number: the name of the operator call that it
 REPLACED = "crossflops.replaced"  # nodes that a folder would have written before this
 
 
-def _folded_form(written: _WrittenForm, tracer: Any, place: WritingPlace) -> FoldedForm | None:
+def _fold_form(
+    form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
+) -> FoldedForm | None:
     """Return what is left of a form here, None where all of it is written."""
-    assert place.node is not None
-    results = written.outputs if isinstance(written.outputs, list | tuple) else [written.outputs]
-    used = _used_results(place.node, len(results))
-    is_unbiased = not _takes_bias(place.node)
+    assert writing_place.node is not None
+    results = (
+        form_record.outputs
+        if isinstance(form_record.outputs, list | tuple)
+        else [form_record.outputs]
+    )
+    used = _used_results(writing_place.node, len(results))
+    is_unbiased = not _takes_bias(writing_place.node)
     key = used, is_unbiased
-    if key not in written.folded:
+    if key not in form_record.replacement:
         evaluator = owner_of(inventory.FOLDED_VALUES)()
-        written.folded[key] = fold_form(
-            written.nodes,
+        form_record.replacement[key] = fold_form(
+            form_record.nodes,
             results,
             used,
-            written.types,
+            form_record.types,
             is_unbiased,
             lambda name, *numbers, **attributes: evaluator.evaluate(
                 "", name, tracer.opset.version, *numbers, **attributes
             ),
         )
-    folded = written.folded[key]
-    if folded is None:
+    replacement = form_record.replacement[key]
+    if replacement is None:
         return None
-    for name in folded.shared:  # a number that is the result of an operator call, too
+    for name in replacement.shared:  # a number that is the result of an operator call, too
         shared = tracer.constant_farm.get(name)
         if shared is not None and not _NUMBERED.fullmatch(shared.name or ""):
             return None
-    return folded
+    return replacement
 
 
 def _takes_bias(node: "fx.Node") -> bool:
@@ -415,7 +431,7 @@ def _takes_bias(node: "fx.Node") -> bool:
 
 
 def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
-    """The places of the results of an operator call that something takes."""
+    """Return the places of the results of an operator call that something takes."""
     is_each = number > 1 and all(user.target is operator.getitem for user in node.users)
     if not is_each:
         return frozenset(range(number))
@@ -423,63 +439,63 @@ def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
 
 
 def _replay_folded_form(
-    written: _WrittenForm,
-    folded: FoldedForm,
+    form_record: _WrittenForm,
+    replacement: FoldedForm,
     values: Sequence[Any],
     tracer: Any,
-    place: WritingPlace,
+    writing_place: WritingPlace,
 ) -> Any:
     """Write the nodes that are left on these values.
 
     Nodes and values have the names that they have behind those that are not written.
     """
-    several = isinstance(written.outputs, list | tuple)
-    named_later = frozenset(written.outputs if several else [written.outputs])
-    names = place.graph._name_authority
-    made: list[Sequence[Any]] = []
-    for index, node in enumerate(written.nodes):
+    several = isinstance(form_record.outputs, list | tuple)
+    named_later = frozenset(form_record.outputs if several else [form_record.outputs])
+    names = writing_place.graph._name_authority
+    node_outputs: list[Sequence[Any]] = []
+    for index, node in enumerate(form_record.nodes):
         shared = None if node.constant is None else tracer.constant_farm.get(node.constant)
         if shared is not None:
-            made.append((shared,))
+            node_outputs.append((shared,))
             continue
         results = [MadeValue(index, at) for at in range(len(node.results))]
         is_unnamed = not named_later.isdisjoint(results)
-        inputs = folded.inputs[index]
+        inputs = replacement.inputs[index]
         if inputs is None:
             if not is_unnamed:
                 names._unique_node_name(node.op_type)
             free = [names._unique_value_name() for at in results if at not in named_later]
-            number = folded.constants.get(results[0])
+            number = replacement.constants.get(results[0])
             if number is not None:
-                made.append([_new_number(free[0], number, place)])
+                node_outputs.append([_new_number(free[0], number, writing_place)])
             else:
-                made.append(_new_results(node, tracer) if is_unnamed else ())
+                node_outputs.append(_new_results(node, tracer) if is_unnamed else ())
             continue
         outputs = _new_results(node, tracer)
-        new = _new_form_node(node, [_value_at(at, values, made) for at in inputs], outputs)
+        new = _new_form_node(node, [_value_at(at, values, node_outputs) for at in inputs], outputs)
         if not is_unnamed:
             names.register_or_name_node(new)
         for at, value in zip(results, outputs, strict=True):
             if at not in named_later:
                 names.register_or_name_value(value)
-        if index in folded.replaced:
-            new.meta[REPLACED] = folded.replaced[index]
+        if index in replacement.replaced:
+            new.meta[REPLACED] = replacement.replaced[index]
         tracer.nodes.append(new)
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
-        made.append(outputs)
-    return _form_results(written, values, made)
+        node_outputs.append(outputs)
+    return _form_results(form_record, values, node_outputs)
 
 
-def _new_number(name: str, number: Any, place: WritingPlace) -> Any:
+def _new_number(name: str, number: Any, writing_place: WritingPlace) -> Any:
     """Return a value of the graph with a number that was computed."""
     import onnx_ir as ir
 
-    assert place.node is not None
+    assert writing_place.node is not None
     tensor = ir.Tensor(number, name=name)
     value = ir.Value(
         name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor
     )
-    value.meta[MAKER] = place.node.name
-    place.graph.register_initializer(value)
+    value.meta[MAKER] = writing_place.node.name
+    writing_place.graph.register_initializer(value)
     return value

@@ -31,22 +31,24 @@ _KERNEL = re.compile(r"^(?P<key>\w+)(?:\[alias\])?: registered at (?P<place>.*?)
 _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
 
 
-def open_operator_bodies(graph: Graph, exported: Any, convert: Convert, run: RunCalls) -> Graph:
+def open_operator_bodies(
+    graph: Graph, source_program: Any, convert: Convert, run: RunCalls
+) -> Graph:
     """Return the graph with what the kernels of operators do that nothing else counts.
 
     Args:
         graph: the graph of the program.
-        exported: the exporter's model, whose nodes have the names of the graph's.
+        source_program: the exporter's model, whose nodes have the names of the graph's.
         convert: makes the graph of a module.
         run: runs the model, where a kernel needs values.
     """
     closed = {node.key for node in graph.nodes if _is_uncounted_operator(node)}
     if not closed:
         return graph
-    programs = {node.name: node for node in program_operator_nodes(exported)}
+    programs = {node.name: node for node in program_operator_nodes(source_program)}
     calls = {
         node.name: programs[fx_name(node)]
-        for node in exported.model.graph
+        for node in source_program.model.graph
         if node.name in closed and fx_name(node) in programs
     }
     opening = _Opening(convert, run, calls)
@@ -102,26 +104,26 @@ class _Opening:
         plain = without_values()
 
         def stand_in(item: Any) -> Any:
-            held = item.meta.get("val")
-            if not isinstance(held, torch.Tensor):
-                return held
-            shape = next(shapes, tuple(held.shape))
-            return plain(torch.empty(shape, dtype=held.dtype, device="meta"))
+            entry = item.meta.get("val")
+            if not isinstance(entry, torch.Tensor):
+                return entry
+            shape = next(shapes, tuple(entry.shape))
+            return plain(torch.empty(shape, dtype=entry.dtype, device="meta"))
 
         args = torch.fx.map_arg(call.args, stand_in)
         kwargs = torch.fx.map_arg(call.kwargs, stand_in)
-        return self._converted(kernel, args, kwargs)
+        return self._convert_kernel(kernel, args, kwargs)
 
     def _body_of_run(self, call: Any, kernel: Callable[..., Any], number: int) -> Graph | str:
         if self._ran is None:
-            targets = frozenset(held.target for held in self._calls.values())
+            targets = frozenset(entry.target for entry in self._calls.values())
             self._ran = self._run(targets)
         seen = self._ran.get(call.target, ())
         if len(seen) <= number:
             return "it needs values"
-        return self._converted(kernel, *seen[number])
+        return self._convert_kernel(kernel, *seen[number])
 
-    def _converted(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
+    def _convert_kernel(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
         module, tensors = _kernel_module(kernel, args, kwargs)
         try:
             return self._convert(module, tensors)
@@ -131,14 +133,14 @@ class _Opening:
             return f"{type(error).__name__}: {brief_error_text(error)}"
 
 
-def _with_body(node: Node, body: Graph, how: Any) -> Node:
-    """The node with a body of its own: its nodes belong to the call and the module of the node."""
+def _with_body(node: Node, body: Graph, origin_of_body: Any) -> Node:
+    """Return the node with a body of its own: its nodes belong to the same call and module."""
     own = _body_within(node, body, node.key)
-    return replace(node, bodies=(own,), choice="function", opened=how)
+    return replace(node, bodies=(own,), choice="function", opened=origin_of_body)
 
 
 def _body_within(node: Node, body: Graph, name: str) -> Graph:
-    """The body under a name; the names of those that are opened in it begin with that."""
+    """Return the body under a name; the names of those that are opened in it begin with that."""
     nodes = tuple(
         replace(
             inner,
@@ -155,7 +157,7 @@ def _body_within(node: Node, body: Graph, name: str) -> Graph:
 
 
 def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """A module that calls the kernel, and the tensors that it is given, in their order."""
+    """Return a module that calls the kernel, and the tensors that it is given, in their order."""
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -166,9 +168,9 @@ def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[
     class KernelBody(torch.nn.Module):
         """Calls the kernel of an operator."""
 
-        def forward(self, *provided: Any) -> Any:
+        def forward(self, *operands: Any) -> Any:
             """Return what it returns."""
-            left = iter(provided)
+            left = iter(operands)
             filled = [next(left) if leaf is None else leaf[0] for leaf in plain]
             positional, named = tree_unflatten(filled, form)
             return kernel(*positional, **named)
@@ -195,7 +197,7 @@ def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
 
 
 def _custom_operator(name: str) -> Any:
-    """The definition of `torch.library.custom_op`, None of an operator that has none."""
+    """Return the definition of `torch.library.custom_op`, None of an operator that has none."""
     try:
         from torch._library.custom_ops import OPDEFS
     except ImportError:
@@ -204,17 +206,17 @@ def _custom_operator(name: str) -> Any:
 
 
 def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None, str]:
-    """The kernel that a `torch.library.Library` holds, where a file of Python registered it."""
+    """Return the kernel that a `torch.library.Library` holds, if Python registered it."""
     import torch
 
     library: Any = torch._C
-    kernels = dict(_registered_kernels(library._dispatch_dump(_full_name(operator))))
+    kernels = dict(_kernel_registrations(library._dispatch_dump(_full_name(operator))))
     for key in _KEYS:
         if key not in kernels:
             continue
-        place = kernels[key]
-        if not _is_python(place):
-            return None, f"its kernel for {key} is compiled ({place})"
+        origin = kernels[key]
+        if not _is_python(origin):
+            return None, f"its kernel for {key} is compiled ({origin})"
         keys = library.DispatchKeySet(getattr(library.DispatchKey, key))
         return partial(operator.redispatch, keys), ""
     return None, f"{name} has no kernel for the CPU that is Python"
@@ -225,13 +227,13 @@ def _full_name(operator: Any) -> str:
     return f"{name}.{overload}" if overload else name
 
 
-def _registered_kernels(dump: str) -> Iterator[tuple[str, str]]:
+def _kernel_registrations(dump: str) -> Iterator[tuple[str, str]]:
     for line in dump.splitlines():
         if match := _KERNEL.match(line):
             yield match["key"], f"{match['place']}:{match['line']}"
 
 
-def _is_python(place: str) -> bool:
+def _is_python(origin: str) -> bool:
     """Return whether a file of Python registered the kernel; a prompt stands in brackets."""
-    file = place.rpartition(":")[0]
+    file = origin.rpartition(":")[0]
     return file.endswith(".py") or (file.startswith("<") and file.endswith(">"))

@@ -53,6 +53,6 @@ def _tensors_in(value: Any) -> Iterator[Any]:
 
     for item in value if isinstance(value, list | tuple) else (value,):
         if isinstance(item, torch.fx.Node):
-            held = item.meta.get("val")
-            if isinstance(held, torch.Tensor):
+            entry = item.meta.get("val")
+            if isinstance(entry, torch.Tensor):
                 yield item

@@ -94,7 +94,12 @@ def _to_writing_call(node: "fx.Node") -> _WritingCall:
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
     return _WritingCall(
-        target, node.args, node.kwargs, [item for _, item in _given_nodes(node)], written, returns
+        target,
+        node.args,
+        node.kwargs,
+        [item for _, item in _argument_nodes(node)],
+        written,
+        returns,
     )
 
 
@@ -107,7 +112,7 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
 
     returns = ", ".join(["Tensor"] * call.results)
     full = f"({returns})" if call.results > 1 else returns
-    names = ", ".join(f"Tensor {own}" for own, _ in _given_nodes(call))
+    names = ", ".join(f"Tensor {own}" for own, _ in _argument_nodes(call))
     library.define(f"{name}({names}) -> {full}")
     run = functools.partial(_run_writing_call, call)
     library.impl(name, run, "CompositeExplicitAutograd")
@@ -115,7 +120,7 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
     return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
 
-def _given_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
+def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
     """Yield what a call is given, by names from its schema: one for each time that it is given.
 
     The tensors of a list bear numbers beside the name.

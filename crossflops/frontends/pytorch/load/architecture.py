@@ -46,7 +46,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     if config is None or not hasattr(config, "model_type"):
         raise InputError("the model has no config of transformers", _HINT)
     _refuse_other_kinds(model, config)
-    parameters = tuple(_named_parameters(model))
+    parameters = tuple(_iterate_parameters(model))
     table = _parameter_table(model, parameters)
     tied = not table.head
     hidden, vocabulary = config.hidden_size, _vocabulary_size(model)
@@ -61,7 +61,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
         hidden=hidden,
         vocabulary=vocabulary,
         tied=tied,
-        activation=_OWN_ACTIVATIONS.get(config.model_type, _activation(config)),
+        activation=_OWN_ACTIVATIONS.get(config.model_type, _activation_name(config)),
         layers=layers,
         parameters=table,
     )
@@ -92,15 +92,15 @@ def _vocabulary_size(model: Any) -> int:
     return size
 
 
-def _activation(config: Any) -> str:
+def _activation_name(config: Any) -> str:
     for name in ("hidden_act", "hidden_activation", "activation_function", "activation"):
         if isinstance(value := getattr(config, name, None), str):
             return value
     return ""
 
 
-def _named_parameters(model: Any) -> Iterator[_Parameter]:
-    """Every parameter once, with what it is for."""
+def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
+    """Yield every parameter once, with what it is for."""
     table = model.get_input_embeddings().weight
     head = model.get_output_embeddings().weight
     owners = dict(model.named_modules())
@@ -118,7 +118,7 @@ def _named_parameters(model: Any) -> Iterator[_Parameter]:
 
 
 def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
-    """The kind of a parameter that is neither the table nor the head."""
+    """Return the kind of a parameter that is neither the table nor the head."""
     class_name = type(owner).__name__
     if "norm" in class_name.lower():
         return "norm"
@@ -171,7 +171,7 @@ def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping
 def _layer_attention(
     config: Any, parameters: tuple[_Parameter, ...], layer: int
 ) -> AttentionSizes:
-    """The attention of a layer: heads as the config has them, projections from the table."""
+    """Return the attention of a layer: heads from the config, projections from the table."""
     heads: int = config.num_attention_heads
     projections = _elements_by_kind(parameters, layer).get("attention", 0)
     if not projections:
@@ -212,7 +212,7 @@ def _key_head_count(config: Any) -> int:
 
 
 def _layer_window(config: Any, layer: int) -> int | None:
-    """The keys that a query of a layer sees; None where it sees all."""
+    """Return the keys that a query of a layer sees; None where it sees all."""
     window: int | None = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None
@@ -221,7 +221,7 @@ def _layer_window(config: Any, layer: int) -> int | None:
 
 
 def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> FeedForward:
-    """The feed-forward part of a layer: sizes from the config, gates from the table."""
+    """Return the feed-forward part of a layer: sizes from the config, gates from the table."""
     elements, hidden = _elements_by_kind(parameters, layer), config.hidden_size
     if not elements.get("expert"):
         width = _ffn_width(config)

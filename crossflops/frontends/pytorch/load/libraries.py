@@ -49,7 +49,7 @@ class Timm(Library):
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """The model with random weights unless the arguments say else.
+        """Return the model with random weights unless the arguments say else.
 
         A transformer with a fixed input size is built for the requested size.
         """
@@ -105,7 +105,7 @@ class Torchvision(Library):
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """The model without weights, its backbone's too.
+        """Return the model without weights, its backbone's too.
 
         A transformer with a fixed input size is built for the requested size.
         """
@@ -185,7 +185,7 @@ class Transformers(Library):
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """The class that the config names, with random weights; `arguments` change the config.
+        """Return a model of the config's class, random weights; `arguments` change the config.
 
         From 10^9 parameters on the weights never have values (PyTorch's device "meta"), so that no
         memory is needed. The key-value cache is disabled.

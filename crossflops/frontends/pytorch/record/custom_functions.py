@@ -133,7 +133,7 @@ _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autogra
 def _calls_of_generated_functions(
     calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """By the key of an operator call, the place of the function that PyTorch made of its gradient.
+    """Return the places of the functions that PyTorch made of gradients, by operator call.
 
     `torch.library` wraps an operator into a function when it is called, beside the call and not
     around it: the first of a name within a call is that of the first such operator there.

@@ -45,7 +45,7 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 @contextmanager
 def carrying_real_tensors() -> Iterator[RandomDraws]:
-    """In this context torch.export carries real tensors, and asks them where it would guess.
+    """Let torch.export carry real tensors in this context, and ask them where it would guess.
 
     Random numbers begin at seed 0: the same ones when a program is traced again. Whether any were
     drawn is known after the context.

@@ -316,10 +316,10 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            result = self._called(func, args, kwargs)
+            result = self._call_function(func, args, kwargs)
             return _mark_gradient_start(result, kwargs) if recorder.recording else result
 
-        def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        def _call_function(self, func: Any, args: Any, kwargs: Any) -> Any:
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stack_tensor_list(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default

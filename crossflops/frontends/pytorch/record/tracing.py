@@ -286,7 +286,7 @@ def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
 
 
 def _with_values(asked: ExportRequest) -> TracedProgram | str:
-    """With values, and on the path of a run; if that cannot be traced, on that of an export.
+    """Trace with values, and on the path of a run; if that cannot be traced, on that of an export.
 
     Returns the reason where both fail; "" where there are no values.
     """
@@ -302,7 +302,7 @@ def _with_values(asked: ExportRequest) -> TracedProgram | str:
 
 
 def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
-    """In which modules a run executes other products than the program; "" where in none.
+    """Return in which modules a run executes other products than the program; "" where in none.
 
     Where one of them cannot be observed, the text says so. Without values neither runs.
     """

@@ -149,7 +149,7 @@ class _ApplicationRecord:
             key = kernel if part.args is args else (*kernel, repr(part.args[-1]))
             if tensors and not func.is_view:
                 self.kernels.setdefault(key, part)
-            targets = (*made, *_written_tensors(func, args, kwargs))
+            targets = (*made, *_output_arguments(func, args, kwargs))
             written = frozenset(_storage_identity(leaf) for leaf in targets)
             self._operators.append(_Ran(key, read, written, phase, repeats))
 
@@ -267,7 +267,7 @@ def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[A
             yield msgspec.structs.replace(call, args=(*before, alone)), [result[index]]
 
 
-def _written_tensors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def _output_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Return the tensors that an operator writes into, which it may give back or not."""
     schema = func._schema
     if not schema.is_mutable:
@@ -507,7 +507,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
             args, kwargs = tree_unflatten(leaves, self.form)
             result = self.run(*args, **kwargs)
-            return result if result is not None else _written_tensors(self.run, args, kwargs)
+            return result if result is not None else _output_arguments(self.run, args, kwargs)
 
     class Kernels(torch.nn.ModuleList):
         """A module that makes all calls."""

@@ -74,12 +74,12 @@ def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
 
 
 def _own_gradient(
-    op: Any, gradient: str, repeated: Container[str], recomputed: Container[str]
+    op: Any, gradient: str, repeated: Container[str], recompute_keys: Container[str]
 ) -> OwnGradient:
     results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
     read = [index for index, tensor in enumerate(op.outputs) if tensor.consumers()]
     unfollowed = ""
-    if op.name in recomputed:
+    if op.name in recompute_keys:
         unfollowed = _AGAIN
     elif op.name in repeated:
         unfollowed = _REPEATED

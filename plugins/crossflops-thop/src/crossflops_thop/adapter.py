@@ -15,7 +15,7 @@ from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
-from crossflops.plugins.adapter import exact, is_module, positional, refused_buffers, under
+from crossflops.plugins.adapter import exact, is_module, non_buffer_places, positional, under
 from crossflops.plugins.discovery import owner
 
 NAMESAKE = "ultralytics-thop"
@@ -97,7 +97,7 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        taken = next(refused_buffers(model, _BUFFERS), None)
+        taken = next(non_buffer_places(model, _BUFFERS), None)
         if taken is None:
             raise
         raise InputError(

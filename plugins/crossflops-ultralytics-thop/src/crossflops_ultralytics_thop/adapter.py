@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, positional, refused_buffers, under
+from crossflops.plugins.adapter import exact, is_module, non_buffer_places, positional, under
 from crossflops.plugins.discovery import owner
 
 NAMESAKE = "thop"
@@ -78,7 +78,7 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        taken = next(refused_buffers(model, _BUFFERS), None)
+        taken = next(non_buffer_places(model, _BUFFERS), None)
         if taken is None:
             raise
         raise InputError(
