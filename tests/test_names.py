@@ -222,7 +222,7 @@ def test_parameters_become_nouns():
 MOST = Names(
     functions=0,
     of_one_word=0.296,
-    begin_with_participle=0.0025,
+    begin_with_participle=0.0027,  # public names and ids of rules: uncounted, called, covered
     only_participle=0.002,
     begin_with_preposition=0.0025,
     in_three_modules=11,
