@@ -92,6 +92,7 @@ _ALSO = {
     "sdpa": ("scaleddotproductattention",),
     "2x": ("2permultiplyaccumulate",),
     "factor2": ("2permultiplyaccumulate",),
+    "gqa": ("kvcache",),
     "dead": ("neverused", "deadcode"),
     "unused": ("neverused",),
 }

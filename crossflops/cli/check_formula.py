@@ -16,7 +16,7 @@ from crossflops.cli.output import deliver, progress
     *OUTPUT,
 )  # fmt: skip
 def check_formula(files: tuple[str, ...], cases: int, **fields: Any) -> int:
-    """Hold formulas of your own against their references: their code is run.
+    """Check your own operator formulas against their references.
 
     The exit status is 1 where one differs, or has no reference.
     """

@@ -137,7 +137,7 @@ def test_a_file_that_moved_keeps_its_baseline(line, repository, monkeypatch):
     (repository / "audio" / "nets").mkdir()
     git(repository / "audio", "mv", "f.onnx", "nets/e.onnx")
     (row, _) = rows_of(line).values()
-    assert row["hint"].startswith("a file of that name is nets/e.onnx")
+    assert row["hint"].startswith("a file of that name exists at nets/e.onnx")
     text = BUDGETS["audio"].replace("e.onnx", "nets/e.onnx")
     (repository / "audio" / "crossflops.toml").write_text(text)
     status, out, _ = line("check")

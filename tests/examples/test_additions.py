@@ -236,7 +236,7 @@ def test_what_was_added_passes_the_checks(tmp_path):
     thop.write_text(thop.read_text().replace('cause="norm.batch"', 'cause="norm.weight"', 1))
     before = changed(tmp_path)
     run(tmp_path, "docs/generate.py")
-    pages = {"docs/ops.md", "docs/causes.md", "docs/conventions.md"}
+    pages = {"docs/ops.md", "docs/causes.md", "docs/conventions.md", "docs/errors.md"}
     assert changed(tmp_path) - before == pages
     tests = (
         "operators/test_table.py", "operators/test_aten.py", "causes", "docs/test_generated.py",

@@ -59,7 +59,7 @@ def test_the_profiler_has_the_time_by_which_it_makes_a_run_longer(account):
     assert bench.profile.covered == pytest.approx(60 / 70)
     (warning,) = bench.warnings
     assert "cover 85.7 % of the run time; 0.0 % is in kernels inserted by the runtime" in warning
-    assert "14.3 % between kernels" in warning
+    assert "14.3 % in gaps between kernels" in warning
 
 
 def test_it_has_no_more_than_what_is_outside_of_kernels(account):
