@@ -93,7 +93,7 @@ def test_calls_that_nobody_recorded_cannot_be_joined():
     """A file has none; a trace without operators has nothing to join."""
     with pytest.raises(InputError, match="file does not record which operator"):
         match_torch_operators([op("aten::conv2d", 0, 1)], model())
-    with pytest.raises(InputError, match="no operator"):
+    with pytest.raises(InputError, match="no PyTorch operators"):
         match_torch_operators([step(0, 1)], MODEL)
     with pytest.raises(InputError, match="damaged"):
         match_torch_operators([{"cat": "cpu_op", "name": "aten::conv2d"}], MODEL)
