@@ -48,6 +48,7 @@ WITH_EXAMPLE = {
     "Operators.__call__": Operators.__call__,
     "Rules": Rules,
     "Tool": Tool,
+    "export": importlib.import_module("crossflops.verbs.api").export,
     **{f"Rules.{name}": getattr(Rules, name) for name in DECORATORS},
     **FACTORIES,
 }
@@ -55,7 +56,6 @@ OTHERS = {
     "Operators.without_rule": Operators.without_rule,
     "Tool.include": Tool.include,
     "Tool.rules": Tool.rules,
-    "export": importlib.import_module("crossflops.verbs.api").export,
     **{
         f"{contract.__name__}.{name}": value
         for contract in (Adapter, Frontend)

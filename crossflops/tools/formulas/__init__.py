@@ -4,5 +4,5 @@ A file has the formula as its source computes it, and rules: what leads to it, a
 from the native count of the same step.
 
 In: a `TokenSequence`. Out: FLOPs.
-May import: rules, ir, and other files of this folder.
+May import: rules, ir; and other files of this folder.
 """
