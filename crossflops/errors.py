@@ -202,7 +202,7 @@ def error_remedy(error: BaseException, otherwise: str) -> str:
     """Return the remedy of a model's exception; `otherwise` if its inputs may be wrong.
 
     >>> error_remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
-    'the model imports einops as it runs: pip install einops'
+    'the model imports einops when it runs: pip install einops'
     """
     text = str(error)
     if isinstance(error, ModuleNotFoundError) and (match := _NO_MODULE.search(text)):

@@ -88,6 +88,8 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         against_modules: The modules of the second model.
         against_nodes: The nodes of the second model.
         training: The training step.
+        custom_operators: The operators that formulas of one's own, or their own bodies, count.
+        llm: What formulas over the architecture of a language model give for the same step.
         warnings: Sentences that the reader of the count should know.
 
     Example:

@@ -310,7 +310,17 @@ class Frontend(Protocol):
         return False
 
     def architecture(self, model: Any) -> "LanguageArchitecture":
-        """Return the architecture of a language model. Raises InputError for any other model."""
+        """Return the architecture of a language model.
+
+        Args:
+            model: The model.
+
+        Returns:
+            Its layers, their sizes and its parameters.
+
+        Raises:
+            InputError: The model is no language model of transformers.
+        """
         raise InputError(
             f"formulas are about language models of transformers, and this is one of {self.title}",
             "give a causal language model, such as hf:config.json",

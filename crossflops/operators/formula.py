@@ -92,15 +92,22 @@ class OperatorCall:
     `inputs` and `outputs` are its tensors by position (lists of tensors flattened, those that
     are left out missing; in an ONNX node None), `attributes` its plain arguments by name, with
     the defaults of the schema where there is one.
+
+    Args:
+        node: The node of the graph that is the call.
+        names: The names of its operands, where the node does not know them.
+
+    Example:
+        >>> import crossflops
+        >>> from crossflops.ir.graph import Node, Op, TensorSpec
+        >>> q = TensorSpec("q", "float32", (2, 4, 128, 64))
+        >>> node = Node(key="flash", op=Op("mylib", "flash", 1), inputs=(q,), outputs=(q,))
+        >>> call = crossflops.OperatorCall(node, names=("query",))
+        >>> call.input("query").shape, call.result.numel, call.has_input("mask")
+        ((2, 4, 128, 64), 65536, False)
     """
 
     def __init__(self, node: Node, names: tuple[str, ...] = ()) -> None:
-        """See a node so.
-
-        Args:
-            node: the call.
-            names: of its operands, where the node does not know them.
-        """
         self._node = node
         self._names = node.operand_names or names
 
@@ -432,22 +439,35 @@ def operator(
             "tensorflow::Op".
         module: "package.module:Class" of an nn.Module or autograd.Function: each call of it is one
             node of this name.
-        backward: a function of the call and the set of operands (by name, or by position where
+        backward: A function of the call and the set of operands (by name, or by position where
             names are not known) whose gradients are wanted. It returns a Cost, or a
             `crossflops.Gradient` with the work by operand. "none": nothing flows back.
-        bytes: how tensors are moved ("touch", each once, unless said), or a function of the call
+        bytes: How tensors are moved ("touch", each once, unless said), or a function of the call
             that returns the bytes that are read and written.
         doubt: "exact", "bound" or "estimate", or a function of the call that returns one of them.
-        source: where the formula comes from: a paper, a page, a line of code.
-        reference: computes the same in plain PyTorch, on the same arguments.
-        shapes: of the operands of the reference, by name, in letters: {"q": "b h t d"}; for
+        source: Where the formula comes from: a paper, a page, a line of code.
+        reference: Computes the same in plain PyTorch, on the same arguments.
+        shapes: Of the operands of the reference, by name, in letters: {"q": "b h t d"}; for
             `crossflops check-formula`.
-        batch: the letter of `shapes` in which the work is linear; the first of the first operand
+        batch: The letter of `shapes` in which the work is linear; the first of the first operand
             unless said.
-        names: of the operands, for operators whose graph does not have them (ONNX).
+        names: Of the operands, for operators whose graph does not have them (ONNX).
 
-    Raises FormulaError where the name or an option is written wrongly, or another formula is about
-    the same operator.
+    Returns:
+        The decorator of the function, which returns the function itself.
+
+    Raises:
+        FormulaError: The name or an option is written wrongly, or another formula is about the
+            same operator.
+
+    Example:
+        >>> import crossflops
+        >>> @crossflops.operator("mylib::scan", source="a paper, section 3", backward="none")
+        ... def scan(call):
+        ...     return crossflops.Cost(adds=call.input("x").numel)
+        >>> from crossflops.operators.formula_sources import find_formula
+        >>> find_formula("mylib", "scan").source
+        'a paper, section 3'
     """
 
     def register(function: F) -> F:

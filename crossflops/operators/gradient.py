@@ -25,11 +25,20 @@ from crossflops.operators.access import (
 class Gradient(msgspec.Struct, frozen=True):
     """The work of one backward pass through a node.
 
-    `operands` is the work for the gradient of each input that is wanted, by its place; in a
-    formula of one's own by its name. `inner` is
-    that for values between inputs and outputs, which serves several inputs (the states of a
-    recurrent layer, the scores of attention). `recomputed` is forward work that is done again.
-    `doubt` says where a size that is not known was assumed.
+    Attributes:
+        operands: The work for the gradient of each input that is wanted, by its place; in a
+            formula of one's own by its name.
+        inner: The work for values between inputs and outputs, which serves several inputs (the
+            states of a recurrent layer, the scores of attention).
+        recomputed: Forward work that is done again.
+        doubt: Where a size that is not known was assumed.
+
+    Example:
+        >>> import crossflops
+        >>> product = crossflops.Cost(macs=64)
+        >>> work = crossflops.Gradient({"x": product, "w": product}, recomputed=product)
+        >>> sum(cost.macs for cost in work.operands.values()) + work.recomputed.macs
+        192
     """
 
     operands: Mapping[Any, Cost]

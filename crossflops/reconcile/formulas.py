@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from crossflops.ir.architecture import LanguageArchitecture, TokenSequence
+from crossflops.ir.formula_account import FormulaAccount, FormulaReport
 from crossflops.ir.reconciliation import Explanation
-from crossflops.report.llm import FormulaAccount, FormulaReport
 from crossflops.rules.rule import Convention, CostWeights, Rule, formula_equation
 
 

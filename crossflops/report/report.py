@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.ledger import InputInfo as InputInfo
 from crossflops.ir.ledger import Memory
 from crossflops.ir.ledger import ModelInfo as ModelInfo
@@ -27,7 +28,7 @@ from crossflops.report.comparison import (
     derive_against,
     derive_contrast,
 )
-from crossflops.report.llm import FormulaReport, derive_formulas
+from crossflops.report.llm import derive_formulas
 
 SCHEMA = "crossflops/1"
 

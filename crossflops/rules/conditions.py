@@ -270,7 +270,7 @@ def by_name() -> Condition:
 
     Example:
         >>> str(by_name())
-        'by its name'
+        'called by its name'
     """
     return Condition(
         "called by its name",
@@ -287,7 +287,7 @@ def captured() -> Condition:
 
     Example:
         >>> str(captured())
-        'by a reference captured before'
+        'called by a reference taken before the tool began'
     """
     return Condition(
         "called by a reference taken before the tool began",

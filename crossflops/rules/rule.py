@@ -177,9 +177,27 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 class Rules:
     """A group of rules on one level, with their common fields.
 
-    `where` are conditions of each, `times` and `batch` as in a Rule, `stands_for` gives the
-    operators that a core rule stands for from its targets. A declaration with `formula` says what
-    pages print for its function, whose docstring is then a sentence.
+    A declaration with `formula` says what pages print for its function, whose docstring is then a
+    sentence.
+
+    Args:
+        level: The level of the calls: "module", "function", "operator" or "node".
+        where: Conditions of every rule.
+        source: The file of the tool in which it has the rules.
+        stands_for: A function from the targets of a core rule to the operators that it stands for.
+        shared: Other fields of every `Rule`, such as `times` and `batch`.
+
+    Example:
+        >>> from crossflops.rules.conditions import as_root
+        >>> group = Rules("module", as_root(False), source="count.py")
+        >>> @group.adds("torch.nn.modules.activation.ReLU", cause="act.relu", formula="n(y)")
+        ... def relu(call):
+        ...     return call.result.numel
+        >>> [rule] = group.rules
+        >>> rule.id, rule.kind, rule.cause, rule.reference
+        ('relu', 'part', 'act.relu', 'count.py')
+        >>> formula_equation(rule.amount)
+        'n(y)'
     """
 
     def __init__(

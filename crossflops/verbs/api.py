@@ -549,7 +549,8 @@ def export(
 
     Example:
         >>> import crossflops
-        >>> files = crossflops.export("model.onnx", to="onnx", file="copy.onnx")
+        >>> from crossflops.verbs.api import export
+        >>> files = export("model.onnx", to="onnx", file="copy.onnx")
         >>> crossflops.count("copy.onnx").macs
         64
     """

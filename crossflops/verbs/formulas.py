@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import Source, require_frontend
 from crossflops.ir.architecture import LanguageArchitecture
+from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.profile import ConventionCount
 from crossflops.reconcile.formulas import reconcile_formulas
-from crossflops.report.llm import FormulaReport
 from crossflops.report.report import Report
 
 if TYPE_CHECKING:

@@ -370,7 +370,7 @@ class ProcessEnd(NamedTuple):
     def how(self) -> str:
         """The exit status in words.
 
-        >>> ProcessEnd(-11, False, "").how, Ended(2, False, "").how
+        >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
         ('by SIGSEGV', 'with status 2')
         """
         return _how(self.status)

@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 import crossflops
 from crossflops.frontends import load_with_retry
 from crossflops.frontends.frontend import Frontend
+from crossflops.operators.formula_sources import STATE, find_formula
 from crossflops.operators.rule import Operators
 from crossflops.plugins.adapter import Adapter
 from crossflops.rules import conditions
@@ -47,6 +48,7 @@ WITH_EXAMPLE = {
     "Operators.__call__": Operators.__call__,
     "Rules": Rules,
     "Tool": Tool,
+    "export": importlib.import_module("crossflops.verbs.api").export,
     **{f"Rules.{name}": getattr(Rules, name) for name in DECORATORS},
     **FACTORIES,
 }
@@ -54,7 +56,6 @@ OTHERS = {
     "Operators.without_rule": Operators.without_rule,
     "Tool.include": Tool.include,
     "Tool.rules": Tool.rules,
-    "export": importlib.import_module("crossflops.verbs.api").export,
     **{
         f"{contract.__name__}.{name}": value
         for contract in (Adapter, Frontend)
@@ -125,6 +126,15 @@ def model_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def forget_formulas():
+    """Forget the formulas that an example registers."""
+    before = dict(vars(STATE))
+    yield
+    vars(STATE).update(before)
+    find_formula.cache_clear()
+
+
 def run_example(value, name):
     """Run the example of a docstring; fail with what it printed where that differs."""
     module = importlib.import_module(value.__module__)
@@ -140,7 +150,7 @@ def run_example(value, name):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in PUBLIC]
 )
-@pytest.mark.usefixtures("model_folder")
+@pytest.mark.usefixtures("model_folder", "forget_formulas")
 def test_examples_of_public_names_run(name):
     """A reader can type them beside a model.onnx."""
     if name == "lightning_callback":  # PyPI's torchvision has no operators beside another torch

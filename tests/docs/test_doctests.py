@@ -7,6 +7,7 @@ import pkgutil
 import pytest
 
 import crossflops
+from tests.docs.test_contracts import PUBLIC, WITH_EXAMPLE
 
 pytestmark = pytest.mark.core
 FRAMEWORKS = [
@@ -19,6 +20,11 @@ FRAMEWORKS = [
     "torch",
     "transformers",
 ]
+# What test_contracts runs, with a model and the packages that it needs.
+ELSEWHERE = {
+    f"{value.__module__}.{value.__qualname__}"
+    for value in (*PUBLIC.values(), *WITH_EXAMPLE.values())
+}
 
 
 def module_names():
@@ -38,10 +44,19 @@ def import_unless_framework_is_missing(name):
         raise
 
 
+def run_examples_of(module):
+    """Run the examples of a module but those that test_contracts runs, beside a model.onnx."""
+    runner = doctest.DocTestRunner()
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        if test.name not in ELSEWHERE:
+            runner.run(test)
+    return doctest.TestResults(runner.failures, runner.tries)
+
+
 def test_examples_in_docstrings_print_what_they_say():
     """Of each module that can be imported without a framework that is not installed here."""
     results = {
-        name: doctest.testmod(module)
+        name: run_examples_of(module)
         for name in module_names()
         if (module := import_unless_framework_is_missing(name))
     }

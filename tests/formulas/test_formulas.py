@@ -222,8 +222,8 @@ def test_an_installed_distribution_brings_formulas(model: str, tmp_path: Path) -
         "import crossflops\n"
         "row = crossflops.count(sys.argv[2]).custom_operators[0]\n"
         "print(row.macs, row.origin.kind, row.origin)\n"
-        "from crossflops.cli.doctor import _formulas\n"
-        "print([(row.distribution, row.version, row.operators) for row in _formulas()\n"
+        "from crossflops.cli.doctor import _formula_rows\n"
+        "print([(row.distribution, row.version, row.operators) for row in _formula_rows()\n"
         "       if row.distribution == 'mylib'])\n"
     )
     ran = subprocess.run(

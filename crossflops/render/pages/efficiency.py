@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import UNSET
 
+from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.comparison import comparison
@@ -23,7 +24,6 @@ from crossflops.report.efficiency import (
     World,
     rooflines,
 )
-from crossflops.report.llm import FormulaReport
 from crossflops.report.quantity import (
     duration,
     exact_amount,

@@ -383,7 +383,7 @@ def _parameter_rules(rules: Parameters | None) -> str:
     """Return which parameters the tool counts.
 
     >>> _parameter_rules(Parameters(trainable=True, reference="count.py"))
-    'parameters: each once, those that are trainable (count.py)'
+    'parameters: each once, only trainable ones (count.py)'
     """
     if rules is None:
         return ""

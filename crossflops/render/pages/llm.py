@@ -1,10 +1,10 @@
 """The page of formulas over a language model: all of them in one table, and every reason why."""
 
+from crossflops.ir.formula_account import FormulaAccount, FormulaReport
 from crossflops.ir.profile import Amount
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Tone
 from crossflops.render.pages.places import cause_title
 from crossflops.render.pages.summary import input_value_notes, model_title, nodes_without_cost
-from crossflops.report.llm import FormulaAccount, FormulaReport
 from crossflops.report.quantity import (
     amount_with_sign,
     count_with_noun,

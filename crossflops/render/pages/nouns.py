@@ -5,6 +5,7 @@ from typing import TypeAlias
 from msgspec import UNSET
 
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
+from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.provenance import RequestRecord
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.page import Page
@@ -33,7 +34,6 @@ from crossflops.report.budgets import Checks
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.formula_checks import FormulaChecks
-from crossflops.report.llm import FormulaReport
 from crossflops.report.machine import Machine
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.ledger import Memory
 from crossflops.ir.measurement import Run
 from crossflops.ir.polynomial import Dimension, Formulas, polynomial_text
@@ -26,7 +27,6 @@ from crossflops.render.page import (
     right,
     text_columns,
 )
-from crossflops.report.llm import FormulaReport
 from crossflops.report.quantity import (
     amount_with_sign,
     command_line_shape,

@@ -1,0 +1,59 @@
+"""What formulas over the architecture of a language model give, beside the native count."""
+
+from fractions import Fraction
+
+import msgspec
+
+from crossflops.ir.reconciliation import Explanation
+from crossflops.ir.training import Passes
+
+
+class FormulaAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """From the native FLOPs of a step to what a formula gives for it, cause by cause.
+
+    All amounts are FLOPs of all sequences together: `ours` of a forward pass, or of training,
+    three such passes, as the formula is about. It is written `per` token or sequence, and nothing
+    was run. `obstacle` says why it has no number for this model: then `theirs` is `ours`, and
+    nothing is explained.
+    """
+
+    tool: str
+    edition: str
+    printed_as: str
+    passes: Passes
+    per: str
+    ours: int
+    theirs: int
+    explanations: tuple[Explanation, ...] = ()
+    reference: str = ""
+    obstacle: str = ""
+
+    @property
+    def delta(self) -> int:
+        """Theirs minus ours."""
+        return self.theirs - self.ours
+
+    @property
+    def residual(self) -> int:
+        """Return what no explanation covers."""
+        return self.delta - sum(int(row.amount) for row in self.explanations)
+
+
+class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What formulas give for a model, on `sequences` of so many `tokens`.
+
+    `closed_form_macs` are the forward MACs of all sequences from the config, attention square;
+    `native_macs` are those of the graph. Where they differ, so does every residual.
+    """
+
+    model_type: str
+    tokens: int
+    sequences: int
+    native_macs: int
+    closed_form_macs: int
+    accounts: tuple[FormulaAccount, ...]
+
+    def per_token(self, amount: int) -> int | float:
+        """Return the part of an amount that one token has: a whole number where it is one."""
+        share = Fraction(amount, self.tokens * self.sequences)
+        return share.numerator if share.denominator == 1 else float(share)
