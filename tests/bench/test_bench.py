@@ -63,7 +63,7 @@ def test_from_python(net):
     bench = crossflops.bench(net, dims={"n": 2}, seconds=0.1, threads=1, peak_tflops=1e-9)
     assert (bench.batch, bench.profile.macs) == (2, count(net, dims={"n": 2}).macs)
     assert "of the peak" in bench.errors[0]
-    with pytest.raises(InputError, match="--batch is about runs"):
+    with pytest.raises(InputError, match="--batch has no effect with --trace"):
         crossflops.bench(net, trace="a.json", batches="auto")
 
 
@@ -145,7 +145,7 @@ def test_wrong_requests_are_refused(net, arguments, capsys):
 
 def test_real_values_have_one_batch(net, tmp_path):
     """They are not stretched."""
-    with pytest.raises(InputError, match="one batch"):
+    with pytest.raises(InputError, match="fixes the batch size"):
         ran(net, {"inputs_file": "x.npz"}, batches=[2])
 
 

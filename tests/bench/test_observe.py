@@ -177,7 +177,7 @@ def test_what_runs_is_what_is_inferred(tmp_path):
             continue
         ran += 1
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", "the run says", CrossflopsWarning)
+            warnings.filterwarnings("error", "shape mismatch", CrossflopsWarning)
             warnings.filterwarnings("ignore", "shape inference", CrossflopsWarning)
             ledger = ledger_of(path, specs=specs(case), seen=seen)
         left = {str(gap.node.op) for gap in ledger.uncounted}
@@ -209,7 +209,7 @@ def test_what_a_run_contradicts_is_a_warning(tmp_path, monkeypatch):
     observation = processes.observe_file_run(saved(tmp_path, model))
     wrong = msgspec.structs.replace(observation, values={"y": SteadyTensor("float32", (4, 8))})
     monkeypatch.setattr(processes, "observe_file_run", lambda *_: wrong)
-    with pytest.warns(CrossflopsWarning, match=r"the run says that 'y' of node 'the relu'"):
+    with pytest.warns(CrossflopsWarning, match=r"shape mismatch for 'y'"):
         count(saved(tmp_path, model), observe=True)
 
 
@@ -227,7 +227,7 @@ def test_a_run_has_limits(tmp_path):
     """A loop without end and a tensor without bound end as a message."""
     from crossflops.bench.processes import observe_file_run
 
-    with pytest.raises(NormalizeError, match="longer than 2 s"):
+    with pytest.raises(NormalizeError, match="did not finish within 2 s"):
         observe_file_run(saved(tmp_path, parsed(ENDLESS)), seconds=2)
     with pytest.raises(NormalizeError, match=r"onnxruntime|memory|ended with"):
         observe_file_run(saved(tmp_path, parsed(LARGE)), memory=4 << 30)

@@ -45,7 +45,7 @@ def test_the_hint_names_the_node_and_the_run_has_its_sizes(operator, text, value
     """Without the run nothing behind the node is counted, and that is said."""
     path, file = saved(tmp_path, parsed(text)), tmp_path / "values.npz"
     np.savez(file, **values)
-    with pytest.warns(CrossflopsWarning, match=rf"\({operator}\) follow from values.*--observe"):
+    with pytest.warns(CrossflopsWarning, match=rf"\({operator}\) depend on values.*--observe"):
         open_ = count(path)
     assert open_.uncounted
     with warnings.catch_warnings():

@@ -132,7 +132,7 @@ def test_a_file_that_moved_keeps_its_baseline(line, repository, monkeypatch):
     assert line("check", "--update")[0] == 0
     git(repository / "audio", "mv", "e.onnx", "f.onnx")
     (row, _) = rows_of(line).values()
-    assert "a file of that name is" not in row["hint"]
+    assert "a file of that name exists" not in row["hint"]
     assert row["error"].startswith("cannot read e.onnx")
     (repository / "audio" / "nets").mkdir()
     git(repository / "audio", "mv", "f.onnx", "nets/e.onnx")

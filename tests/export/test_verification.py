@@ -284,7 +284,7 @@ def test_without_onnxruntime_nothing_is_written(tmp_path, monkeypatch):
 def test_what_has_nothing_to_be_set_beside_is_refused(tmp_path):
     """The copy of a file, and node data."""
     (file,) = export(nn.Linear(3, 2), torch.ones(1, 3), to="onnx", file=tmp_path / "a.onnx")
-    with pytest.raises(InputError, match="the copy of a file has none"):
+    with pytest.raises(InputError, match="TARGET is an ONNX file"):
         export(str(file), to="onnx", file=tmp_path / "b.onnx", verify=True)
     with pytest.raises(InputError, match="--verify applies only to --to onnx"):
         export(

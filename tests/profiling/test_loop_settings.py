@@ -54,5 +54,5 @@ def test_no_file_and_no_json(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         read_settings(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="is not valid JSON"):
         read_settings(tmp_path / "bad.json")

@@ -99,7 +99,7 @@ def test_a_loss_is_for_training_of_a_model_that_runs(tmp_path):
         count(Pair(), torch.ones(2, 3), loss=lambda pair: pair[0].sum())
     text = "g (float[2,3] x, float[3,4] w) => (float[2,4] y) { y = MatMul(x, w) }"
     path = saved(tmp_path, with_weights(text, "w"))
-    with pytest.raises(InputError, match="this is a file"):
+    with pytest.raises(InputError, match="cannot be used with an ONNX file"):
         count(str(path), train=True, loss="math:fsum")
 
 

@@ -19,6 +19,6 @@ def test_a_model_of_scikit_learn():
     report = crossflops.efficiency(model, ["1x2"], **options)
     [rate] = report.efficiency
     assert (rate.multiplier, rate.work) == (3, 6 * forward.macs)
-    assert any("taken as 3 x forward" in warning for warning in rate.warnings)
+    assert any("3 x forward is used" in warning for warning in rate.warnings)
     with pytest.raises(InputError, match="is not counted yet"):
         crossflops.efficiency(model, ["1x2"], backward="graph", **options)

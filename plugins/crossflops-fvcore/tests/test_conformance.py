@@ -86,7 +86,7 @@ class TestConformance(Conformance):
     @pytest.mark.parametrize(
         ("model", "args", "kwargs", "said"),
         [
-            (Layer(4, 5), (), {"rows": ROWS}, "by keyword only"),
+            (Layer(4, 5), (), {"rows": ROWS}, "only by keyword"),
             (Wrapped(4, 5), (ROWS,), {}, "input of unsupported type: Rows"),
             (Counted(4, 5), (ROWS,), {}, "did not have observable data dependence"),
         ],

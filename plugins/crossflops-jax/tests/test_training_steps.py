@@ -175,7 +175,7 @@ def test_parameters_that_are_an_argument():
         report = step(function, *given, trainable=[pattern])
         assert report.training.macs == macs
         assert causes(report)[UNIT] == macs
-    with pytest.raises(InputError, match="holds no parameters"):
+    with pytest.raises(InputError, match="has no parameters"):
         step(function, *given)
 
 

@@ -149,7 +149,7 @@ def test_parameters_that_are_inputs():
     assert (macs, amounts) == (70 + 40 + 70, {UNIT: 70 + 40 + 70})
     macs, amounts = step(function, *shapes, trainable=["1"])
     assert (macs, amounts) == (70 + 40, {UNIT: 70 + 40})
-    with pytest.raises(InputError, match="holds no parameters"):
+    with pytest.raises(InputError, match="has no parameters"):
         step(function, *shapes)
 
 

@@ -37,7 +37,7 @@ class TestConformance(Conformance):
         """It passes inputs by position, and the convention says beforehand that it raises."""
         model, rows = ByKeyword(), {"rows": torch.zeros(2, 8)}
         seen = self.observe(model, (), rows, Setting())
-        with pytest.raises(PredictionError, match="by keyword only"):
+        with pytest.raises(PredictionError, match="only by keyword"):
             predict(self.convention, seen.trace, Setting(), seen.ledger)
         answer = run_here(self.adapter, model, (), rows, Setting())
         assert isinstance(answer, Failure)

@@ -57,9 +57,9 @@ def test_they_are_found_by_their_names():
 def test_other_inputs_are_refused():
     """torchstat makes the input: it cannot be given another one."""
     for image in (IMAGE[0], IMAGE.double(), torch.ones(2, 3, 16, 16)):
-        with pytest.raises(InputError, match="torchstat makes the input itself"):
+        with pytest.raises(InputError, match="torchstat creates its own input"):
             Flops().profile(nn.ReLU(), (image,), {}, Setting())
-    with pytest.raises(InputError, match="torchstat makes the input itself"):
+    with pytest.raises(InputError, match="torchstat creates its own input"):
         Flops().profile(nn.Bilinear(16, 16, 2), (IMAGE, IMAGE), {}, Setting())
 
 

@@ -116,7 +116,7 @@ def test_compare_says_why_no_tool_ran(model, tmp_path):
 
 def test_a_file_has_no_calls_to_count_as_a_tool(model, tmp_path):
     """A convention that looks at calls is refused and does not come to zero."""
-    with pytest.raises(InputError, match="no file records"):
+    with pytest.raises(InputError, match="a file does not record"):
         count(saved(tmp_path, model), as_="thop")
 
 
