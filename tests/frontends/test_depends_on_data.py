@@ -250,8 +250,8 @@ def test_what_is_drawn_is_what_a_run_from_seed_0_draws(name):
     before = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
     report = crossflops.count(model, (x,))
     assert (report.macs, report.uncounted) == (kept * DIM * 2, ())
-    own = "a generator of its own"
-    origin = own if name == own else "random numbers (from seed 0"
+    own = "its own random generator"
+    origin = own if name == "a generator of its own" else "random numbers (from seed 0"
     assert any(origin in note for note in report.observed.notes)
     after = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
     assert torch.equal(after[0], before[0])

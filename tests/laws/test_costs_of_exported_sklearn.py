@@ -17,7 +17,7 @@ ALWAYS = ("GaussianProcessRegressor", "GaussianProcessClassifier", "Pipeline")
 
 
 # skl2onnx declares the labels of one row as [1], and writes nodes that give [1, 1].
-@pytest.mark.filterwarnings("ignore:the file says that 'label'")
+@pytest.mark.filterwarnings("ignore:shape mismatch for 'label'")
 @pytest.mark.parametrize("name", some(sorted({*NAMES} - {*REFUSED}), ALWAYS, 12))
 def test_a_file_costs_what_the_estimator_does(name, tmp_path):
     """All kinds of work, parameters, and what has no count."""

@@ -227,7 +227,7 @@ def _fails(rank, world, port, folder, guilty, how):
 @pytest.mark.parametrize(
     ("guilty", "how", "says"),
     [
-        (2, "is killed", "RuntimeError|rank 2 ended without a message .process {pid}"),
+        (2, "is killed", "RuntimeError|rank 2 ended without a message (process {pid}"),
         (1, "raises", "RuntimeError|rank 1 raised ZeroDivisionError: the user's"),
         (0, "is killed", "RuntimeError|rank 0"),  # with the store, so that nobody can be asked
     ],

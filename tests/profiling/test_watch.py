@@ -26,7 +26,7 @@ class Hands:
     def finish(self):
         pass
 
-    def between(self, start, end):
+    def seconds_between(self, start, end):
         return end - start
 
 

@@ -168,7 +168,7 @@ def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
 
 def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     # skl2onnx says of an output what the estimator would give, not what its nodes make
-    with filter_warnings("ignore", CrossflopsWarning, "the file says"):
+    with filter_warnings("ignore", CrossflopsWarning, "shape mismatch"):
         graph, _ = normalize_onnx_bytes(state.data, state.name, state.trace.setting)
     return _replace_estimator_fields(state, graph=graph)
 

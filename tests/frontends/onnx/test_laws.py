@@ -140,7 +140,7 @@ def test_warnings_go_to_stderr(tmp_path):
     model = parsed("g (float[3,8] x) => (float[4,9] y) { y = Relu(x) }")
     line = [sys.executable, "-m", "crossflops", "count", saved(tmp_path, model), "--json"]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("warning: the file says that 'y'")
+    assert done.stderr.startswith("warning: shape mismatch for 'y'")
     assert done.stdout.startswith("{")
 
 
