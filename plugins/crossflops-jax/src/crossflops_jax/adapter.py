@@ -49,10 +49,10 @@ class LoweredProgram:
         whole = importlib.import_module("crossflops.frontends.jax.program")
         programs = importlib.import_module("crossflops.frontends.jax.observe.xla")
         steps = importlib.import_module("crossflops.frontends.jax.observe.training_step")
-        seen = whole.record(model, args, kwargs, setting)
+        seen = whole.record_jax_model(model, args, kwargs, setting)
         pure = seen.pure
         if setting.step:
-            pure = steps.stepped(pure, seen.modules, setting.step)
+            pure = steps.with_jax_gradients(pure, seen.modules, setting.step)
         return Profile(
             tool=self.name,
             version=self.version(),

@@ -55,14 +55,14 @@ class TensorFlowProfiler:
             raise InputError(f"the tool cannot run on {setting.device!r}", "use device 'cpu'")
         whole = importlib.import_module("crossflops.frontends.tensorflow.program")
         steps = importlib.import_module("crossflops.frontends.tensorflow.observe.training_step")
-        seen = whole.record(model, args, kwargs, setting)
+        seen = whole.record_frozen_model(model, args, kwargs, setting)
         frozen = seen.frozen
         if setting.step:
-            frozen = steps.frozen_step(seen.traced, seen.layers, setting.step)
+            frozen = steps.freeze_training_step(seen.traced, seen.layers, setting.step)
         printed = _profiled(frozen)
         amounts: Counter[str] = Counter()
         for name, amount in _by_operation(printed):
-            path = seen.layers.rows[seen.layers.of(name)[1]].path
+            path = seen.layers.rows[seen.layers.operation_scope(name)[1]].path
             for around in _around(path):
                 amounts[around] += amount
         return Profile(
