@@ -67,5 +67,5 @@ def test_a_wrong_tool_is_told_before_a_model_is_built(tmp_path):
     """Building two models may take a minute, and the name is wrong whatever they are."""
     path = tmp_path / "never.py"
     path.write_text("def build():\n    raise RuntimeError('built')\n")
-    with pytest.raises(UnknownNameError, match="offers the tool 'nobody'"):
+    with pytest.raises(UnknownNameError, match="no installed plugin has the tool 'nobody'"):
         compare(linear(4), torch.zeros(2, 8), against=f"{path}:build", tools=["nobody"])

@@ -182,7 +182,7 @@ class TestCompareIsolated:
             "careful": 2 * MACS,
             "meddles": 0,
         }
-        assert any("process of its own" in line for line in lines) is (way == "0")
+        assert any("starting one process per tool" in line for line in lines) is (way == "0")
 
     def test_a_tool_runs_while_the_graph_is_made(self, tools, tmp_path, monkeypatch):
         """Its prediction is fixed by then; one that reads the graph's nodes waits."""
