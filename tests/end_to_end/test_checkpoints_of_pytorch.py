@@ -475,4 +475,4 @@ def test_what_a_checkpoint_does_for_nothing_is_said(reentrant):
     # 24 of the stem, 40 of the first layer; the second one has 2 x 5 x 6, and twice that back
     assert report.training.forward_macs == 24 + 40
     assert executed.step(Idle(), (torch.randn(2, 3),))[0] == 24 + 40 + 60
-    assert [text for text in report.warnings if text.startswith("of these 60 MACs")]
+    assert [text for text in report.warnings if text.startswith("60 of these MACs are inside")]

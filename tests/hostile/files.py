@@ -194,7 +194,7 @@ FILES = {
     "an empty file": (b"", "is empty"),
     "a pointer of Git LFS": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:4cac\nsize 12345\n",
-        "pointer of Git LFS",
+        "Git LFS pointer",
     ),
     "a page that shows a file": (b"\n<!DOCTYPE html><html><body>", "a web page"),
     "operators of no version": (

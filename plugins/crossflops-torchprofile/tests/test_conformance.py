@@ -41,7 +41,7 @@ class TestConformance(Conformance):
             predict(self.convention, seen.trace, Setting(), seen.ledger)
         answer = run_here(self.adapter, model, (), rows, Setting())
         assert isinstance(answer, Failure)
-        assert "by keyword only" in answer.message
+        assert "only by keyword" in answer.message
 
     def test_a_complex_constant_is_predicted_to_fail(self):
         """A convolution of complex numbers has one in its trace, which it cannot read."""
