@@ -5,6 +5,7 @@ v1/metrics/perf.py, of the prefill of a prompt, a forward pass with the logits o
 """
 
 from crossflops.ir.architecture import TokenSequence
+from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import ArchitectureFormula
 
@@ -110,8 +111,9 @@ def shared_experts_dropped(work: TokenSequence) -> int:
     )
 
 
+@with_formula("A config without num_key_value_heads, or of experts without a decoder_sparse_step")
 def attribute_missing(work: TokenSequence) -> int:
-    """Reject a config without num_key_value_heads, or of experts without a decoder_sparse_step."""
+    """Return 1 for a config that lacks what the formula reads."""
     model = work.architecture
     return int(
         model.model_type in _WITHOUT_KEYS

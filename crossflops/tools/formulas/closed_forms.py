@@ -5,6 +5,7 @@ get_actual_flops. cookbook, calc/calc_transformer_flops.py. Hoffmann et al., app
 """
 
 from crossflops.ir.architecture import DecoderLayer, TokenSequence
+from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import ArchitectureFormula
 
@@ -166,8 +167,9 @@ def four_per_lookup(work: TokenSequence) -> int:
     return work.architecture.hidden * work.tokens
 
 
+@with_formula("A mixture of experts, for which the cookbook has another script")
 def has_experts(work: TokenSequence) -> int:
-    """Reject a mixture of experts, for which the cookbook has another script."""
+    """Return 1 for a mixture of experts, which the formula rejects."""
     return work.architecture.experts
 
 

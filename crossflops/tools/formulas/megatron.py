@@ -6,6 +6,7 @@ requests 3029 and 3947); NeMo has a function for each family, utils/flops_formul
 """
 
 from crossflops.ir.architecture import AttentionSizes, TokenSequence
+from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import ArchitectureFormula, cut_attentions
 
@@ -187,8 +188,9 @@ def projections_of_qwen(work: TokenSequence) -> int:
     )
 
 
+@with_formula("A family for which no function of NeMo is read here")
 def other_family(work: TokenSequence) -> int:
-    """Reject a family for which no function of NeMo is read here."""
+    """Return 1 for a family that the formula rejects."""
     return int(work.architecture.model_type not in (*_LLAMA, *_QWEN, "gpt_oss"))
 
 
