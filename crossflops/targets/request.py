@@ -81,8 +81,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 f"{sized} applies only to a model given by name",
                 "leave out the sizes, or leave out the inputs",
             )
-        if request.weights is not None and (request.target is None or request.is_file):
-            raise InputError("--weights applies only to PyTorch targets", "leave out --weights")
+        if request.weights is not None and request.target is None:
+            raise InputError(
+                "weights cannot be used with a model object, which is built already",
+                "leave out weights, or give a target string",
+            )
+        if request.weights is not None and request.is_file:
+            raise InputError("--weights cannot be used with an ONNX file", "leave out --weights")
         if request.inputs_file is not None and not is_empty_input(inputs):
             raise InputError(
                 "inputs and a file of inputs (--inputs) cannot be combined", "give one of them"

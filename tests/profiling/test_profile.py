@@ -162,7 +162,7 @@ def test_the_command_is_the_function(tmp_path, capsys):
     [
         ({"optimizer": "Nothing"}, "torch.optim has no"),
         ({"bwd_ms": 2.0}, "--fwd-ms is missing"),
-        ({"frozen": ("stem",)}, "cannot be used when the model is run"),
+        ({"frozen": ("stem",)}, "profile runs the model"),
         ({"device": "no such device"}, "no such device"),
     ],
 )

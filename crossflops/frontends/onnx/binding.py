@@ -179,7 +179,8 @@ def _input_dims(value: Any) -> Any:
 def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
     if value.type.WhichOneof("value") != "tensor_type":
         raise InputError(
-            f"input {value.name!r} is not a tensor, so --input cannot give it a shape", _HINT
+            f"input {value.name!r} is not a tensor, so --input cannot give it a shape",
+            f"leave out --input {value.name}; bind its dimensions with --dim NAME=SIZE",
         )
     if not value.type.tensor_type.HasField("shape"):
         return

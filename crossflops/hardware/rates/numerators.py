@@ -290,6 +290,6 @@ def _layers_and_width(language: Language) -> tuple[int, int] | None:
     if language.layers is None or across is None:
         raise InputError(
             "attention needs the number of layers and the width",
-            "add --layers L and --hidden H, or --heads H --head-dim Q",
+            "add --layers L, and the width: --hidden H, or --heads H with --head-dim Q",
         )
     return language.layers, across

@@ -137,7 +137,7 @@ def _check_trainable_request(request: Request) -> None:
         )
     if request.frozen or request.trainable:
         raise InputError(
-            "--frozen and --trainable cannot be used when the model is run",
+            "profile runs the model, so --frozen and --trainable cannot be used",
             "set requires_grad in the model, or give the times with --fwd-ms",
         )
 

@@ -83,8 +83,10 @@ def _refuse_other_kinds(model: Any, config: Any) -> None:
     if getattr(config, "vision_config", None) or getattr(config, "audio_config", None):
         raise InputError(f"{config.model_type} reads more than text", _HINT)
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    if head is None or not hasattr(config, "num_attention_heads"):
+    if head is None:
         raise InputError(f"{type(model).__name__} has no output matrix over a vocabulary", _HINT)
+    if not hasattr(config, "num_attention_heads"):
+        raise InputError(f"the config of {config.model_type} has no attention heads", _HINT)
 
 
 def _vocabulary_size(model: Any) -> int:
