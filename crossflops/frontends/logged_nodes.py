@@ -47,7 +47,7 @@ def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Logge
                 inputs=tuple(node.input),
                 outputs=tuple(node.output),
                 types=tuple(types.get(name, "") for name in node.output),
-                attributes=tuple(sorted(map(brief_attribute_text, node.attribute))),
+                attributes=tuple(sorted(map(attribute_comparison_key, node.attribute))),
             ),
         )
         for attribute in node.attribute:
@@ -55,7 +55,7 @@ def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Logge
                 yield from nodes_of_proto(body, f"{key}/{attribute.name}/")
 
 
-def brief_attribute_text(attribute: Any) -> str:
+def attribute_comparison_key(attribute: Any) -> str:
     """Return a text that differs where attributes do; bodies are compared separately."""
     if attribute.HasField("g"):
         return str(attribute.name)

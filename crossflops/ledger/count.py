@@ -59,10 +59,12 @@ def count_whole(graph: Graph) -> Ledger:
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
     """
-    return Ledger(graph.digest, tuple(_count_whole_node(graph, node) for node in graph.nodes))
+    return Ledger(
+        graph.digest, tuple(_count_node_with_bodies(graph, node) for node in graph.nodes)
+    )
 
 
-def _count_whole_node(graph: Graph, node: Node) -> CountedNode | UncountedNode:
+def _count_node_with_bodies(graph: Graph, node: Node) -> CountedNode | UncountedNode:
     if node.dead:
         return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:

@@ -24,7 +24,7 @@ from crossflops.reconcile.alignment import align
 from crossflops.reconcile.contractions import read_alignable_model
 from crossflops.tools.registry import all_conventions, parse_convention
 from crossflops.verbs.compare.accounts import report_answers
-from crossflops.verbs.compare.counts import collect_counts, count_modes
+from crossflops.verbs.compare.counts import collect_counts, count_by_training_mode
 from crossflops.verbs.compare.predictions import predict_from_counts
 from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import count_source
@@ -93,7 +93,7 @@ def booked(example):
     file = ToolInputFile(None, Path("never-written.onnx")) if convention.sees == "node" else None
     source = Source(model.train(setting.training), args, {})
     conventions = {"tool": convention}
-    counted = count_modes(source, setting, conventions)
+    counted = count_by_training_mode(source, setting, conventions)
     counts = collect_counts(source, setting, counted, conventions, file)
     predicted = predict_from_counts(counts, setting, conventions)
     profile = Profile(

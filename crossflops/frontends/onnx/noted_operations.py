@@ -177,7 +177,7 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
         notes = msgspec.json.decode(text, type=OperationNotes)
     except (msgspec.MsgspecError, RecursionError):
         notes = None
-    if notes is None or notes.version != _VERSION or not _is_possible(notes):
+    if notes is None or notes.version != _VERSION or not _has_possible_shapes(notes):
         warn_about_file(
             path,
             "the file's notes on its operations cannot be read: the nodes that a converter wrote"
@@ -187,7 +187,7 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
     return notes
 
 
-def _is_possible(notes: OperationNotes) -> bool:
+def _has_possible_shapes(notes: OperationNotes) -> bool:
     rows = (
         row for known in notes.operations.values() for stored in known.values() for row in stored
     )

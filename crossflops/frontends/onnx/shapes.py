@@ -520,11 +520,11 @@ def mark_dependent_nodes(graph: Graph, alone: Graph) -> Graph:
     run.
     """
     before = {node.key: node for node in alone.nodes}
-    nodes = tuple(_mark_dependent_node(node, before.get(node.key)) for node in graph.nodes)
+    nodes = tuple(_mark_changed_node(node, before.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _mark_dependent_node(node: Node, before: Node | None) -> Node:
+def _mark_changed_node(node: Node, before: Node | None) -> Node:
     """Return a node, marked where a run changed it; all nodes of its bodies are where the run
     chose the body or its count.
     """

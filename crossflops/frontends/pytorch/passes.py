@@ -23,7 +23,7 @@ from crossflops.frontends.passes import (
     look_at,
 )
 from crossflops.frontends.pytorch.convert import gradients
-from crossflops.frontends.pytorch.convert.exporter import cast_places, to_onnx
+from crossflops.frontends.pytorch.convert.exporter import cast_indices_to_int64, to_onnx
 from crossflops.frontends.pytorch.convert.graph import (
     model_input_names,
     parameter_aliases,
@@ -46,7 +46,7 @@ from crossflops.frontends.pytorch.record.data_dependence import (
     carrying_real_tensors,
     fill_shapes,
     random_node_values,
-    repeating,
+    replaying_random_values,
 )
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
 from crossflops.frontends.pytorch.record.experts import idle_parameters, unchosen_experts
@@ -196,7 +196,10 @@ def _without_writing(state: Conversion, run: Callable[[Conversion], Conversion])
 
 def _write_torch_onnx(state: Conversion) -> Conversion:
     dropped = DroppedOperators()
-    with carrying_real_tensors() if state.trace.runtime else nullcontext(), repeating(state.known):
+    with (
+        carrying_real_tensors() if state.trace.runtime else nullcontext(),
+        replaying_random_values(state.known),
+    ):
         exported = to_onnx(state.functional, dropped, state.forms)
     return _with_torch_fields(state, exported=exported, dropped=dropped)
 
@@ -206,8 +209,8 @@ def _fold(state: Conversion) -> Conversion:
     return state
 
 
-def _cast_places(state: Conversion) -> Conversion:
-    cast_places(state.exported.model)
+def _cast_indices(state: Conversion) -> Conversion:
+    cast_indices_to_int64(state.exported.model)
     return state
 
 
@@ -250,7 +253,7 @@ def _on_program(
     )
 
 
-def _on_calls(
+def _rewrite_by_calls(
     change: Callable[[Graph, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
     """Return a rewrite of the graph by the calls that may cut gradients."""
@@ -345,7 +348,7 @@ _EXPORT: Passes[Conversion] = (
                 fact_set(EXPORTED),
             ),
             Pass("fold shape arithmetic", _fold, fact_set(EXPORTED), fact_set(FOLDED)),
-            Pass("cast places", _cast_places, fact_set(FOLDED), fact_set(LONG_PLACES)),
+            Pass("cast places", _cast_indices, fact_set(FOLDED), fact_set(LONG_PLACES)),
             Pass("fill shapes", _fill_shapes, fact_set(LONG_PLACES, FUNCTIONAL), fact_set(SHAPED)),
         ),
         requires=fact_set(DENSE),
@@ -358,12 +361,15 @@ _GRADIENTS: tuple[Pass[Conversion], ...] = (
     Pass("group custom functions", _group_custom_calls, ensures=fact_set(GROUPED)),
     Pass(
         "mark derived products",
-        _on_calls(gradients.mark_derived_products),
+        _rewrite_by_calls(gradients.mark_derived_products),
         fact_set(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
         fact_set(DERIVED),
     ),
     Pass(
-        "mark starts", _on_calls(gradients.mark_starts), fact_set(GRAPH, GROUPED), fact_set(STARTS)
+        "mark starts",
+        _rewrite_by_calls(gradients.mark_starts),
+        fact_set(GRAPH, GROUPED),
+        fact_set(STARTS),
     ),
     Pass(
         "mark lost starts",

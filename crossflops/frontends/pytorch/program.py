@@ -15,7 +15,7 @@ from crossflops.frontends.pytorch.convert.graph import (
 from crossflops.frontends.pytorch.convert.opened_bodies import open_operator_bodies
 from crossflops.frontends.pytorch.convert.protocol_checks import reusing_protocol_attributes
 from crossflops.frontends.pytorch.convert.sparse import (
-    with_sparse_store_marks,
+    mark_sparsity_dependent_calls,
 )
 from crossflops.frontends.pytorch.load.compiled import running_uncompiled
 from crossflops.frontends.pytorch.load.fakes import (
@@ -199,7 +199,7 @@ def record_torch_run(
         recorded = _trace_with_attention_masks(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
-        operators = with_sparse_store_marks(exported, operators)
+        operators = mark_sparsity_dependent_calls(exported, operators)
         if recorded.valued:
             operators = with_dependence_marks(exported, operators, recorded.known)
         calls = with_custom_marks(call_tree(recorder.frames, operators))

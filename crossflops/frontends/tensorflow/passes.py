@@ -15,7 +15,7 @@ from crossflops.frontends.decided import (
 from crossflops.frontends.frontend import Run
 from crossflops.frontends.logged_nodes import (
     LoggedNode,
-    brief_attribute_text,
+    attribute_comparison_key,
     brief_value,
     nodes_of_proto,
 )
@@ -148,7 +148,7 @@ def _nodes_of_writing(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Lo
                 inputs=tuple(node.input),
                 outputs=tuple(node.output),
                 attributes=tuple(
-                    sorted(map(brief_attribute_text, node.get_onnx_attrs().values()))
+                    sorted(map(attribute_comparison_key, node.get_onnx_attrs().values()))
                 ),
             ),
         )

@@ -35,7 +35,7 @@ def paper_page(table: PaperTable) -> Page:
         f"{name} ({unit})" if (unit := _PREFIXES[step] + "B" * (name == _TRAFFIC)) else name
         for name, step in zip(names, steps, strict=True)
     )
-    times = [_latency(row.latency_seconds, table.digits) for row in table.rows]
+    times = [_milliseconds_text(row.latency_seconds, table.digits) for row in table.rows]
     shown = (
         Row.from_cells(
             str(target),
@@ -110,7 +110,7 @@ def _column_figure(count: str | Amount, step: int, digits: int) -> str:
     return f"{rounded:.{spare}f}"
 
 
-def _latency(seconds: float | None, digits: int) -> str:
+def _milliseconds_text(seconds: float | None, digits: int) -> str:
     """Return milliseconds to so many significant digits.
 
     >>> _latency(0.0123456, 4), _latency(None, 4)

@@ -44,7 +44,7 @@ def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
     """Return the three views, errors, doubts and assumptions."""
     blocks: list[Block] = [_profile_title(content), _profile_summary_table(content)]
     blocks += [
-        block for row in content.conventions for block in _convention_rate_blocks(content, row)
+        block for row in content.conventions for block in _convention_section_blocks(content, row)
     ]
     if content.ranks is not None:
         blocks += _ranks(content.ranks)
@@ -197,7 +197,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
 # The same step by a tool's convention.
 
 
-def _convention_rate_blocks(content: TrainingProfile, row: ConventionProfile) -> list[Block]:
+def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile) -> list[Block]:
     forward, backward = content.latencies.forward, content.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []

@@ -24,7 +24,7 @@ def vocabulary_padding(work: TokenSequence) -> int:
     return (_head_with_padding(work) - work.architecture.head) * work.tokens
 
 
-def _ffn_macs(work: TokenSequence, gates: bool) -> int:
+def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
     """Return MACs of feed-forward layers: with the third matrix of a gate, or with two."""
     return work.architecture.sum_layers(
         lambda layer: (
@@ -37,7 +37,7 @@ def _dense_macs(work: TokenSequence, gates: bool) -> int:
     """Return what a token passes, the router left out and norms of latent ranks counted."""
     model = work.architecture
     ranks = model.parameters.rank_norms
-    return model.projections + ranks + _ffn_macs(work, gates) + _head_with_padding(work)
+    return model.projections + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
 
 
 def megatron_lm(work: TokenSequence) -> int:

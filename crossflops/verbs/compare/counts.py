@@ -124,7 +124,7 @@ def settings_with_views(
         )
 
 
-def count_modes(
+def count_by_training_mode(
     source: Source, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[bool, CountedModel]:
     """Count a model in every mode that these tools need, by training mode."""

@@ -10,7 +10,7 @@ from crossflops.rebuild import REBUILT, rebuilt_in
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
 from crossflops.verbs.compare.answers import FORWARD, Answers, Progress
-from crossflops.verbs.compare.counts import count_modes
+from crossflops.verbs.compare.counts import count_by_training_mode
 from crossflops.verbs.compare.groups import ToolGroup, runners
 from crossflops.verbs.count import CountedModel
 from crossflops.workers.observe import fake_weights_error
@@ -69,7 +69,7 @@ def rebuild_for_tools(
         try:
             program = request.source().model if request.is_file else native.program
             model = rebuilt_in(framework, program, native.graph)
-            counted = count_modes(model, request.setting, of_framework.conventions)
+            counted = count_by_training_mode(model, request.setting, of_framework.conventions)
         except Exception as error:  # whatever it is, the tools that run the model go on
             print_traceback(error)
             failures |= {tool: tool_failure(tool, "build", error) for tool in tools}

@@ -33,8 +33,8 @@ from crossflops.frontends.jax.convert.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.convert.rewrites import (
     Equal,
     equal,
-    inline_equations,
     is_beyond_conv,
+    lower_replacement,
     method_of,
     onnx_ordered_convolution,
     single_product,
@@ -344,7 +344,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
             if better is None and recorder.to_run and id(eqn) not in native:
                 better = special_function_at_poles(eqn)
             if better is not None:
-                return inline_equations(ctx, eqn, better, native)
+                return lower_replacement(ctx, eqn, better, native)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
                 written = _with_all_keys(_with_parts(ctx, eqn))
@@ -360,7 +360,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                     raise
             if instead is not None:
                 try:
-                    return inline_equations(ctx, eqn, instead, native)
+                    return lower_replacement(ctx, eqn, instead, native)
                 except Exception:
                     _undo(ctx.builder.nodes, last)
                     if not opaque:

@@ -25,7 +25,7 @@ class Equal(NamedTuple):
     own: bool = False
 
 
-def inline_equations(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
+def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
     """Lower other equations in place of one; `native` gets those that are in no program."""
     import jax
     import numpy as np

@@ -574,7 +574,7 @@ def _without_idle_squeezes(exported: Any) -> None:
 _PLACES = ("GatherND", "ScatterND")  # their indices are int64 alone
 
 
-def cast_places(model: Any) -> None:
+def cast_indices_to_int64(model: Any) -> None:
     """Cast the int32 indices that the exporter passes to GatherND and ScatterND to int64, in
     place.
     """

@@ -42,7 +42,9 @@ _COALESCE_FIRST = ("bmm", "hspmm")
 _GROUPED = ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sum", "sum")
 
 
-def with_sparse_store_marks(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
+def mark_sparsity_dependent_calls(
+    program: "ExportedProgram", calls: dict[str, Call]
+) -> dict[str, Call]:
     """Return the calls by node name, marked where the stored elements of inputs determine their
     work.
     """

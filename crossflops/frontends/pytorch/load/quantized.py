@@ -187,7 +187,7 @@ def replacing_quantized_operators(packed: bool) -> Iterator[None]:
     with ExitStack() as stack:
         enter = functools.cache(lambda: _replace_operators(stack))
         for name, index in _QUANTIZING.items():
-            stack.enter_context(_patched(torch, name, _quantizing(enter, index)))
+            stack.enter_context(_patched(torch, name, _make_fake_quantize(enter, index)))
         for owner in (torch, torch.Tensor):  # a call has its function before its arguments run
             for name, function in _READING.items():
                 stack.enter_context(_patched(owner, name, function))
@@ -204,7 +204,7 @@ _QUANTIZING = {
 }
 
 
-def _quantizing(enter: Callable[[], None], index: int) -> Callable[..., Any]:
+def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., Any]:
     """Return a function that rounds a float tensor, or each of a list, to whole numbers and
     back.
     """

@@ -204,7 +204,7 @@ def draws(func: Any) -> bool:
 
 
 @contextmanager
-def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
+def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
     """Give the nodes of a program the values in `drawn` when it is traced again in this context.
 
     An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
@@ -349,20 +349,20 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
         read = read or READ in (node.meta.get("custom") or {})
         if read or _touches(node, sized.__contains__):
             by_order.add(node.name)
-        read = read or _is_data_dependent_read(node.target) or _is_item(node)
+        read = read or _passes_value_to_python(node.target) or _is_item(node)
     return by_order
 
 
 def reads_values(program: "ExportedProgram") -> bool:
     """Return whether the program passes a value of a tensor to Python, for any purpose."""
     return any(
-        _is_data_dependent_read(node.target) or _is_item(node)
+        _passes_value_to_python(node.target) or _is_item(node)
         for node in program.graph.nodes
         if node.op == "call_function"
     )
 
 
-def _is_data_dependent_read(operator: Any) -> bool:
+def _passes_value_to_python(operator: Any) -> bool:
     """Return whether the operator passes a value to Python."""
     import torch
 
@@ -381,7 +381,7 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     if str(node.target) in _OPEN_COMPOSITES:
         return True
     if asks_for_values(node.target) and not _takes_places(node):
-        return not _is_data_dependent_read(node.target)
+        return not _passes_value_to_python(node.target)
     if not any(source in sized for source in node.all_input_nodes):
         return False
     shape = getattr(node.meta.get("val"), "shape", None)

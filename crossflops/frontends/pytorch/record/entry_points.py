@@ -24,7 +24,7 @@ from crossflops.frontends.pytorch.record.custom_functions import (
 from crossflops.frontends.pytorch.record.operators import (
     GENERATOR,
     UNGRADED,
-    mark_hooked,
+    mark_gradient_hooks,
     mark_start,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
@@ -166,7 +166,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
             )
             notice_checkpoints(functools.partial(_replace_attribute, undo), recorder)
             _notice_derivatives(undo, recorder)
-        mode = _capture_mode(recorder, names) if captured else nullcontext
+        mode = _reference_call_mode_class(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         for running in (RUNNING, _RECORDERS):
             running.append(recorder)
@@ -305,7 +305,7 @@ def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> Non
         mark_start(tensor)
 
 
-def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
+def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -326,7 +326,7 @@ def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
             if func in asks and recorder.recording:
                 _note_gradient_request(recorder, args[0], all(asked))
             if func is torch.Tensor.register_hook and recorder.recording:
-                mark_hooked(args[0])
+                mark_gradient_hooks(args[0])
             if func is torch._C._set_grad_enabled:
                 # It takes effect, but the export does not hear of them: it would put all that
                 # runs under it into a graph of its own.
@@ -420,7 +420,7 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
         if recorder.stack or not recorder.index.is_root(self):
             result = recorder.module_call(self, call, args, kwargs)
             if not recorder.bare and (self._backward_hooks or self._backward_pre_hooks):
-                mark_hooked(result)
+                mark_gradient_hooks(result)
             return result
         # The export pushes modes of its own before it enters the model; ours must be on top.
         with mode():

@@ -132,7 +132,7 @@ def mark_start(tensor: Any) -> None:
     mark_tensor_node(tensor, _STARTS, lambda _: True)
 
 
-def mark_hooked(results: Any) -> None:
+def mark_gradient_hooks(results: Any) -> None:
     """Mark the traced nodes of these tensors: a hook may change their gradients."""
     import torch
     from torch.utils._pytree import tree_leaves

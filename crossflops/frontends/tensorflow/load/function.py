@@ -133,7 +133,7 @@ def _keras_call(
     """
     names = _call_parameter_names(model)
     mode = {"training": training} if "training" in names else {}
-    requested = inputs_struct(model)
+    requested = keras_input_structure(model)
     if requested is None:
         if kwargs and not args and not set(kwargs) & set(names) and len(names):
             return (lambda **named: model(named, **mode)), (), kwargs
@@ -141,7 +141,7 @@ def _keras_call(
     return _functional_call(model, requested, *_unpack_inputs(args, kwargs), mode)
 
 
-def inputs_struct(model: Any) -> Any:
+def keras_input_structure(model: Any) -> Any:
     """Return the input structure of a functional or sequential Keras model; None for others."""
     within = getattr(model, "_functional", None) or model  # of a sequential model
     return getattr(within, "_inputs_struct", None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from crossflops.frontends.inputs import DTYPES
 from crossflops.frontends.named import NamedModel
-from crossflops.frontends.tensorflow.load.function import active_signature, inputs_struct
+from crossflops.frontends.tensorflow.load.function import active_signature, keras_input_structure
 from crossflops.ir.graph import TensorSpec
 
 
@@ -29,7 +29,7 @@ def _model_input_tensors(model: Any) -> Mapping[str, Any]:
     keras = sys.modules.get("keras")
     layer: Any = getattr(keras, "Layer", ())
     if isinstance(model, layer):
-        requested = inputs_struct(model)
+        requested = keras_input_structure(model)
         if requested is None:
             return {}
         if isinstance(requested, dict):
