@@ -175,7 +175,7 @@ def _texts(
     if isinstance(node, ast.BoolOp):
         return _unique(*(text for value in node.values for text in _texts(value, known, seen)))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _joined([_texts(node.left, known, seen), _texts(node.right, known, seen)])
+        return _join_variants([_texts(node.left, known, seen), _texts(node.right, known, seen)])
     if isinstance(node, ast.JoinedStr):
         parts = [
             _texts(part.value, known, seen)
@@ -183,7 +183,7 @@ def _texts(
             else _texts(part, known, seen)
             for part in node.values
         ]
-        return _joined(parts)
+        return _join_variants(parts)
     if isinstance(node, ast.Name) and node.id in known and node.id not in seen:
         values = known[node.id]
         return _unique(*(t for value in values for t in _texts(value, known, seen | {node.id})))
@@ -192,7 +192,7 @@ def _texts(
     return (f"{{{_name(node)}}}",)
 
 
-def _joined(parts: list[tuple[str, ...]]) -> tuple[str, ...]:
+def _join_variants(parts: list[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the parts one after the other, with a few of their texts each."""
     texts: tuple[str, ...] = ("",)
     for options in parts:

@@ -1,4 +1,4 @@
-"""What formulas over the architecture of a language model give, beside the native count."""
+"""Results of formulas over the architecture of a language model, beside the native count."""
 
 from fractions import Fraction
 
@@ -40,7 +40,7 @@ class FormulaAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What formulas give for a model, on `sequences` of so many `tokens`.
+    """Results of formulas for a model, on `sequences` of so many `tokens`.
 
     `closed_form_macs` are the forward MACs of all sequences from the config, attention square;
     `native_macs` are those of the graph. Where they differ, so does every residual.

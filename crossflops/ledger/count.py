@@ -65,6 +65,7 @@ def count_whole(graph: Graph) -> Ledger:
 
 
 def _count_node_with_bodies(graph: Graph, node: Node) -> CountedNode | UncountedNode:
+    """Return the count of a node and of the bodies in it as one, or why there is none."""
     if node.dead:
         return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:

@@ -1,4 +1,4 @@
-"""What a report says of operators that no rule is about: by what they count, or how they could."""
+"""Rows of a report for operators without a rule: what counts them, or how it could."""
 
 from collections import defaultdict
 from collections.abc import Iterable

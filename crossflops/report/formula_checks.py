@@ -1,4 +1,4 @@
-"""What checking formulas of one's own against their references says."""
+"""Results of checking a user's formulas against their references."""
 
 import msgspec
 

@@ -161,7 +161,7 @@ def test_examples_of_public_names_run(name):
 @pytest.mark.parametrize("name", WITH_EXAMPLE)
 @pytest.mark.usefixtures("model_folder")
 def test_examples_of_contracts_run(name):
-    """What a plugin's author copies works."""
+    """The file that a plugin's author copies works."""
     run_example(WITH_EXAMPLE[name], name)
 
 

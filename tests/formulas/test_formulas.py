@@ -91,7 +91,7 @@ def test_lines_that_are_pasted_as_they_are_say_what_is_missing(model: str, tmp_p
 def test_json_and_render_show_it_where_the_formula_is_absent(
     model: str, own: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was counted travels with the JSON."""
+    """The JSON carries the counts."""
     file = str(tmp_path / "report.json")
     assert main(["count", model, "--formulas", own, "-o", file]) == 0
     row = json.loads(Path(file).read_text())["custom_operators"][0]
@@ -174,7 +174,7 @@ def test_two_formulas_for_one_operator_are_refused(model: str, own: str, tmp_pat
 def test_a_file_that_makes_no_sense_is_refused(
     model: str, tmp_path: Path, text: str, says: str
 ) -> None:
-    """What it says, and what to do."""
+    """The message and its hint."""
     with pytest.raises(FormulaError, match=says):
         crossflops.count(model, formulas=[written(tmp_path, text)])
     with pytest.raises(FormulaError, match="there is no file"):

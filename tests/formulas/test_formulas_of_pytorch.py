@@ -349,7 +349,7 @@ def test_a_compiled_operator_comes_with_its_lines(model: str, tmp_path: Path) ->
 
 
 def test_the_formula_of_the_page_holds(tmp_path: Path) -> None:
-    """What docs/formulas.md shows agrees with its reference."""
+    """The formula of docs/formulas.md agrees with its reference."""
     from crossflops.testing.formulas import assert_formulas_hold
 
     page = (Path(__file__).parents[2] / "docs" / "formulas.md").read_text(encoding="utf-8")

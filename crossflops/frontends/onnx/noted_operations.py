@@ -188,6 +188,7 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
 
 
 def _has_possible_shapes(notes: OperationNotes) -> bool:
+    """Return whether no shape of the notes has an impossible size."""
     rows = (
         row for known in notes.operations.values() for stored in known.values() for row in stored
     )

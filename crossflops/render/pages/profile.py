@@ -198,6 +198,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
 
 
 def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile) -> list[Block]:
+    """Return the section of one convention: its rates, and why its MACs are other ones."""
     forward, backward = content.latencies.forward, content.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []

@@ -24,7 +24,7 @@ def flash(q, k, v, alibi_slopes=None, mask=None, **_):
 
 
 def _distances(queries, keys, causal, window):
-    """What is added to scores for slopes of 1, and whether something is hidden."""
+    """Return the bias of scores for slopes of 1, and whether a mask hides keys."""
     distance = torch.arange(keys)[None] - torch.arange(queries)[:, None] - (keys - queries)
     hidden = torch.zeros(queries, keys, dtype=torch.bool)
     if causal:

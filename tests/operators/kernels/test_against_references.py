@@ -34,12 +34,12 @@ KERNELS = [kernel for group in GROUPS for kernel in group.KERNELS]
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.operator)
 def test_a_formula_agrees_with_its_reference(kernel):
-    """What we count of the reference is what the formula says, and so its gradients."""
+    """The native count of the reference equals the formula, forward and backward."""
     check_against_reference(kernel)
 
 
 def test_the_page_says_which_formulas_have_a_reference():
-    """Those of this file: docs/kernels.md is written from the list."""
+    """The operators of this file: docs/kernels.md is written from the list."""
     assert {kernel.operator for kernel in KERNELS} | {"torchvision::nms"} == HELD
 
 

@@ -1,4 +1,4 @@
-"""What formulas give is what their real functions returned, and every difference has a cause."""
+"""Formulas return what their real functions returned, and every difference has a cause."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What of the ONNX nodes of a form is left when the numbers in them are computed.
+"""Folding of the constants in the ONNX nodes of a form.
 
 Most nodes of a form compute shapes and indices from numbers, and a folder of constants takes them
 away again from every model. They are computed here once for each form, as onnxscript's folder

@@ -1,4 +1,4 @@
-"""What the schema of an operator of PyTorch says of the operands and arguments of one call."""
+"""Names and defaults of the operands of one call, from the schema of its PyTorch operator."""
 
 from collections.abc import Iterator
 from typing import Any

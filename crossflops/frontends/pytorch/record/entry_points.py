@@ -306,6 +306,7 @@ def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> Non
 
 
 def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
+    """Return a mode class that records calls through references older than the wrappers."""
     import torch
     from torch.overrides import TorchFunctionMode
 
