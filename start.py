@@ -2,7 +2,8 @@
 
     python3 start.py report    make .venv, count ResNet-50 with eight tools, leave the report
     python3 start.py tests --quick    pass the tests that need no framework
-    python3 start.py tests     pass the tests: tox and all its environments
+    python3 start.py tests     pass the tests: tox and the environments of its default list
+    python3 start.py tests --nightly  pass what runs seldom: newer Pythons, all frameworks in one
 
 All may be run again: what is there and up to date is kept. The tests remove each environment as
 it ends, or the disk would fill; with --keep they stay.
@@ -50,8 +51,6 @@ SECONDS = {
     "types": 29,
     "floors": 14,
     "py311": 360,
-    "py312": 260,
-    "py313": 260,
     "onnxruntime": 75,
     "plots": 25,
     "pages": 60,
@@ -62,6 +61,8 @@ SECONDS = {
     "tensorflow": 280,
     "jax": 240,
     "all-frameworks": 407,
+    "py312": 260,
+    "py313": 260,
 }
 # What an environment needs that pip does not install; where it is missing, `tests` leaves the
 # environment out and says so, and the environment by itself fails.
@@ -88,8 +89,12 @@ def main() -> int:
     parser.add_argument(
         "--keep", action="store_true", help="for tests: leave the environments (over 10 GB)"
     )
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "--quick", action="store_true", help="for tests: only what needs no framework"
+    )
+    which.add_argument(
+        "--nightly", action="store_true", help="for tests: only what is left out of every landing"
     )
     options = parser.parse_args()
     try:
@@ -97,7 +102,13 @@ def main() -> int:
             return report()
         if options.quick:
             return quick_tests()
-        return tests(options.rest, options.keep)
+        if options.nightly and options.rest:
+            raise StartError(
+                f"--nightly names its environments itself, got {' '.join(options.rest)} beside it",
+                "leave out --nightly, or the names",
+            )
+        names = nightly_environments() if options.nightly else options.rest
+        return tests(names, options.keep)
     except StartError as stop:
         wrong, remedy = stop.args
         print(f"error: {wrong}\nhint: {remedy}", file=sys.stderr)
@@ -185,6 +196,15 @@ def listed() -> list[str]:
     parser = ConfigParser(interpolation=None)
     parser.read(TOX, "utf-8")
     return parser["tox"]["env_list"].split()
+
+
+def nightly_environments() -> list[str]:
+    """Return the environments of tox's label `nightly`."""
+    parser = ConfigParser(interpolation=None)
+    parser.read(TOX, "utf-8")
+    labels = dict(line.split("=", 1) for line in parser["tox"]["labels"].strip().splitlines())
+    names = {label.strip(): listed for label, listed in labels.items()}["nightly"]
+    return [name.strip() for name in names.split(",")]
 
 
 def lacking() -> list[str]:

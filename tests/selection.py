@@ -143,9 +143,14 @@ def files_of_tests() -> list[Path]:
 
 
 def environments() -> list[Environment]:
-    """The environments of tox's default list that run pytest, as tox reads them."""
+    """Return the environments of tox's default list and of its label `nightly` that run pytest."""
+    return [*_environments(), *_environments("-m", "nightly")]
+
+
+def _environments(*selection: str) -> list[Environment]:
+    """Return the environments that tox selects, as it reads them, that run pytest."""
     keys = ("deps", "commands_pre", "commands")
-    command = [sys.executable, "-m", "tox", "config", "-k", *keys]
+    command = [sys.executable, "-m", "tox", "config", *selection, "-k", *keys]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     parser = ConfigParser(interpolation=None, delimiters=("=",))
     parser.read_string(printed)

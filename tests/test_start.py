@@ -185,14 +185,32 @@ def test_the_quick_door_runs_the_core_and_names_the_rest(start, capsys, monkeypa
     assert command[-2:] == ["-e", here]
     assert env["CROSSFLOPS_REMOVE_ENVIRONMENTS"] == ""
     last = capsys.readouterr().out.splitlines()[-1]
-    assert set(last.rpartition(": ")[2].split(", ")) == set(start.SECONDS) - {here}
+    assert set(last.rpartition(": ")[2].split(", ")) == set(start.listed()) - {here}
 
 
 def test_seconds_are_those_of_environments_of_tox(start):
     """In tox's order, on which the time that is left depends; a new one takes the mean."""
-    assert [name for name in start.listed() if name in start.SECONDS] == list(start.SECONDS)
+    names = [*start.listed(), *start.nightly_environments()]
+    assert [name for name in names if name in start.SECONDS] == list(start.SECONDS)
     mean = sum(start.SECONDS.values()) / len(start.SECONDS)
     assert start.usual_seconds(["lint", "new"]) == {"lint": 5, "new": mean}
+
+
+def test_nightly_runs_what_a_landing_leaves_out(start, monkeypatch, tox):
+    """The environments of tox's label, none of which stands in its default list."""
+    seen = tox()
+    monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "--nightly"])
+    assert start.main() == 0
+    [(command, _)] = seen
+    assert command[-2:] == ["-e", "all-frameworks,py312,py313"]
+    assert not {"all-frameworks", "py312", "py313"} & set(start.listed())
+
+
+def test_nightly_takes_no_names(start, monkeypatch, capsys):
+    """Names beside it would be dropped without a word."""
+    monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "lint", "--nightly"])
+    assert start.main() == 2
+    assert capsys.readouterr().err.startswith("error: --nightly names its environments itself")
 
 
 def test_two_environments_run_at_a_time(start):

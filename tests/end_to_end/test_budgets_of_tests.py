@@ -35,7 +35,7 @@ def test_several(flops_budget):
 WRONG = {
     'flops_budget("a.onnx", ["macs <= 1k"])': "write the rules after the model",
     'flops_budget("a.onnx", rules=["macs <= 1k"])': "flops_budget has no argument rules=",
-    'flops_budget("a.onnx", 3)': "the rule 3 is no text",
+    'flops_budget("a.onnx", 3)': "a rule must be a text, got 3",
     'flops_budget("a.onnx", "macs <= 1k", dim={"N": 1})': "did you mean dims?",
     'flops_budget("a.onnx", "macs <= 1k", input="10x8")': "did you mean inputs",
     'flops_budget("a.onnx", "macs <= 1")': "`pytest --update-flops` writes one",

@@ -45,7 +45,7 @@ def refused(target, arguments=None):
     ("arguments", "message", "hint"),
     [
         ({}, "models.py:make needs argument 'width'", "add --arg width=VALUE"),
-        ({"widht": 1}, "models.py:make takes no argument 'widht'", "it takes width, depth"),
+        ({"widht": 1}, "models.py:make has no argument 'widht'", "known arguments: width, depth"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(file, arguments, message, hint):

@@ -66,19 +66,19 @@ def test_external_data_is_never_opened(tmp_path):
 def test_a_folder(tmp_path):
     """A folder with the suffix of a file."""
     (tmp_path / "folder.onnx").mkdir()
-    refused(tmp_path / "folder.onnx", "folder.onnx cannot be read")
+    refused(tmp_path / "folder.onnx", "folder.onnx: Is a directory")
 
 
 def test_a_named_pipe(tmp_path):
     """Nobody writes into it, and nobody waits for that."""
     os.mkfifo(tmp_path / "pipe.onnx")
-    refused(tmp_path / "pipe.onnx", "no regular file")
+    refused(tmp_path / "pipe.onnx", "it is not a regular file")
 
 
 def test_a_device(tmp_path):
     """It never ends, so it is not begun."""
     (tmp_path / "zero.onnx").symlink_to("/dev/zero")
-    refused(tmp_path / "zero.onnx", "no regular file")
+    refused(tmp_path / "zero.onnx", "it is not a regular file")
 
 
 @pytest.mark.parametrize("target", ["loop.onnx", "nowhere"])

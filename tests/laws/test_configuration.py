@@ -92,7 +92,7 @@ def test_python_shows_the_right_form(tmp_path, option, value):
 
     with pytest.raises(crossflops.CrossflopsError) as caught:
         crossflops.count(saved(tmp_path, with_weights(MODEL, "w")), **{option: value})
-    assert caught.value.message.startswith(f"{option} is not ")
+    assert caught.value.message.startswith(f"{option} must be ")
     assert caught.value.hint.startswith(f"write {option}=")
 
 

@@ -54,7 +54,7 @@ LIMITS = {
 # What each option is given; a word of a verb goes over that of all.
 VALUES = {
     "--input": "3x4", "--inputs": "in.npz", "--arg": "width=16", "--dim": "rows=3",
-    "--trips": "loop_1=3",
+    "--trips": "loop_1=3", "--formulas": "own.py",
     "--branch": "if_1=then", "--timeout": "99", "--batch": "4", "--seq": "7", "--image-size": "9",
     "--as": "exact-2k-1", "--vary": "rows", "--weights": "real", "--frozen": "w",
     "--trainable": "w",

@@ -117,7 +117,7 @@ def test_a_program_without_an_optimizer_says_so(tmp_path):
             ("--as", "deepsped"),
             "no convention is known for the tool 'deepsped'",
         ),
-        ((sys.executable, "x.py"), ("--input", "1x3"), "--input changes nothing"),
+        ((sys.executable, "x.py"), ("--input", "1x3"), "--input has no effect here"),
     ],
 )
 def test_a_wrong_request_is_refused_before_it_runs(tmp_path, words, options, why):

@@ -113,7 +113,7 @@ def _column_figure(count: str | Amount, step: int, digits: int) -> str:
 def _milliseconds_text(seconds: float | None, digits: int) -> str:
     """Return milliseconds to so many significant digits.
 
-    >>> _latency(0.0123456, 4), _latency(None, 4)
+    >>> _milliseconds_text(0.0123456, 4), _milliseconds_text(None, 4)
     ('12.35', '-')
     """
     if seconds is None:

@@ -99,7 +99,7 @@ def test_what_no_output_depends_on_is_in_no_total(text, results, used, dead, inl
 def test_a_count_names_it(tmp_path):
     """In the JSON, and in one warning; memory traffic is that of the nodes that count."""
     path = file_of(tmp_path, "y = MatMul(x, a) z = MatMul(x, b)", "y")
-    with pytest.warns(CrossflopsWarning, match="40 MACs, .* in node 'MatMul_1'"):
+    with pytest.warns(CrossflopsWarning, match="40 MACs; .* in node 'MatMul_1'"):
         report = api.count(path)
     totals = report.totals
     assert (totals.macs, totals.dead_macs, totals.params) == (A, B, 4 * 3 + 4 * 5)
@@ -110,7 +110,7 @@ def test_a_count_names_it(tmp_path):
 def test_other_work_is_named_too(tmp_path):
     """ReLU of 8 elements is 8 FLOPs and no MAC."""
     path = file_of(tmp_path, "y = MatMul(x, a) z = Relu(x)", "y")
-    with pytest.warns(CrossflopsWarning, match="8 FLOPs, .* in node 'Relu_1'"):
+    with pytest.warns(CrossflopsWarning, match="8 FLOPs; .* in node 'Relu_1'"):
         report = api.count(path)
     assert (report.flops, report.totals.dead_macs) == (2 * A, 0)
 
