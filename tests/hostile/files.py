@@ -178,7 +178,10 @@ FILES = {
     ),
     "a cycle": (handmade(("Add", "x b", "a"), ("Relu", "a", "b")), "'node_a' depends on its own"),
     "nodes out of order": (handmade(("Relu", "a", "b"), ("Relu", "x", "a")), None),
-    "a value made twice": (handmade(("Relu", "x", "a"), ("Relu", "x", "a")), "'node_a' produces 'a' a second time"),
+    "a value made twice": (
+        handmade(("Relu", "x", "a"), ("Relu", "x", "a")),
+        "'node_a' produces 'a' a second time",
+    ),
     "a value that nothing makes": (handmade(("Relu", "q", "a")), "'node_a' reads 'q'"),
     "two inputs of one name": (handmade(("Relu", "x", "a"), inputs=("x", "x")), "two inputs"),
     "an operator of no name": (handmade(("", "x", "a")), "has no operator"),
