@@ -362,6 +362,16 @@ _OP_CAUSES = (
         ),
     ),
     Cause(
+        id="operator.taught",
+        title="formulas of your own that the tool was handed",
+        page="`compare --formulas FILE --teach-tools` hands a formula to the tool, by the tool's own "
+        "mechanism: `custom_ops` of thop, `set_op_handle` of fvcore, `custom_mapping` of "
+        "FlopCounterMode, `custom_modules_hooks` of ptflops. A tool that counts 2 for a MAC gets "
+        "the other operations of the formula, too. It also uses it for calls that the native "
+        "count has not: those that no output needs, or that it does not see as one operator.",
+        recognise="The report lists the tool under the formulas that tools were handed.",
+    ),
+    Cause(
         id="operator.custom-unseen",
         title="custom operators that the tool does not look into",
         page="The native count has work of an operator of torch.library: by a formula of the "

@@ -190,6 +190,7 @@ _STEP = gradients_of(""), scores_of(""), rerun_of("")  # ends of the keys of the
 _OF_ONE_SIDE = frozenset({"backward", "control"})
 BY_MODE = "function.mode"
 BODY, UNSEEN = "operator.custom-body", "operator.custom-unseen"
+TAUGHT = "operator.taught"
 OTHER_FILE = "graph.other-file"
 WRITTEN = "docs/converters.md"
 
@@ -439,6 +440,8 @@ def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
     operator), or a mode of the model's did, which adds a part or counts a product once more.
     """
     call = booking.about
+    if booking.rule.cause == TAUGHT:
+        return booking
     custom = any(trace.calls_by_key[key].custom for key in call.of if key in trace.calls_by_key)
     if booking.rule.amount is not None and (custom or trace.operator_around(call)):
         return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))
