@@ -105,9 +105,7 @@ def cost_of_operator_call(
     given |= kwargs
     tensors = {name: tuple(torch_tensor_specs(value, name)) for name, value in given.items()}
     settings = {name: value for name, value in given.items() if not tensors[name]}
-    operands = (
-        spec for argument in schema.arguments for spec in tensors.get(argument.name, ())
-    )
+    operands = (spec for argument in schema.arguments for spec in tensors.get(argument.name, ()))
     return cost_of_call(formula, operands, torch_tensor_specs(output), settings)
 
 
@@ -117,4 +115,3 @@ def cost_of_traced_node(formula: "Formula", outputs: Sequence[Any]) -> Cost:
 
     call = jit_watched_call(outputs[0].node(), [])
     return cost_of_call(formula, call.inputs, call.outputs, call.settings)
-

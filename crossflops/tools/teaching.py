@@ -105,7 +105,7 @@ def _rules_of_formula(
     }
     with_formula(f"MACs of {formula.place}")(macs)
     with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(beyond)
-    where = (_is_about(formula, teaching),)
+    where: tuple[Condition, ...] = (_is_about(formula, teaching),)
     name = _PREFIX + formula.name
     if formula.module and teaching.root_adds:
         yield Rule(id=name, kind="part", amount=macs, where=(*where, as_root(True)), **shared)
@@ -130,13 +130,16 @@ def _is_about(formula: "Formula", teaching: Teaching) -> Condition:
         prefix = f"{formula.key}."
         return Condition(
             "a call of",
-            lambda site: site.target.startswith(prefix)
-            and not site.key.endswith(_DERIVED[:2])
-            and not site.call.composite,
+            lambda site: (
+                site.target.startswith(prefix)
+                and not site.key.endswith(_DERIVED[:2])
+                and not site.call.composite
+            ),
             (formula.name,),
             whom=True,
         )
-    return Condition("a node", lambda site: site.target == formula.name, (formula.name,), whom=True)
+    name = formula.name
+    return Condition("a node", lambda site: site.target == name, (name,), whom=True)
 
 
 # A formula on a call, as rules and as tools see it.
@@ -222,5 +225,3 @@ def _module_weights(module: Module, trace: Trace) -> list[TensorSpec]:
 
     collect(module, "")
     return list(found.values())
-
-

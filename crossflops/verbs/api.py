@@ -270,8 +270,8 @@ def compare(
         against_options: Keywords of this function, from `inputs` to `branches`, for the second
             model; the others are taken from the first.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
-        teach_tools: Whether tools are handed these formulas by their own mechanism: `custom_ops` of
-            thop, `set_op_handle` of fvcore, `custom_mapping` of FlopCounterMode,
+        teach_tools: Whether tools are handed these formulas by their own mechanism: `custom_ops`
+            of thop, `set_op_handle` of fvcore, `custom_mapping` of FlopCounterMode,
             `custom_modules_hooks` of ptflops. The report says which tool took which formula.
         on_progress: A function that gets a line about each step.
 
