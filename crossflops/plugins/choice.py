@@ -13,7 +13,7 @@ from crossflops.plugins.failures import tool_failure
 from crossflops.plugins.teaching import can_be_taught, teach_adapter
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import convention_for_version, predicting
-from crossflops.tools.teaching import lessons_for, taught_convention
+from crossflops.tools.teaching import convention_with_formulas, lessons_for
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     formulas: tuple[str, ...] = ()
 
     @property
-    def taught(self) -> dict[str, tuple[str, ...]]:
+    def formula_names_by_tool(self) -> dict[str, tuple[str, ...]]:
         """The operators whose formulas each tool is handed, of the tools that are handed some."""
         taken = {
             tool: tuple(lesson.formula for lesson in lessons if not lesson.refused)
@@ -127,16 +127,16 @@ def teach_tools(choice: Choice) -> Choice:
     taught = msgspec.structs.replace(choice, lessons=lessons, formulas=places_for_workers())
     taken = {
         tool: [formula for formula in formulas if formula.name in names]
-        for tool, names in taught.taught.items()
+        for tool, names in taught.formula_names_by_tool.items()
     }
     return msgspec.structs.replace(
         taught,
         here={
-            tool: teach_adapter(adapter, taught.taught.get(tool, ()))
+            tool: teach_adapter(adapter, taught.formula_names_by_tool.get(tool, ()))
             for tool, adapter in choice.here.items()
         },
         conventions={
-            tool: taught_convention(convention, taken.get(tool, ()))
+            tool: convention_with_formulas(convention, taken.get(tool, ()))
             for tool, convention in choice.conventions.items()
         },
     )

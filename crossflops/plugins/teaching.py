@@ -1,6 +1,6 @@
 """Formulas of one's own in adapters: what a tool's own mechanism is handed.
 
-An adapter that is a `TakesFormulas` can be taught: `adapter.with_formulas(...)` is one whose
+An adapter that is a `TakesFormulas` can be taught: its `copy_with_formulas` returns one whose
 `formulas` its `profile` hands to the tool, each as a function made of those below.
 """
 
@@ -23,7 +23,7 @@ class TakesFormulas:
 
     formulas: "tuple[Formula, ...]" = ()
 
-    def with_formulas(self, formulas: "Sequence[Formula]") -> Self:
+    def copy_with_formulas(self, formulas: "Sequence[Formula]") -> Self:
         """Return the adapter of the tool that is taught these formulas."""
         taught = copy(self)
         taught.formulas = tuple(formulas)
@@ -32,7 +32,7 @@ class TakesFormulas:
 
 def can_be_taught(adapter: object) -> bool:
     """Return whether an adapter hands formulas to its tool."""
-    return hasattr(adapter, "with_formulas")
+    return hasattr(adapter, "copy_with_formulas")
 
 
 def teach_adapter(adapter: "Adapter", names: Sequence[str]) -> "Adapter":
@@ -51,7 +51,7 @@ def teach_adapter(adapter: "Adapter", names: Sequence[str]) -> "Adapter":
             "keep it in a file, and give that with --formulas",
         )
     teachable: Any = adapter
-    taught: Adapter = teachable.with_formulas([known[name] for name in names])
+    taught: Adapter = teachable.copy_with_formulas([known[name] for name in names])
     return taught
 
 
@@ -79,7 +79,7 @@ def operators_with_formulas(formulas: "Sequence[Formula]") -> "dict[Any, Formula
 
 
 def cost_of_module_call(formula: "Formula", module: Any, inputs: Any, output: Any) -> Cost:
-    """Return what a formula counts for a call of a module, of what a forward hook is given."""
+    """Return what a formula counts for a call of a module, of what a forward hook is provided."""
     from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
     from crossflops.frontends.pytorch.record.modules import module_settings
 
@@ -96,15 +96,15 @@ def cost_of_operator_call(
     from crossflops.frontends.pytorch.load.tensors import torch_tensor_specs
 
     schema = getattr(packet, packet.overloads()[0])._schema
-    given: dict[str, Any] = {
+    provided: dict[str, Any] = {
         argument.name: argument.default_value
         for argument in schema.arguments
         if argument.has_default_value()
     }
-    given |= dict(zip((argument.name for argument in schema.arguments), args, strict=False))
-    given |= kwargs
-    tensors = {name: tuple(torch_tensor_specs(value, name)) for name, value in given.items()}
-    settings = {name: value for name, value in given.items() if not tensors[name]}
+    provided |= dict(zip((argument.name for argument in schema.arguments), args, strict=False))
+    provided |= kwargs
+    tensors = {name: tuple(torch_tensor_specs(value, name)) for name, value in provided.items()}
+    settings = {name: value for name, value in provided.items() if not tensors[name]}
     operands = (spec for argument in schema.arguments for spec in tensors.get(argument.name, ()))
     return cost_of_call(formula, operands, torch_tensor_specs(output), settings)
 

@@ -304,13 +304,13 @@ def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator
 def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
     """Yield the excess of the tool's file over ours, by module, and a converter's additions."""
     more: dict[str, int] = {}
-    whole = tuple(_whole_modules(file, native))
+    collapsed_paths = tuple(_whole_module_paths(file, native))
     for sign, ledger in ((1, file), (-1, native)):
         for count in ledger.counted:
             more[count.node.path] = more.get(count.node.path, 0) + sign * count.cost.macs
     for path, amount in more.items():
         reference = "the file given to the tool"
-        inside = any(enclosing in whole for enclosing in path_and_ancestors(path))
+        inside = any(enclosing in collapsed_paths for enclosing in path_and_ancestors(path))
         cause = BODY if inside else OTHER_FILE
         yield PathStep(Stage.GRAPH, cause, amount, path, reference, path, amount)
     for count in file.counted:
@@ -318,7 +318,7 @@ def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
         yield PathStep(Stage.GRAPH, CONVERTER, amount, node.key, WRITTEN, node.path, amount)
 
 
-def _whole_modules(file: Ledger, native: Ledger) -> Iterator[str]:
+def _whole_module_paths(file: Ledger, native: Ledger) -> Iterator[str]:
     """Yield the modules that a formula counts whole, and whose own nodes the file has."""
     in_file = {count.node.key: count.node.op for count in file.counts}
     for count in native.counts:

@@ -44,13 +44,13 @@ def lessons_for(
             module=formula.module,
             origin=formula.origin,
             mechanism=convention.teaching.mechanism if convention.teaching else "",
-            refused=_refusal(convention.teaching, formula, is_able),
+            refused=_refusal_of_formula(convention.teaching, formula, is_able),
         )
         for formula in formulas
     )
 
 
-def _refusal(teaching: Teaching | None, formula: "Formula", is_able: bool) -> str:
+def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: bool) -> str:
     if teaching is None:
         return _NO_MECHANISM
     if not is_able:
@@ -64,7 +64,7 @@ def _refusal(teaching: Teaching | None, formula: "Formula", is_able: bool) -> st
     return ""
 
 
-def taught_convention(convention: Convention, formulas: Sequence["Formula"]) -> Convention:
+def convention_with_formulas(convention: Convention, formulas: Sequence["Formula"]) -> Convention:
     """Return the rules of a tool that is handed these formulas."""
     teaching = convention.teaching
     if teaching is None or not formulas:
@@ -87,10 +87,10 @@ def count_taught_calls(bookings: Iterable[Any], formula: str) -> int:
 def _rules_of_formula(
     convention: Convention, teaching: Teaching, formula: "Formula", classes: frozenset[str]
 ) -> Iterator[Rule]:
-    def macs(site: Site) -> int:
+    def formula_macs(site: Site) -> int:
         return _site_cost(formula, site).macs
 
-    def beyond(site: Site) -> int:
+    def flops_beyond_macs(site: Site) -> int:
         cost = _site_cost(formula, site)
         return cost.flops - 2 * cost.macs
 
@@ -103,16 +103,20 @@ def _rules_of_formula(
         "again": CAUSE,
         "whole": bool(formula.module),
     }
-    with_formula(f"MACs of {formula.place}")(macs)
-    with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(beyond)
+    with_formula(f"MACs of {formula.place}")(formula_macs)
+    with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(flops_beyond_macs)
     where: tuple[Condition, ...] = (_is_about(formula, teaching),)
     name = _PREFIX + formula.name
     if formula.module and teaching.root_adds:
-        yield Rule(id=name, kind="part", amount=macs, where=(*where, as_root(True)), **shared)
+        yield Rule(
+            id=name, kind="part", amount=formula_macs, where=(*where, as_root(True)), **shared
+        )
         where = (*where, as_root(False))
-    yield Rule(id=name, kind="core", amount=macs, where=where, **shared)
+    yield Rule(id=name, kind="core", amount=formula_macs, where=where, **shared)
     if convention.unit > 1:
-        yield Rule(id=f"{name}.beyond", kind="part", amount=beyond, where=where, **shared)
+        yield Rule(
+            id=f"{name}.beyond", kind="part", amount=flops_beyond_macs, where=where, **shared
+        )
 
 
 def _is_about(formula: "Formula", teaching: Teaching) -> Condition:
@@ -184,12 +188,12 @@ def name_module_operands(
     formula: "Formula", positional: Iterable[TensorSpec], weights: Iterable[TensorSpec]
 ) -> list[TensorSpec]:
     """Return the operands of a module's call: what it is given by position, then its weights."""
-    names = _argument_names(formula)
+    names = _forward_argument_names(formula)
     named = [replace(spec, name=names.get(spec.name, spec.name)) for spec in positional]
     return [*named, *weights]
 
 
-def _argument_names(formula: "Formula") -> dict[str, str]:
+def _forward_argument_names(formula: "Formula") -> dict[str, str]:
     import inspect
 
     from crossflops.operators.formula import find_loaded_class
@@ -214,14 +218,14 @@ def _site_cost(formula: "Formula", site: Site) -> Cost:
 
 def _module_weights(module: Module, trace: Trace) -> list[TensorSpec]:
     """Return the parameters of a module by their paths in it, each once."""
-    found: dict[int, TensorSpec] = {}
+    weights: dict[int, TensorSpec] = {}
 
-    def collect(row: Module, prefix: str) -> None:
+    def collect_weights(row: Module, prefix: str) -> None:
         for parameter in row.params:
             spec = TensorSpec(prefix + parameter.name, parameter.dtype, parameter.shape)
-            found.setdefault(parameter.storage, spec)
+            weights.setdefault(parameter.storage, spec)
         for name, child in row.children:
-            collect(trace.modules[child], f"{prefix}{name}.")
+            collect_weights(trace.modules[child], f"{prefix}{name}.")
 
-    collect(module, "")
-    return list(found.values())
+    collect_weights(module, "")
+    return list(weights.values())

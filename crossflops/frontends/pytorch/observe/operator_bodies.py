@@ -36,14 +36,14 @@ def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
     defined: Any = torch.library
     names = {name.replace("::", ".") for name in defined._defs}
     return tuple(
-        replace(call, custom=_packet(call.target) in names, composite=_is_composite(call.target))
+        replace(call, custom=_packet(call.target) in names, composite=_is_taken_apart(call.target))
         if call.level == "operator" and not call.target.startswith(OWN)
         else call
         for call in calls
     )
 
 
-def _is_composite(target: str) -> bool:
+def _is_taken_apart(target: str) -> bool:
     """Return whether the kernel of an operator is one for all devices, gradients included."""
     import torch
 
