@@ -339,7 +339,8 @@ _OP_CAUSES = (
         page="An operator of torch.library is one operator to an export. The native count has its "
         "formula (`--formulas`), or opens a kernel in Python that writes to none of its operands; "
         "any other operator is named and not counted. A tool that replaces functions, hooks "
-        "modules or observes every dispatched operator counts what the kernel calls.",
+        "modules or observes every dispatched operator counts what the kernel calls. A tool of "
+        "files counts the nodes of a module that a formula counts whole.",
         recognise="The amount is what the tool makes of the functions that the kernel calls.",
         example=Example(
             code="@torch.library.custom_op('example::linear', mutates_args=('x',))\n"
@@ -360,6 +361,16 @@ _OP_CAUSES = (
             tool="calflops-macs",
             amount=192,
         ),
+    ),
+    Cause(
+        id="operator.taught",
+        title="formulas of your own that the tool was handed",
+        page="`compare --formulas FILE --teach-tools` hands a formula to the tool, by a mechanism "
+        "of the tool: `custom_ops` of thop, `set_op_handle` of fvcore, `custom_mapping` of "
+        "FlopCounterMode, `custom_modules_hooks` of ptflops. A tool that counts 2 for a MAC gets "
+        "the other operations of the formula, too. It also uses it for calls that the native "
+        "count has not: those that no output needs, or that it does not see as one operator.",
+        recognise="The report lists the tool under the formulas that tools were handed.",
     ),
     Cause(
         id="operator.custom-unseen",

@@ -90,7 +90,7 @@ FORMULAS: Group = option_group(
 )  # fmt: skip
 _NO_FORMULA = (
     "tools", "no_tools", "onnx", "memory", "weights", "train", "frozen", "trainable", "loss",
-    "between", "consensus", "module", "top", "python", "unit", "plot", "against",
+    "between", "consensus", "module", "teach_tools", "top", "python", "unit", "plot", "against",
     "against_inputs", "against_inputs_file", "against_arguments", "against_dims",
     "against_trips", "against_branches",
 )  # fmt: skip
@@ -160,7 +160,9 @@ def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     return {"against": target, "against_options": provided}
 
 
-_OF_TOOLS = ("tools", "onnx", "memory", "between", "consensus", "python", "top")
+_OF_TOOLS = (
+    "tools", "onnx", "memory", "between", "consensus", "python", "top", "teach_tools",
+)  # fmt: skip
 
 
 @verb(
@@ -186,6 +188,9 @@ _OF_TOOLS = ("tools", "onnx", "memory", "between", "consensus", "python", "top")
     WEIGHTS_OF_TOOLS,
     *TRAIN,
     *QUESTIONS,
+    click.option("--teach-tools", is_flag=True,
+                 help="Hand the formulas of --formulas to the tools, by each tool's own mechanism "
+                      "(thop, fvcore, torch-flop-counter, ptflops)."),
     *FORMULAS,
     click.option("--top", type=click.IntRange(0), default=TOP, show_default=True, metavar="N",
                  help="Number of modules to show, those where the tools disagree most."),
@@ -206,6 +211,7 @@ def compare(
     top: int,
     strict: bool,
     plot: str | None,
+    teach_tools: bool,
     llm: bool,
     as_: tuple[str, ...],
     **fields: Any,
@@ -235,6 +241,7 @@ def compare(
         timeout=fields["timeout"],
         memory=None if memory is None else round(memory * 2**30),
         python=python,
+        teach_tools=teach_tools,
         **questions(fields),
         **_second_model_options(fields),
     )

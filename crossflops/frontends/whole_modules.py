@@ -74,7 +74,7 @@ def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -
         for spec in call.inputs
     ]
     settings = {**_plain(module.settings), **_plain(call.settings)}
-    return _collapse(graph, keys, formula, operand_specs, settings, module.path)
+    return _collapse(graph, keys, formula, operand_specs, settings, module.names or ("",))
 
 
 def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
@@ -93,7 +93,7 @@ def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
             for spec in specs
         ]
         first = next(node for node in graph.nodes if node.key == function.nodes[0])
-        graph = _collapse(graph, {*function.nodes}, formula, operand_specs, {}, first.path)
+        graph = _collapse(graph, {*function.nodes}, formula, operand_specs, {}, (first.path,))
         key = function.nodes[0]
         own = replace(function, nodes=(key,), home=key)
         functions = (*graph.functions[:index], own, *graph.functions[index + 1 :])
@@ -126,12 +126,13 @@ def _collapse(
     formula: Formula,
     operand_specs: Iterable[tuple[str, TensorSpec]],
     settings: dict[str, Any],
-    path: str,
+    names: tuple[str, ...],
 ) -> Graph:
     """Return the graph with one node in the place of those with these keys.
 
     Its operands are what the call was `provided` with, by name, each the value of the graph that
-    has its shape and type, and then the weights that it used, by their names within the module.
+    has its shape and type, and then the weights that it used, by their names within the module,
+    which has these `names`, the first of which is its path.
     """
     inner = [node for node in graph.nodes if node.key in keys]
     others = [node for node in graph.nodes if node.key not in keys]
@@ -149,8 +150,7 @@ def _collapse(
             weights.remove(stored)
         operands.append((name, stored or known or spec))
     operands += [("", value) for value in values]
-    prefix = f"{path}." if path else ""
-    operands += [(weight.name.removeprefix(prefix), weight) for weight in weights]
+    operands += [(_name_within(weight.name, names), weight) for weight in weights]
     used = _names_used(others) | {spec.name for spec in graph.outputs}
     results = tuple(spec for name, spec in products.items() if name in used) or inner[-1].outputs
     domain, _, kind = formula.name.partition("::")
@@ -161,7 +161,7 @@ def _collapse(
         outputs=results,
         attrs=settings,
         call=inner[0].call,
-        path=path,
+        path=names[0],
         constant=all(node.constant for node in inner),
         depends_on_inputs=any(node.depends_on_inputs for node in inner),
         training=replace(inner[0].training, severed=(), past={}, own_backward=""),
@@ -171,6 +171,16 @@ def _collapse(
     return replace(
         graph, nodes=_order_nodes(others, whole_node), whole_calls=graph.whole_calls | calls
     )
+
+
+def _name_within(name: str, modules: Iterable[str]) -> str:
+    """Return the name of a weight without that of its module, which may have several.
+
+    >>> _name_within("1.0.inner.weight", ("0", "1.0"))
+    'inner.weight'
+    """
+    enclosing = [path for path in modules if path and name.startswith(f"{path}.")]
+    return name.removeprefix(f"{max(enclosing, key=len)}.") if enclosing else name
 
 
 def _has_same_form(value: TensorSpec, spec: TensorSpec) -> bool:

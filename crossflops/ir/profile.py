@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.provenance import WeightsKind
+from crossflops.ir.provenance import FormulaOrigin, WeightsKind
 from crossflops.ir.trace import Kernel, Level, Setting
 
 Amount: TypeAlias = int | float
@@ -18,12 +18,28 @@ class Entry(msgspec.Struct, frozen=True):
     amount: Amount
 
 
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
+    """A formula of one's own that a tool was to be taught.
+
+    `mechanism` is the tool's own way to take one, "" without any; `refused` is why the tool was
+    not handed it, "" where it was. `calls` is the number of calls for which it used the formula.
+    """
+
+    formula: str
+    module: str = ""
+    origin: FormulaOrigin
+    mechanism: str = ""
+    refused: str = ""
+    calls: int = 0
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="profile"):
     """A tool's answer for one model. `printed_as` is the tool's own word for it.
 
     `python` is the interpreter that ran the tool, where that was another one. `kernels` are the
     fused ones that run in its setting, where the model was run in it to see. `weights` are there
-    where it should have run without their numbers, and could not: why.
+    where it should have run without their numbers, and could not: why. `taught` are the formulas
+    that the tool was to be taught, where that was requested.
     """
 
     tool: str
@@ -39,6 +55,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     python: str | UnsetType = UNSET
     kernels: tuple[Kernel, ...] | UnsetType = UNSET
     weights: WeightsKind | UnsetType = UNSET
+    taught: tuple[Lesson, ...] | UnsetType = UNSET
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):

@@ -175,7 +175,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `checkpoint` is the one that it stands in, and it `starts` gradients where the model asks for
     those of its result (`requires_grad_`), whatever is trained before it. A `custom` operator is
     one that the user's own code defines; functions and modules beneath an operator are what its
-    body called in a run.
+    body called in a run. PyTorch takes a `composite` one apart before anything sees it dispatched.
     """
 
     key: str
@@ -205,6 +205,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     starts: bool = False
     checkpoint: Checkpoint | None = None
     custom: bool = False
+    composite: bool = False
 
     @property
     def rows(self) -> int | None:

@@ -361,6 +361,12 @@ def formulas_in_force() -> tuple[Formula, ...]:
     return (*STATE.in_force, *shipped)
 
 
+def own_formulas() -> tuple[Formula, ...]:
+    """Return all formulas of one's own: of files, imported modules and distributions."""
+    complete_formulas()
+    return tuple(STATE.in_force)
+
+
 def places_for_workers() -> tuple[str, ...]:
     """Return the files and modules that another process reads to have the same formulas.
 

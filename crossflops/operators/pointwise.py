@@ -281,6 +281,9 @@ def clip(node: Node) -> Cost:
     return Cost(compares=bounds) * output_element_count(node)
 
 
+GELU_TANH_BACK = Cost(specials=1, muls=12, adds=5)
+
+
 def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """Return the gradient work: dX = dY (F + X f), F the distribution and f the density of a
     standard normal number.
@@ -291,9 +294,7 @@ def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     """
     tanh = string_attribute(node, "approximate", "none") == "tanh"
     density = Cost(divs=1, specials=2, adds=2, muls=6)
-    return elementwise_backward(Cost(specials=1, muls=12, adds=5) if tanh else density)(
-        node, requested, forward
-    )
+    return elementwise_backward(GELU_TANH_BACK if tanh else density)(node, requested, forward)
 
 
 @operator(

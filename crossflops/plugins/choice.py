@@ -4,13 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from crossflops.ir.profile import Failure
+from crossflops.errors import InputError
+from crossflops.ir.profile import Failure, Lesson
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.elsewhere import offers
 from crossflops.plugins.failures import tool_failure
+from crossflops.plugins.teaching import can_be_taught, teach_adapter
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import convention_for_version, predicting
+from crossflops.tools.teaching import convention_with_formulas, lessons_for
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +21,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     `conventions` has the edition that predicts each of both; `failures` are the tools that
     cannot run. `named` says whether the caller named them: else they are all that there are.
+    `lessons` are the formulas that each tool was to be taught, `formulas` the files and modules
+    that have them.
     """
 
     here: dict[str, Adapter]
@@ -25,19 +30,33 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     conventions: dict[str, Convention]
     failures: dict[str, Failure]
     named: bool = True
+    lessons: Mapping[str, tuple[Lesson, ...]] = {}
+    formulas: tuple[str, ...] = ()
+
+    @property
+    def formula_names_by_tool(self) -> dict[str, tuple[str, ...]]:
+        """The operators whose formulas each tool is handed, of the tools that are handed some."""
+        taken = {
+            tool: tuple(lesson.formula for lesson in lessons if not lesson.refused)
+            for tool, lessons in self.lessons.items()
+        }
+        return {tool: names for tool, names in taken.items() if names}
 
     def only(self, tools: Collection[str]) -> "Choice":
         """Return the choice with these tools only, and without failures."""
-        return Choice(
+        return msgspec.structs.replace(
+            self,
             here={tool: value for tool, value in self.here.items() if tool in tools},
             elsewhere={tool: value for tool, value in self.elsewhere.items() if tool in tools},
             conventions={tool: value for tool, value in self.conventions.items() if tool in tools},
             failures={},
+            named=True,
         )
 
     def without_failures(self, failures: Mapping[str, Failure]) -> "Choice":
         """Return the choice after these tools turned out to be unable to run."""
-        return Choice(
+        return msgspec.structs.replace(
+            self,
             here={tool: value for tool, value in self.here.items() if tool not in failures},
             elsewhere={
                 tool: value for tool, value in self.elsewhere.items() if tool not in failures
@@ -46,6 +65,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
                 tool: value for tool, value in self.conventions.items() if tool not in failures
             },
             failures={**self.failures, **failures},
+            named=True,
         )
 
 
@@ -80,4 +100,43 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
         elsewhere={tool: value for tool, value in elsewhere.items() if tool in conventions},
         conventions=conventions,
         failures=failures,
+    )
+
+
+def teach_tools(choice: Choice) -> Choice:
+    """Return the choice with every tool taught the formulas in force, as far as it takes them.
+
+    Raises InputError where there is no formula of one's own.
+    """
+    from crossflops.operators.formula_sources import own_formulas, places_for_workers
+
+    formulas = own_formulas()
+    if not formulas:
+        raise InputError(
+            "--teach-tools has no effect: there are no formulas to teach",
+            "give a file of formulas with --formulas",
+        )
+    lessons = {
+        tool: lessons_for(
+            convention,
+            formulas,
+            is_able=tool in choice.elsewhere or can_be_taught(choice.here[tool]),
+        )
+        for tool, convention in choice.conventions.items()
+    }
+    taught = msgspec.structs.replace(choice, lessons=lessons, formulas=places_for_workers())
+    taken = {
+        tool: [formula for formula in formulas if formula.name in names]
+        for tool, names in taught.formula_names_by_tool.items()
+    }
+    return msgspec.structs.replace(
+        taught,
+        here={
+            tool: teach_adapter(adapter, taught.formula_names_by_tool.get(tool, ()))
+            for tool, adapter in choice.here.items()
+        },
+        conventions={
+            tool: convention_with_formulas(convention, taken.get(tool, ()))
+            for tool, convention in choice.conventions.items()
+        },
     )

@@ -190,6 +190,7 @@ _STEP = gradients_of(""), scores_of(""), rerun_of("")  # ends of the keys of the
 _OF_ONE_SIDE = frozenset({"backward", "control"})
 BY_MODE = "function.mode"
 BODY, UNSEEN = "operator.custom-body", "operator.custom-unseen"
+TAUGHT = "operator.taught"
 OTHER_FILE = "graph.other-file"
 WRITTEN = "docs/converters.md"
 
@@ -303,15 +304,27 @@ def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator
 def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
     """Yield the excess of the tool's file over ours, by module, and a converter's additions."""
     more: dict[str, int] = {}
+    collapsed_paths = tuple(_whole_module_paths(file, native))
     for sign, ledger in ((1, file), (-1, native)):
         for count in ledger.counted:
             more[count.node.path] = more.get(count.node.path, 0) + sign * count.cost.macs
     for path, amount in more.items():
         reference = "the file given to the tool"
-        yield PathStep(Stage.GRAPH, OTHER_FILE, amount, path, reference, path, amount)
+        inside = any(enclosing in collapsed_paths for enclosing in path_and_ancestors(path))
+        cause = BODY if inside else OTHER_FILE
+        yield PathStep(Stage.GRAPH, cause, amount, path, reference, path, amount)
     for count in file.counted:
         node, amount = count.node, count.converter_macs
         yield PathStep(Stage.GRAPH, CONVERTER, amount, node.key, WRITTEN, node.path, amount)
+
+
+def _whole_module_paths(file: Ledger, native: Ledger) -> Iterator[str]:
+    """Yield the modules that a formula counts whole, and whose own nodes the file has."""
+    in_file = {count.node.key: count.node.op for count in file.counts}
+    for count in native.counts:
+        node = count.node
+        if node.op.domain and in_file.get(node.key, node.op) != node.op:
+            yield node.path
 
 
 def _mode_change_explanations(
@@ -439,6 +452,8 @@ def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
     operator), or a mode of the model's did, which adds a part or counts a product once more.
     """
     call = booking.about
+    if booking.rule.cause == TAUGHT:
+        return booking
     custom = any(trace.calls_by_key[key].custom for key in call.of if key in trace.calls_by_key)
     if booking.rule.amount is not None and (custom or trace.operator_around(call)):
         return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))

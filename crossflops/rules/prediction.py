@@ -418,7 +418,8 @@ class _Walk:
         covered by `core`.
         """
         body = self.trace.operator_around(call) if call.parent and not call.of else None
-        for key in (*call.of, *([body.key] if body else ())):
+        inner = self._operator_keys_inside(call) if self.bookings[core].rule.whole else ()
+        for key in (*call.of, *([body.key] if body else ()), *inner):
             self.covered.setdefault(key, core)
             self.unseen.pop(key, None)
 
@@ -433,6 +434,13 @@ class _Walk:
                 yield child
             else:
                 yield from self._beneath(child)
+
+    def _operator_keys_inside(self, call: Call) -> Iterator[str]:
+        """Yield the keys of all operators that run in a call."""
+        for child in self.trace.children.get(call.key, ()):
+            if child.level == "operator":
+                yield child.key
+            yield from self._operator_keys_inside(child)
 
     def _is_counted(self, call: Call) -> bool:
         """Return whether a rule books the module in whose forward the call is."""

@@ -57,6 +57,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             addition to that rule.
         batch: The divisor of the sum of all bookings with this divisor.
         in_total_only: Whether a tool that reports by module leaves this amount out there.
+        whole: Whether a core rule about a module covers the operators of modules in it, too.
     """
 
     id: str
@@ -73,6 +74,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     again: str = ""
     batch: Batch | None = None
     in_total_only: bool = False
+    whole: bool = False
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -111,6 +113,28 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     scalar: int = 1
 
 
+class Teaching(msgspec.Struct, frozen=True, kw_only=True):
+    """The tool's own mechanism for formulas of a user.
+
+    Attributes:
+        mechanism: Its name: "custom_ops of thop.profile".
+        takes: What such a formula may be about: "module" or "operator".
+        level: The level of the calls on which the tool uses it.
+        times: Returns how often a call is booked, of the classes that have formulas.
+        batch: The divisor of all that hooks count.
+        root_adds: Whether the formula of the root is added to what the modules in it have.
+        source: The place in the tool.
+    """
+
+    mechanism: str
+    takes: Literal["module", "operator"]
+    level: Level
+    times: Callable[[frozenset[str]], Times] | None = None
+    batch: Batch | None = None
+    root_adds: bool = False
+    source: str = ""
+
+
 class Convention(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's rules in one edition.
 
@@ -130,6 +154,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     the tool makes of a training step: it "runs" the backward pass, and its rules are about that as
     well, it takes the forward pass "thrice", or, "", it counts none. `formula` is there where the
     tool is one over an architecture: its rules are what leads there from the native count.
+    `teaching` is the tool's mechanism for formulas of a user, if it has one.
     """
 
     tool: str
@@ -154,6 +179,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     framework: str = "torch"
     step: CountsSteps = ""
     formula: FormulaTraits | None = None
+    teaching: Teaching | None = None
 
     @property
     def weighs(self) -> bool:

@@ -1,5 +1,5 @@
 """The known facts of each counter: one module for a tool, with its rules and their sources.
 
 In: nothing. Out: the conventions of the tools, by name, from `registry`.
-May import: rules, ir, errors.
+May import: operators, rules, ir, errors.
 """

@@ -20,7 +20,7 @@ from crossflops.rules.conditions import (
     output_elements,
     setting,
 )
-from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.rule import Parameters, Teaching, Tool
 
 _HANDLES, _COUNT = "fvcore/nn/jit_handles.py", "fvcore/nn/flop_count.py"
 _TRACED, _MISSING = "fvcore/nn/jit_analysis.py", f"{_COUNT}: no handle for"
@@ -38,6 +38,12 @@ fvcore = Tool(
     counts_stored=True,
     source=_COUNT,
     parameters=Parameters(reference="fvcore/nn/parameter_count.py: parameter_count"),
+    teaching=Teaching(
+        mechanism="set_op_handle of FlopCountAnalysis",
+        takes="operator",
+        level="traced",
+        source="fvcore/nn/jit_analysis.py: set_op_handle",
+    ),
 )
 
 # What no handle looks into, and numbers that count like real ones: these rules come first.

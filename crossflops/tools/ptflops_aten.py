@@ -8,7 +8,7 @@ alone. Sources: ptflops/aten_ops.py and ptflops/aten_engine.py of 0.7.5.
 from math import prod
 
 from crossflops.rules.conditions import Site, of_complex, recorded_as, run_as
-from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.rule import Parameters, Teaching, Tool
 from crossflops.tools.torch_flop_counter import convolution, flop_counter_addmm_macs, product
 
 _ENGINE = "ptflops/aten_engine.py"
@@ -29,6 +29,12 @@ tool = Tool(
     source=_ENGINE,
     parameters=Parameters(
         trainable=True, reference="ptflops/pytorch_engine.py: get_model_parameters_number"
+    ),
+    teaching=Teaching(
+        mechanism="custom_modules_hooks of get_model_complexity_info",
+        takes="operator",
+        level="operator",
+        source=f"{_ENGINE}: FlopCounterMode",
     ),
 )
 # What a composite consists of, which inference mode alone shows, happens out of sight.

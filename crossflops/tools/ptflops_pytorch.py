@@ -33,7 +33,7 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.rule import Parameters, Rules, Share, Tool
+from crossflops.rules.rule import Parameters, Rules, Share, Teaching, Tool
 from crossflops.tools import layers
 from crossflops.tools.contractions import (
     OPERATORS,
@@ -89,6 +89,14 @@ def ptflops_chain_counts(modules: Modules) -> dict[int, int]:
 def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
     """The same chains from every module: print_model_with_flops shows what each accumulates."""
     return module_chains(modules, _SUPPORTED)
+
+
+def _times_with_taught(classes: frozenset[str]) -> Times:
+    """Return the chains to modules, none of which goes on beneath a class with a formula."""
+    ends = _SUPPORTED | classes
+    return Times(
+        lambda modules: child_paths(modules, ends), lambda modules: module_chains(modules, ends)
+    )
 
 
 def _is_alone(call: Call) -> bool:
@@ -615,6 +623,14 @@ tool = Tool(
     source=_ENGINE,
     adds_up=ptflops_total_amount,
     parameters=Parameters(trainable=True, reference=f"{_ENGINE}: get_model_parameters_number"),
+    teaching=Teaching(
+        mechanism="custom_modules_hooks of get_model_complexity_info",
+        takes="module",
+        level="module",
+        times=_times_with_taught,
+        batch=ptflops_batch_size,
+        source=f"{_ENGINE}: start_flops_count",
+    ),
 )
 tool.include(failing, hooked, functional, tensors)
 unseen = tool.rules("operator", source=f"{_ENGINE}: start_flops_count, patch_tensor_ops")

@@ -30,7 +30,14 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.rule import Convention, Parameters, Rules, Tool, with_formula
+from crossflops.rules.rule import (
+    Convention,
+    Parameters,
+    Rules,
+    Teaching,
+    Tool,
+    with_formula,
+)
 from crossflops.tools import layers
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
@@ -52,6 +59,14 @@ def _edition(edition: str, verified: str) -> Tool:
         runs={"training": False, "grad": False, "hooked": True},
         counts_dead_work=True,
         source=_PROFILE,
+        teaching=Teaching(
+            mechanism="custom_ops of thop.profile",
+            takes="module",
+            level="module",
+            times=lambda classes: ALONG_CHAINS_SQUARED,
+            root_adds=edition == "0.1.1",
+            source=f"{_PROFILE}: profile",
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from math import prod
 
 from crossflops.ir.training import SCORES
 from crossflops.rules.conditions import Condition, Site, of_complex, recorded_as
-from crossflops.rules.rule import Tool
+from crossflops.rules.rule import Teaching, Tool
 
 _SOURCE = "torch/utils/flop_counter.py"
 _SAME = "graph.export-decomposition"
@@ -25,6 +25,12 @@ tool = Tool(
     counts_dead_work=True,
     source=_SOURCE,
     step="runs",
+    teaching=Teaching(
+        mechanism="custom_mapping of FlopCounterMode",
+        takes="operator",
+        level="operator",
+        source=f"{_SOURCE}: FlopCounterMode",
+    ),
 )
 dispatched = tool.rules("dispatch", source=_SOURCE)
 

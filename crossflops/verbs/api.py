@@ -223,6 +223,7 @@ def compare(
     against: Any = None,
     against_options: Mapping[str, Any] | None = None,
     formulas: Sequence[str | Path] = (),
+    teach_tools: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownReport":
     """Count a model, let tools count it, and account for every difference.
@@ -269,6 +270,9 @@ def compare(
         against_options: Keywords of this function, from `inputs` to `branches`, for the second
             model; the others are taken from the first.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        teach_tools: Whether tools are handed these formulas by their own mechanism: `custom_ops`
+            of thop, `set_op_handle` of fvcore, `custom_mapping` of FlopCounterMode,
+            `custom_modules_hooks` of ptflops. The report says which tool took which formula.
         on_progress: A function that gets a line about each step.
 
     Returns:
@@ -303,7 +307,7 @@ def compare(
     comparison = Comparison(
         tools=tools, onnx=onnx, timeout=timeout, memory=memory, isolate=isolate,
         python=python or {}, between=between, module=module, consensus=consensus, against=against,
-        against_options=against_options or {},
+        against_options=against_options or {}, teach_tools=teach_tools,
     )  # fmt: skip
     report_line = on_progress or _ignore_api_progress
     return ShownReport.of(

@@ -27,7 +27,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     one number `model` are on one model, which that parent builds once. `weights` says whether the
     model has values ("real", "fake"; None: by its size, see `crossflops.targets.weights`); one
     that was pickled without any has "fake". `framework` names the module that the parent imports
-    before it loads any tool.
+    before it loads any tool. `taught` are the operators whose formulas the tool is handed, and
+    `formulas` the files and modules that have them.
     """
 
     tool: str
@@ -45,6 +46,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     own_process: bool = False
     weights: Literal["real", "fake"] | None = "real"
     framework: str = ""
+    taught: tuple[str, ...] = ()
+    formulas: tuple[str, ...] = ()
 
     @property
     def needs_contents(self) -> bool:

@@ -68,6 +68,7 @@ def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Fai
     stage: Stage = "build"
     hint = hint_of(job)
     try:
+        adapter = _teach_tool(job, adapter)
         if not adapter.accepts(source.model):
             return model_kind_failure(adapter, source.model)
         wait()
@@ -86,6 +87,17 @@ def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Fai
     except BaseException as problem:  # a tool may well call sys.exit
         print_traceback(problem)
         return tool_failure(job.tool, stage, problem, hint)
+
+
+def _teach_tool(job: Job, adapter: Adapter) -> Adapter:
+    """Return the adapter, with the formulas of the caller where its tool is taught some."""
+    if not job.taught:
+        return adapter
+    from crossflops.operators.formula_sources import hold_formulas
+    from crossflops.plugins.teaching import teach_adapter
+
+    hold_formulas(job.formulas)
+    return teach_adapter(adapter, job.taught)
 
 
 def _observe_job(job: Job, adapter: Adapter, source: Source) -> Profile:

@@ -155,3 +155,77 @@ def test_work_of_a_dead_operator():
     (step,) = report.reconciliation("deepspeed-macs").explanations
     assert (step.cause, step.amount) == ("control.dead-code", PRODUCT)
     assert report.residuals == {"deepspeed-macs": 0}
+
+
+@torch.library.custom_op("bodies::numpy", mutates_args=())
+def numpy(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """A body that PyTorch does not see."""
+    return torch.from_numpy(x.detach().numpy() @ w.detach().numpy().T)
+
+
+numpy.register_fake(rows)
+
+
+def test_a_body_outside_of_pytorch_is_not_zero():
+    """What NumPy computes is named and not counted, and no tool counts it either."""
+    report = crossflops.compare(layered(numpy), ["8x6"], tools=TOOLS, isolate=False)
+    assert report.macs == LAYER
+    (node,) = report.uncounted
+    assert "NumPy" in node.reason
+    assert set(report.residuals.values()) == {0}
+
+
+class Product(torch.autograd.Function):
+    """A function whose `apply` a module may hold."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w.t()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        return gradient @ w, gradient.t() @ x
+
+
+def test_a_function_held_by_reference():
+    """torch.jit traces through `apply` that was taken before: 288 and 192 in both tools."""
+    report = crossflops.compare(
+        layered(Product.apply), ["8x6"], tools=["fvcore", "torchprofile"], isolate=False
+    )
+    assert report.residuals == {"fvcore": 0, "torchprofile": 0}
+    assert report.macs == LAYER + PRODUCT
+
+
+class Gate(nn.Module):
+    """A module that a formula counts whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6, bias=False)
+
+    def forward(self, x):
+        return x * torch.sigmoid(self.inner(x))
+
+
+def test_a_file_has_what_a_formula_counts_whole(tmp_path):
+    """The native count is the formula's; tools of files count the product in the module."""
+    formulas = tmp_path / "own.py"
+    formulas.write_text(
+        "import crossflops\n\n\n"
+        f'@crossflops.operator("bodies::gate", module="{Gate.__module__}:Gate")\n'
+        "def gate(call):\n"
+        "    return crossflops.Cost(macs=7)\n"
+    )
+    report = crossflops.compare(
+        nn.Sequential(Gate()),
+        ["8x6"],
+        tools=["onnx-tool", "onnx-opcounter"],
+        isolate=False,
+        formulas=[formulas],
+    )
+    assert report.macs == 7
+    assert report.residuals == {"onnx-tool": 0, "onnx-opcounter": 0}
+    steps = report.reconciliation("onnx-opcounter").explanations
+    assert ("operator.custom-body", LAYER - 7) in [(step.cause, step.amount) for step in steps]

@@ -15,7 +15,7 @@ from crossflops.operators.kernels.attention import (
     attention_gradient,
 )
 from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, kernel, setting
-from crossflops.operators.pointwise import GELU_TANH
+from crossflops.operators.pointwise import GELU_TANH, GELU_TANH_BACK
 
 _ENGINE = "https://github.com/NVIDIA/TransformerEngine/tree/main/transformer_engine/pytorch"
 _APEX = "https://github.com/NVIDIA/apex/tree/master/apex"
@@ -127,15 +127,12 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
         gated = steps.silu(steps.piece(x, *half))
         x = steps.multiply(gated, steps.piece(x, *half))
     elif activation == "gelu":
-        x = steps.elementwise(GELU_TANH, (_GELU_BACK,), x)
+        x = steps.elementwise(GELU_TANH, (GELU_TANH_BACK,), x)
     elif activation == "relu":
         x = steps.elementwise(Cost(compares=1), (Cost(compares=1),), x)
     else:
         raise call.uncounted(f"the activation {activation!r} has no formula here")
     _linear_steps(steps, x, steps.operand(call, "fc2_weight"), _optional(call, steps, "fc2_bias"))
-
-
-_GELU_BACK = Cost(specials=2, muls=9, adds=4)
 
 
 def _engine_scores(call: OperatorCall) -> ScoreSizes:

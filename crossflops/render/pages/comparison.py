@@ -187,6 +187,7 @@ def _parameter_cause_rows(report: Report, profile: Profile) -> list[Row]:
 
 # Which fused kernels ran while a tool counted, and what hooks change about it.
 
+DIGEST_DIGITS = 12  # of the digest of a formula
 _SHOWN = 3  # kernels that are named before the rest is only numbered
 
 
@@ -426,7 +427,23 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
         remarks.append(f"ran on weights with values: {profile.weights.reason}")
     if profile.python:
         remarks.append(f"ran in {profile.python}")
-    return remarks
+    return [*remarks, *lesson_lines(profile)]
+
+
+def lesson_lines(profile: Profile) -> list[str]:
+    """Return which formulas a tool was taught, and which it was not and why."""
+    lessons = profile.taught or ()
+    by_reason: dict[str, list[str]] = {}
+    lines = []
+    for lesson in lessons:
+        if lesson.refused:
+            by_reason.setdefault(lesson.refused, []).append(lesson.formula)
+            continue
+        used = count_with_noun(lesson.calls, "call") if lesson.calls else "no call that it sees"
+        origin = f"{lesson.origin}, sha256 {lesson.origin.digest[:DIGEST_DIGITS]}"
+        lines.append(f"taught {lesson.formula} ({origin}) by {lesson.mechanism}: {used}")
+    lines += [f"not taught {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+    return lines
 
 
 def _as_expected(report: Report, profile: Profile) -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.profile import Failure, Lesson, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.ledger.training.rule_of_thumb import differences
@@ -33,15 +33,21 @@ def report_answers(
     predictions: Mapping[str, Predicted],
     setting: Setting,
     answers: Mapping[str, Profile | Failure],
+    lessons: Mapping[str, tuple[Lesson, ...]] = {},
 ) -> Report:
-    """Return the report of the tools' answers, each reconciled with its prediction."""
+    """Return the report of the tools' answers, each reconciled with its prediction.
+
+    `lessons` are the formulas that each tool was to be taught.
+    """
     native = counts.counted[setting.training]
     reconciliations: list[Reconciliation] = []
     profiles: list[Profile | Failure] = []
     for tool, answer in answers.items():
         profile = answer
         if isinstance(answer, Profile):
-            account = _account_for_answer(counts, predictions[tool], setting, answer)
+            account = _account_for_answer(
+                counts, predictions[tool], setting, answer, lessons.get(tool, ())
+            )
             if isinstance(account, Failure):
                 profile = account
             else:
@@ -68,14 +74,18 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
 
 
 def _account_for_answer(
-    counts: ModelCounts, prediction: Predicted, requested: Setting, answer: Profile
+    counts: ModelCounts,
+    prediction: Predicted,
+    requested: Setting,
+    answer: Profile,
+    lessons: tuple[Lesson, ...],
 ) -> tuple[Profile, Reconciliation] | Failure:
     """Return the answer with its account; if either failed, the reason and the printed number."""
     outcome: tuple[Profile, Reconciliation] | Failure
     if isinstance(prediction, Failure):
         outcome = prediction
     else:
-        explain = partial(_explain, counts, prediction, requested, answer)
+        explain = partial(_explain, counts, prediction, requested, lessons, answer)
         outcome = catch_tool_failure(answer.tool, "account", explain)
     if isinstance(outcome, Failure):
         message = f"it printed {answer.total} {answer.printed_as}: {outcome.message}"
@@ -87,6 +97,7 @@ def _explain(
     counts: ModelCounts,
     prediction: Prediction | MissingPrediction,
     requested: Setting,
+    lessons: tuple[Lesson, ...],
     answer: Profile,
 ) -> tuple[Profile, Reconciliation]:
     """Return the answer with the facts of its tool, and the way to it from our count."""
@@ -103,6 +114,7 @@ def _explain(
         digest=graph.digest,
         verified=answer.version in convention.verified,
         kernels=own.trace.kernels.get(setting.id, UNSET),
+        taught=_count_lessons(prediction, lessons),
     )
     if counts.steps:
         reconciliation = _reconcile_step(
@@ -119,6 +131,24 @@ def _explain(
             params = parameters_from_file(params, native.graph.params, convention.framework)
     # Several tools may share one convention: a reconciliation is that of the tool.
     return profile, msgspec.structs.replace(reconciliation, tool=tool, params=params)
+
+
+def _count_lessons(
+    prediction: Prediction | MissingPrediction, lessons: tuple[Lesson, ...]
+) -> tuple[Lesson, ...] | UnsetType:
+    """Return the lessons of a tool, with the calls for which it used each."""
+    if not lessons:
+        return UNSET
+    if isinstance(prediction, MissingPrediction):
+        return lessons
+    from crossflops.tools.teaching import count_taught_calls
+
+    return tuple(
+        msgspec.structs.replace(
+            lesson, calls=count_taught_calls(prediction.bookings, lesson.formula)
+        )
+        for lesson in lessons
+    )
 
 
 def _reconcile_step(

@@ -103,7 +103,9 @@ def _compare_model(
         attempt = _attempt_with_values_if_needed(model, runner, on_progress)
     answers = answers_to_show(attempt.answers, model.choice)
     compared = msgspec.structs.replace(
-        report_answers(attempt.counts, attempt.predictions, setting, answers),
+        report_answers(
+            attempt.counts, attempt.predictions, setting, answers, model.choice.lessons
+        ),
         made_with=framework_versions(model.request.is_file),
         warnings=tuple(dict.fromkeys((*model.warnings, *sentences))),
     )

@@ -56,6 +56,8 @@ class ToolGroup(msgspec.Struct, frozen=True):
             framework="torch",
             own_process=needs_own_process(self.choice, tool),
             weights=self._weights,
+            taught=self.choice.formula_names_by_tool.get(tool, ()),
+            formulas=self.choice.formulas if tool in self.choice.formula_names_by_tool else (),
         )
         if self.file is not None and tool in file_reading_tools(self.choice):
             return msgspec.structs.replace(job, onnx_path=str(self.file.path))

@@ -14,7 +14,7 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.trace import StepSetting
 from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
-from crossflops.plugins.choice import Choice, choose
+from crossflops.plugins.choice import Choice, choose, teach_tools
 from crossflops.plugins.failures import tool_failure
 from crossflops.targets.request import Request, second
 from crossflops.tools.registry import all_conventions as known_conventions
@@ -57,6 +57,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     consensus: bool = False
     against: Any = None
     against_options: Mapping[str, Any] = {}
+    teach_tools: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -148,6 +149,8 @@ def _plan_model(
         choice = _without_distant_tools(choice, comparison.isolate)
         if request.train:
             choice = _trainers(choice)
+        if comparison.teach_tools:
+            choice = teach_tools(choice)
     is_shared = can_fork and comparison.isolate and can_be_forked(request, choice)
     return PlannedModel(model_index, request, choice, comparison.onnx, is_shared, tuple(sentences))
 

@@ -36,14 +36,13 @@ class ToolInputFile(msgspec.Struct, frozen=True):
     def count_file(self, native: CountedModel, setting: Setting) -> CountedModel:
         """Count the graph in the file, nothing inlined. `native` is the model that is counted.
 
-        A converted model is its file, but for loops: the count has their runs, where these differ.
+        A converted model is its file, except for loops: the count has their runs, where these
+        differ. A module that a formula counts whole has its nodes in the file.
         """
         if self.given is not None:
             return count_source(Source(self.given, (), {}), setting, ())
         program = native.program
-        if not isinstance(program, bytes) or not has_control_operator(
-            decode_onnx_model(program).graph, "Loop"
-        ):
+        if not native.graph.whole_calls and not _has_loop(program):
             return native
         self.write(native)
         file = OnnxFile(path=str(self.path), inlined=False)
@@ -91,6 +90,12 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             from crossflops.export.program import save_bound
 
             save_bound(self.given, self.path)
+
+
+def _has_loop(program: Any) -> bool:
+    if not isinstance(program, bytes):
+        return False
+    return has_control_operator(decode_onnx_model(program).graph, "Loop")
 
 
 def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:

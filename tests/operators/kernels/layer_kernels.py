@@ -74,7 +74,7 @@ def layer_norm_mlp(
 
 def _draw_mlp(draw: random.Random) -> Case:
     rows, depth, inner = draw.randint(1, 4), draw.randint(2, 5), draw.randint(1, 3)
-    activation = draw.choice(["gelu", "relu", "swiglu"])
+    activation = draw.choice(["swiglu", "gelu", "relu"])
     wide = 2 * inner if activation == "swiglu" else inner
     tensors = {
         "inp": (rows, depth),

@@ -28,6 +28,7 @@ Convert: TypeAlias = Callable[[Any, tuple[Any, ...]], Graph]
 RunCalls: TypeAlias = Callable[[frozenset[Any]], Mapping[Any, Sequence[tuple[Any, Any]]]]
 
 _KERNEL = re.compile(r"^(?P<key>\w+)(?:\[alias\])?: registered at (?P<place>.*?):(?P<line>\d+) ::")
+_FOREIGN = "its result is not made of its operands by PyTorch: NumPy or other code computes it"
 _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
 
 
@@ -93,6 +94,8 @@ class _Opening:
         real = self._body_of_run(call, kernel, number)
         if isinstance(real, str):
             return replace(node, closed=f"its body cannot be recorded: {body or real}")
+        if not _are_results_derived(real):
+            return replace(node, closed=_FOREIGN)
         return replace(_with_body(node, real, "real"), depends_on_inputs=True)
 
     def _body_on_fakes(self, node: Node, call: Any, kernel: Callable[..., Any]) -> Graph | str:
@@ -131,6 +134,15 @@ class _Opening:
             return error.message
         except Exception as error:  # whatever a kernel raises, there is no body then
             return f"{type(error).__name__}: {brief_error_text(error)}"
+
+
+def _are_results_derived(body: Graph) -> bool:
+    """Return whether every result of a body comes from its operands by nodes of the body."""
+    derived = {spec.name for spec in body.inputs}
+    for node in body.nodes:
+        if any(spec is not None and spec.name in derived for spec in node.inputs):
+            derived |= {spec.name for spec in node.outputs if spec is not None}
+    return not body.inputs or all(spec.name in derived for spec in body.outputs)
 
 
 def _with_body(node: Node, body: Graph, origin_of_body: Any) -> Node:

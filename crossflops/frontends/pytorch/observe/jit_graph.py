@@ -6,7 +6,7 @@ is taken where the setting has one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.inputs import positional
@@ -63,24 +63,43 @@ def _trace_jit_nodes(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> list[WatchedCall]:
+    try:
+        return _observe_trace(full, model, args, kwargs, setting, within=("module", "function"))
+    except (Exception, SystemExit) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    if not _is_traced_unwatched(full, model, args, kwargs, setting):
+        return [WatchedCall(UNTRACED, settings={"reason": reason})]
+    # `f = Function.apply`, taken before the recording began, hides where that function runs
+    with suppress(Exception, SystemExit):
+        return _observe_trace(full, model, args, kwargs, setting, within=("module",))
+    return [WatchedCall(UNWATCHED, settings={"reason": reason})]
+
+
+def _observe_trace(
+    full: "nn.Module",
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    within: tuple[str, ...],
+) -> list[WatchedCall]:
+    """Return the run and its nodes, whose frames are those on the levels `within`.
+
+    Raises whatever tracing raises.
+    """
     import torch
 
     recorder = Recorder(
         ModuleIndex(model),
-        running_context=lambda number: _scope(number, recorder),
+        running_context=lambda number: _scope(number, recorder, within),
         without_wrappers=True,
     )
-    try:
-        inputs = positional(model.forward, args, kwargs)
-        record = recording_entry_points(recorder, captured=False)
-        with hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
-            graph = torch.jit._get_trace_graph(full, inputs)[0]
-    except (Exception, SystemExit) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-        traces = _is_traced_unwatched(full, model, args, kwargs, setting)
-        return [WatchedCall(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
+    inputs = positional(model.forward, args, kwargs)
+    record = recording_entry_points(recorder, captured=False)
+    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
+        graph = torch.jit._get_trace_graph(full, inputs)[0]
     frames = frame_chains(recorder)
-    return [WatchedCall(RUN), *(_jit_watched_call(node, frames) for node in graph.nodes())]
+    return [WatchedCall(RUN), *(jit_watched_call(node, frames) for node in graph.nodes())]
 
 
 def _is_traced_unwatched(
@@ -103,8 +122,8 @@ def _is_traced_unwatched(
 
 
 @contextmanager
-def _scope(number: int, recorder: Recorder) -> Iterator[None]:
-    """Give nodes traced in this context the number as their scope.
+def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator[None]:
+    """Give nodes traced in this context the number as their scope, on these levels.
 
     This is not done inside a custom autograd function, which is one node: PyTorch assigns the
     nodes inside it by that node's scope.
@@ -112,7 +131,8 @@ def _scope(number: int, recorder: Recorder) -> Iterator[None]:
     import torch
 
     state = torch._C._get_tracing_state()
-    if state is None or any(frame.target == APPLY for frame in recorder.stack):
+    unnamed = recorder.frames[number].level not in within
+    if state is None or unnamed or any(frame.target == APPLY for frame in recorder.stack):
         yield
         return
     state.push_scope(str(number))
@@ -153,7 +173,8 @@ def _jit_result_tensors(result: Any) -> Iterator[Any]:
             yield from _jit_result_tensors(item)
 
 
-def _jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
+def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
+    """Return a node of a traced graph, with what the recording has around it."""
     values = list(node.inputs())
     results = list(node.outputs())
     undefined = any(_is_undefined(value) for value in (*values, *results))
@@ -169,7 +190,7 @@ def _jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
     scope = node.scopeName().rpartition("/")[2]
     return WatchedCall(
         target=node.kind(),
-        frames=frames[int(scope)] if scope.isdigit() else (),
+        frames=frames[int(scope)] if frames and scope.isdigit() else (),
         settings=settings,
         inputs=tuple(_jit_tensor_specs(values, names)),
         outputs=tuple(_jit_tensor_specs(results, _position_names(results))),

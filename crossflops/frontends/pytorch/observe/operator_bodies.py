@@ -35,12 +35,28 @@ def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
 
     defined: Any = torch.library
     names = {name.replace("::", ".") for name in defined._defs}
-    return tuple(replace(call, custom=True) if _is_custom(call, names) else call for call in calls)
+    return tuple(
+        replace(call, custom=_packet(call.target) in names, composite=_is_taken_apart(call.target))
+        if call.level == "operator" and not call.target.startswith(OWN)
+        else call
+        for call in calls
+    )
 
 
-def _is_custom(call: Call, names: set[str]) -> bool:
-    foreign = call.level == "operator" and not call.target.startswith(OWN)
-    return foreign and _packet(call.target) in names
+def _is_taken_apart(target: str) -> bool:
+    """Return whether the kernel of an operator is one for all devices, gradients included."""
+    import torch
+
+    library: Any = torch._C
+    namespace, _, rest = target.partition(".")
+    name, _, overload = rest.partition(".")
+    full = f"{namespace}::{name}" + (f".{overload}" if overload != "default" else "")
+    try:
+        return bool(
+            library._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
+        )
+    except RuntimeError:  # a node that is no operator of the dispatcher
+        return False
 
 
 def _packet(target: str) -> str:

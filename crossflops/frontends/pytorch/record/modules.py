@@ -101,7 +101,7 @@ class ModuleIndex:
             ),
             children=children,
             training=module.training,
-            settings=_module_settings(module),
+            settings=module_settings(module),
         )
 
     def _storage(self, parameter: "Tensor") -> int:
@@ -127,7 +127,7 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
     return int(mask.sum())
 
 
-def _module_settings(module: "nn.Module") -> dict[str, Scalar]:
+def module_settings(module: "nn.Module") -> dict[str, Scalar]:
     """Return the plain public attributes (in_channels, kernel_size, batch_first ...)."""
     settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():

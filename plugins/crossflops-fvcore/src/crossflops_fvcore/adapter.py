@@ -8,9 +8,10 @@ import msgspec
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, installed, is_module, positional, under
+from crossflops.plugins.teaching import TakesFormulas, cost_of_traced_node
 
 
-class Fvcore:
+class Fvcore(TakesFormulas):
     """Asks `fvcore.nn.FlopCountAnalysis`, which traces the model with torch.jit."""
 
     name = "fvcore"
@@ -47,6 +48,8 @@ class Fvcore:
             analysis = fvcore.FlopCountAnalysis(model, inputs)
             analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False)
             analysis.tracer_warnings("none")
+            for formula in self.formulas:
+                analysis.set_op_handle(formula.name, _handle_of(formula))
             total = analysis.total()
         entries = analysis.by_module().items()
         return Profile(
@@ -58,3 +61,12 @@ class Fvcore:
             printed_as="flops",
             entries=tuple(Entry(path, exact(amount)) for path, amount in entries),
         )
+
+
+def _handle_of(formula: Any) -> Any:
+    """The handle of an operator: the MACs of a formula, as fvcore's flops are MACs."""
+
+    def count_macs(inputs: Any, outputs: Any) -> int:
+        return cost_of_traced_node(formula, outputs).macs
+
+    return count_macs

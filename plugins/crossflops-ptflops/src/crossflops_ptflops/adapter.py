@@ -16,12 +16,19 @@ from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 from crossflops.plugins.adapter import exact, installed, is_module, under
+from crossflops.plugins.teaching import (
+    TakesFormulas,
+    classes_with_formulas,
+    cost_of_module_call,
+    cost_of_operator_call,
+    operators_with_formulas,
+)
 from crossflops_ptflops.inputs import constructed
 
 _FAILED = "because of the following exception:"
 
 
-class _Ptflops:
+class _Ptflops(TakesFormulas):
     """What both backends share: `get_model_complexity_info` with its defaults, as numbers."""
 
     name: str
@@ -76,6 +83,7 @@ class _Ptflops:
                 print_per_layer_stat=False,
                 verbose=False,
                 backend=self.backend,
+                custom_modules_hooks=self.hooks_of_formulas(),
             )
         if total is None:
             raise RuntimeError(_reason(printed.getvalue()))
@@ -93,12 +101,28 @@ class _Ptflops:
         """Amounts by module path, filled while ptflops runs."""
         raise NotImplementedError
 
+    def hooks_of_formulas(self) -> dict[Any, Any]:
+        """What ptflops takes as `custom_modules_hooks`: a function by what it is about."""
+        raise NotImplementedError
+
 
 class PtflopsPytorch(_Ptflops):
     """The backend "pytorch", ptflops' default."""
 
     name = convention = "ptflops-pytorch"
     backend = "pytorch"
+
+    def hooks_of_formulas(self) -> dict[Any, Any]:
+        """A hook by class, which adds the MACs of a formula to `__flops__` of the module."""
+
+        def hook_of(formula: Any) -> Any:
+            def add_macs(module: Any, inputs: Any, output: Any) -> None:
+                module.__flops__ += cost_of_module_call(formula, module, inputs, output).macs
+
+            return add_macs
+
+        by_class = classes_with_formulas(self.formulas)
+        return {kind: hook_of(formula) for kind, formula in by_class.items()}
 
     @contextmanager
     def watched(self, model: Any) -> Iterator[dict[str, Amount]]:
@@ -129,6 +153,21 @@ class PtflopsAten(_Ptflops):
     name = convention = "ptflops-aten"
     backend = "aten"
     hooked: Literal["children"] = "children"
+
+    def hooks_of_formulas(self) -> dict[Any, Any]:
+        """A function by operator, which returns the MACs of a formula.
+
+        The counting mode hands it the positional arguments, and a tuple of results.
+        """
+
+        def function_of(packet: Any, formula: Any) -> Any:
+            def count_macs(args: Any, results: Any) -> int:
+                return cost_of_operator_call(formula, packet, args, {}, results).macs
+
+            return count_macs
+
+        by_packet = operators_with_formulas(self.formulas)
+        return {packet: function_of(packet, formula) for packet, formula in by_packet.items()}
 
     @contextmanager
     def watched(self, model: Any) -> Iterator[dict[str, Amount]]:

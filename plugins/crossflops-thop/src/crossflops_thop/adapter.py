@@ -4,7 +4,7 @@ import collections
 import collections.abc
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,17 @@ from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 from crossflops.plugins.adapter import exact, is_module, non_buffer_places, positional, under
 from crossflops.plugins.discovery import owner
+from crossflops.plugins.teaching import (
+    TakesFormulas,
+    classes_with_formulas,
+    cost_of_module_call,
+)
 
 NAMESAKE = "ultralytics-thop"
 _BUFFERS = ("total_ops", "total_params")  # thop/profile.py: profile
 
 
-class Thop:
+class Thop(TakesFormulas):
     """Asks `thop.profile`, which puts hooks on the modules that it has a rule for."""
 
     name = "thop"
@@ -76,7 +81,9 @@ class Thop:
         inputs = positional(model.forward, args, kwargs)
         # thop 0.0.31 does not return its layers
         has_layers = "ret_layer_info" in inspect.signature(run).parameters
-        options = {"ret_layer_info": True} if has_layers else {}
+        options: dict[str, Any] = {"ret_layer_info": True} if has_layers else {}
+        if self.formulas:
+            options["custom_ops"] = _hooks_of_formulas(self.formulas)
         with under(forced, model), _naming_taken_buffers(model):
             total, params, *layers = run(model, inputs=inputs, verbose=False, **options)
         tree = (Entry("", exact(total)), *_entries(layers[0], "")) if layers else ()
@@ -89,6 +96,18 @@ class Thop:
             printed_as="MACs",
             entries=tree,
         )
+
+
+def _hooks_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
+    """The `custom_ops` of `thop.profile`: a hook by class, which adds the MACs of a formula."""
+
+    def hook_of(formula: Any) -> Any:
+        def add_macs(module: Any, inputs: Any, output: Any) -> None:
+            module.total_ops += cost_of_module_call(formula, module, inputs, output).macs
+
+        return add_macs
+
+    return {kind: hook_of(formula) for kind, formula in classes_with_formulas(formulas).items()}
 
 
 @contextmanager

@@ -7,12 +7,17 @@ from typing import Any
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, installed, is_module, ran, under
+from crossflops.plugins.teaching import (
+    TakesFormulas,
+    cost_of_operator_call,
+    operators_with_formulas,
+)
 
 TOTAL = "Global"  # the key under which the mode books everything
 UNREGISTERED = "(unregistered)"
 
 
-class TorchFlopCounter:
+class TorchFlopCounter(TakesFormulas):
     """Runs the model under `FlopCounterMode`, which sees the operators that are dispatched."""
 
     name = "torch-flop-counter"
@@ -48,7 +53,11 @@ class TorchFlopCounter:
         gradients out of their module, so of a training step there is the total alone.
         """
         counter_mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode
-        with under(setting, model), counter_mode(display=False) as counter:
+        mapping = _mapping_of_formulas(self.formulas)
+        with (
+            under(setting, model),
+            counter_mode(display=False, custom_mapping=mapping) as counter,
+        ):
             ran(model, args, kwargs, setting)
         paths = [path for path, _ in model.named_modules(remove_duplicate=False)]
         total, counts = exact(counter.get_total_flops()), counter.get_flop_counts()
@@ -62,6 +71,22 @@ class TorchFlopCounter:
             printed_as="FLOPs",
             entries=tuple(_entries(counts, type(model).__name__, paths)),
         )
+
+
+def _mapping_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
+    """The `custom_mapping` of the mode: by operator, the FLOPs of a formula, 2 for a MAC."""
+
+    def function_of(packet: Any, formula: Any) -> Any:
+        def count_flops(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+            return cost_of_operator_call(formula, packet, args, kwargs, out_val).flops
+
+        count_flops._get_raw = True  # type: ignore[attr-defined]  # tensors, not their shapes
+        return count_flops
+
+    return {
+        packet: function_of(packet, formula)
+        for packet, formula in operators_with_formulas(formulas).items()
+    }
 
 
 def _entries(

@@ -1,0 +1,231 @@
+"""Tools that are taught: a formula of one's own, handed to a tool by the tool's own mechanism.
+
+A tool takes formulas for modules or for operators. What it then prints for a call is the formula's
+count in the unit of the tool: the MACs, or all FLOPs where the tool counts 2 for a MAC. The rules
+of the tool get one more for each formula, ahead of the others.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.ir.profile import Lesson
+from crossflops.ir.trace import Module, Trace
+from crossflops.ir.training import gradients_of, rerun_of, scores_of
+from crossflops.rules.conditions import Condition, Site, as_root, called
+from crossflops.rules.rule import Convention, Rule, Teaching, with_formula
+
+if TYPE_CHECKING:
+    from crossflops.operators.formula import Formula
+
+CAUSE = "operator.taught"
+_PREFIX = "taught."
+_DERIVED = gradients_of(""), scores_of(""), rerun_of("")
+_NO_MECHANISM = "the tool has no mechanism for formulas of a user"
+_NO_ADAPTER = "the tool has such a mechanism, and its plugin does not use it"
+
+
+def lessons_for(
+    convention: Convention, formulas: Iterable["Formula"], *, is_able: bool
+) -> tuple[Lesson, ...]:
+    """Return what a tool is taught: a lesson for each formula, with the reason if it is refused.
+
+    Args:
+        convention: the rules of the tool.
+        formulas: the formulas.
+        is_able: whether the adapter of the tool hands formulas to it.
+    """
+    return tuple(
+        Lesson(
+            formula=formula.name,
+            module=formula.module,
+            origin=formula.origin,
+            mechanism=convention.teaching.mechanism if convention.teaching else "",
+            refused=_refusal_of_formula(convention.teaching, formula, is_able),
+        )
+        for formula in formulas
+    )
+
+
+def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: bool) -> str:
+    if teaching is None:
+        return _NO_MECHANISM
+    if not is_able:
+        return _NO_ADAPTER
+    if teaching.takes == "module" and not formula.module:
+        return f"{teaching.mechanism} takes modules, and this formula is about an operator"
+    if teaching.takes == "operator" and formula.module:
+        return f"{teaching.mechanism} takes operators, and this formula is about a module"
+    if teaching.takes == "operator" and "." in formula.name.partition("::")[2]:
+        return f"{teaching.mechanism} takes all overloads of an operator, and not one"
+    return ""
+
+
+def convention_with_formulas(convention: Convention, formulas: Sequence["Formula"]) -> Convention:
+    """Return the rules of a tool that is handed these formulas."""
+    teaching = convention.teaching
+    if teaching is None or not formulas:
+        return convention
+    classes = frozenset(formula.module.replace(":", ".") for formula in formulas if formula.module)
+    rules = tuple(
+        rule
+        for formula in formulas
+        for rule in _rules_of_formula(convention, teaching, formula, classes)
+    )
+    return replace(convention, rules=(*rules, *convention.rules))
+
+
+def count_taught_calls(bookings: Iterable[Any], formula: str) -> int:
+    """Return the number of calls for which a taught tool uses this formula."""
+    name = _PREFIX + formula
+    return len({booking.call for booking in bookings if booking.rule.id == name})
+
+
+def _rules_of_formula(
+    convention: Convention, teaching: Teaching, formula: "Formula", classes: frozenset[str]
+) -> Iterator[Rule]:
+    def formula_macs(site: Site) -> int:
+        return _site_cost(formula, site).macs
+
+    def flops_beyond_macs(site: Site) -> int:
+        cost = _site_cost(formula, site)
+        return cost.flops - 2 * cost.macs
+
+    shared: dict[str, Any] = {
+        "cause": CAUSE,
+        "level": teaching.level,
+        "reference": teaching.source,
+        "times": teaching.times(classes) if teaching.times else None,
+        "batch": teaching.batch,
+        "again": CAUSE,
+        "whole": bool(formula.module),
+    }
+    with_formula(f"MACs of {formula.place}")(formula_macs)
+    with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(flops_beyond_macs)
+    where: tuple[Condition, ...] = (_is_about(formula, teaching),)
+    name = _PREFIX + formula.name
+    if formula.module and teaching.root_adds:
+        yield Rule(
+            id=name, kind="part", amount=formula_macs, where=(*where, as_root(True)), **shared
+        )
+        where = (*where, as_root(False))
+    yield Rule(id=name, kind="core", amount=formula_macs, where=where, **shared)
+    if convention.unit > 1:
+        yield Rule(
+            id=f"{name}.beyond", kind="part", amount=flops_beyond_macs, where=where, **shared
+        )
+
+
+def _is_about(formula: "Formula", teaching: Teaching) -> Condition:
+    if formula.module:
+        from crossflops.operators.formula import plain_class_name
+
+        name, seen = formula.module.replace(":", "."), called()
+        return Condition(
+            "a call of",
+            lambda site: plain_class_name(site.target) == name and seen.holds(site),
+            (name,),
+            whom=True,
+        )
+    if teaching.level == "operator":
+        prefix = f"{formula.key}."
+        return Condition(
+            "a call of",
+            lambda site: (
+                site.target.startswith(prefix)
+                and not site.key.endswith(_DERIVED[:2])
+                and not site.call.composite
+            ),
+            (formula.name,),
+            whom=True,
+        )
+    name = formula.name
+    return Condition("a node", lambda site: site.target == name, (name,), whom=True)
+
+
+# A formula on a call, as rules and as tools see it.
+
+
+def cost_of_call(
+    formula: "Formula",
+    inputs: Iterable[TensorSpec],
+    outputs: Iterable[TensorSpec],
+    settings: Any,
+) -> Cost:
+    """Return what a formula counts for a call whose operands have these names.
+
+    "xs.0" is the first tensor of the list "xs". A call that the formula leaves uncounted costs
+    nothing, as the tool is told nothing of it. Raises FormulaError.
+    """
+    from crossflops.operators.formula import UncountedCallError, formula_rule
+
+    specs = tuple(inputs)
+    domain, _, kind = formula.name.partition("::")
+    node = Node(
+        key=formula.name,
+        op=Op(domain, kind, 1),
+        inputs=specs,
+        outputs=tuple(outputs),
+        attrs={
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in settings.items()
+            if value is not None
+        },
+        operand_names=tuple(spec.name.partition(".")[0] for spec in specs)
+        if not formula.module
+        else tuple(spec.name for spec in specs),
+    )
+    try:
+        return formula_rule(formula).formula(node)
+    except UncountedCallError:
+        return ZERO
+
+
+def name_module_operands(
+    formula: "Formula", positional: Iterable[TensorSpec], weights: Iterable[TensorSpec]
+) -> list[TensorSpec]:
+    """Return the operands of a module's call: what it is given by position, then its weights."""
+    names = _forward_argument_names(formula)
+    named = [replace(spec, name=names.get(spec.name, spec.name)) for spec in positional]
+    return [*named, *weights]
+
+
+def _forward_argument_names(formula: "Formula") -> dict[str, str]:
+    import inspect
+
+    from crossflops.operators.formula import find_loaded_class
+
+    forward = getattr(find_loaded_class(formula.module), "forward", None)
+    try:
+        names = list(inspect.signature(forward).parameters)[1:] if forward else []
+    except (TypeError, ValueError):
+        names = []
+    return {str(position): name for position, name in enumerate(names)}
+
+
+def _site_cost(formula: "Formula", site: Site) -> Cost:
+    call = site.call
+    if not formula.module:
+        return cost_of_call(formula, call.inputs, call.outputs, call.settings)
+    positional = [spec for spec in call.inputs if spec.name[:1].isdigit()]
+    weights = _module_weights(site.module, site.trace)
+    operands = name_module_operands(formula, positional, weights)
+    return cost_of_call(formula, operands, call.outputs, site.module.settings)
+
+
+def _module_weights(module: Module, trace: Trace) -> list[TensorSpec]:
+    """Return the parameters of a module by their paths in it, each once."""
+    weights: dict[int, TensorSpec] = {}
+
+    def collect_weights(row: Module, prefix: str) -> None:
+        for parameter in row.params:
+            spec = TensorSpec(prefix + parameter.name, parameter.dtype, parameter.shape)
+            weights.setdefault(parameter.storage, spec)
+        for name, child in row.children:
+            collect_weights(trace.modules[child], f"{prefix}{name}.")
+
+    collect_weights(module, "")
+    return list(weights.values())
