@@ -26,7 +26,15 @@ if TYPE_CHECKING:
         trainer_callback,
     )
     from crossflops.training_loops.profiler import FlopsProfiler
-    from crossflops.verbs.api import bench, compare, count, efficiency, profile
+    from crossflops.verbs.api import (
+        audit,
+        bench,
+        compare,
+        count,
+        efficiency,
+        identify,
+        profile,
+    )
 
 __all__ = [
     "Cost",
@@ -38,10 +46,12 @@ __all__ = [
     "Reconciliation",
     "Report",
     "Setting",
+    "audit",
     "bench",
     "compare",
     "count",
     "efficiency",
+    "identify",
     "keras_callback",
     "lightning_callback",
     "operator",

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import asdict
 
 from crossflops.errors import MissingExtraError, UnknownNameError
+from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.identification import Identification
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import Report
 from crossflops.report.view import By, TableView, focus, view
@@ -151,6 +153,24 @@ class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
     def of(cls, bench: Bench) -> "ShownBench":
         """Return the same bench, able to show itself."""
         return cls(**asdict(bench))
+
+
+class ShownIdentification(ShownResult, Identification, frozen=True, kw_only=True):
+    """An identified figure with its page: the result of `crossflops.identify`."""
+
+    @classmethod
+    def of(cls, found: Identification) -> "ShownIdentification":
+        """Return the same identification, able to show itself."""
+        return cls(**asdict(found))
+
+
+class ShownAudit(ShownResult, Audit, frozen=True, kw_only=True):
+    """An audited table with its page: the result of `crossflops.audit`."""
+
+    @classmethod
+    def of(cls, audit: Audit) -> "ShownAudit":
+        """Return the same audit, able to show itself."""
+        return cls(**asdict(audit))
 
 
 class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):

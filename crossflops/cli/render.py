@@ -27,13 +27,20 @@ from crossflops.render.layout import Noun
 from crossflops.render.pages.bench import TOP, BenchView
 from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.profile import ProfileView
+from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.identification import Identification
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import SCHEMA, Report
 
 _HINT = "give a file written by `crossflops count`, `compare` or `bench` with -o FILE.json"
-Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile)
+Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit)
+
+_SEARCHES: tuple[tuple[str, str, type[Identification] | type[Audit]], ...] = (
+    ("candidates", "identify", Identification),
+    ("contradictions", "audit", Audit),
+)
 
 
 @verb(
@@ -67,6 +74,12 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     if _has(data, "efficiency"):
         _reject_unused_render_options(fields, "a result of `efficiency`", "plot")
         return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
+    for key, verb_name, kind in _SEARCHES:
+        if _has(data, key):
+            _reject_unused_render_options(fields, f"a result of `{verb_name}`")
+            found = _decode_report(file_, data, kind)
+            deliver(found, as_json=fields["as_json"], file=fields["file"])
+            return 0
     report = _decode_report(file_, data, Report)
     _check_report_options(report, fields)
     report = answer_report_questions(report, **requested)

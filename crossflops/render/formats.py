@@ -35,11 +35,13 @@ from crossflops.render.pages.profile import ProfileView
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import ReportTable
 from crossflops.render.terminal import escape_control_chars, plain_page_text
+from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Check, Checks
 from crossflops.report.comparison import Against
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
+from crossflops.report.identification import Identification
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.recorded import UNCOUNTED
@@ -245,6 +247,10 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
             return _structs(content.tools)
         case Checks():
             return _structs(content.checks)
+        case Identification():
+            return _structs(content.candidates)
+        case Audit():
+            return _structs(content.rows)
         case Difference():
             return _structs(content.modules or content.nodes)
         case PaperTable():

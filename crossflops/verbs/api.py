@@ -15,10 +15,26 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 
 if TYPE_CHECKING:
-    from crossflops.facade import ShownBench, ShownEfficiency, ShownProfile, ShownReport
+    from crossflops.facade import (
+        ShownAudit,
+        ShownBench,
+        ShownEfficiency,
+        ShownIdentification,
+        ShownProfile,
+        ShownReport,
+    )
     from crossflops.verbs.export import Files
 
-__all__ = ["bench", "compare", "count", "efficiency", "export", "profile"]
+__all__ = [
+    "audit",
+    "bench",
+    "compare",
+    "count",
+    "efficiency",
+    "export",
+    "identify",
+    "profile",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -191,6 +207,109 @@ def efficiency(
     if rated.trouble is not None:
         raise rated.trouble
     return ShownEfficiency.of(rated.noun)
+
+
+@imports_restored()
+@accepting_formulas
+def identify(
+    figure: str,
+    target: Any,
+    inputs: Any = (),
+    *,
+    as_: Sequence[str] = (),
+    every: bool = False,
+    formulas: Sequence[str | Path] = (),
+    on_progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> "ShownIdentification":
+    """Find the tool, unit, setting or input size that prints a published figure.
+
+    Args:
+        figure: The figure as it was printed: "4.11G", "17.6 GFLOPs", "300M".
+        target: A model object or a target string, as in `count`.
+        inputs: The inputs of the model, as in `count`.
+        as_: Conventions to try; by default all of the model's framework, in every edition.
+        every: Whether other image sizes, settings and batches are counted although a number of the
+            given input fits.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each count.
+        options: Further keyword arguments of `count` that say how the model is built: `setting`,
+            `arguments`, `dims`, `sizes`, `weights` ...
+
+    Returns:
+        The candidates: first those that print the figure, the most plausible first, then those
+        that one or two `missing` causes separate from it.
+
+    Raises:
+        InputError: The text is not a figure, or the inputs do not fit the model.
+        UnknownNameError: A convention is unknown.
+        TargetError: The model cannot be found, loaded or built.
+        NormalizeError: The model cannot be converted to a graph.
+
+    Example:
+        A MatMul of 4x8 by 8x2 has 64 MACs, and 2 x 64 FLOPs:
+
+        >>> import crossflops
+        >>> result = crossflops.identify("128 FLOPs", "model.onnx")
+        >>> [(row.tool, row.unit, row.factor, row.prints) for row in result.exact][:1]
+        [('native', 'MACs', '2', 64)]
+    """
+    from crossflops.facade import ShownIdentification
+    from crossflops.verbs.identify import identify_figure
+
+    request = Request.from_arguments(target, inputs, **options)
+    report_line = on_progress or _ignore_api_progress
+    return ShownIdentification.of(identify_figure(figure, request, as_, every, report_line))
+
+
+@imports_restored()
+def audit(
+    table: str | Path,
+    *,
+    library: str = "",
+    as_: Sequence[str] = (),
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    store: str | Path = "",
+    jobs: int | None = 1,
+    on_progress: Callable[[str], None] | None = None,
+) -> "ShownAudit":
+    """Reproduce the published figures of a CSV file, and name its contradictions.
+
+    Args:
+        table: The file; its columns are found by their names.
+        library: The library of models without one in their names: "timm", "torchvision".
+        as_: Conventions to try; by default all.
+        only: Patterns of the names of models that are audited.
+        limit: The largest number of models.
+        store: A folder that keeps what was counted: an audit that was ended continues.
+        jobs: The number of models that are counted in parallel, each in a process; None for what
+            the machine allows.
+        on_progress: A function that gets a line about each model.
+
+    Returns:
+        A row for each figure: the convention that prints it, or the reason why none does.
+
+    Raises:
+        InputError: The file is not such a table, or a pattern matches no model.
+        UnknownNameError: A convention is unknown.
+
+    Example:
+        A MatMul of 4x8 by 8x2 has 64 MACs:
+
+        >>> import crossflops
+        >>> _ = Path("table.csv").write_text("model,MACs\\nmodel.onnx,64\\n")
+        >>> [row] = crossflops.audit("table.csv").rows
+        >>> row.reproduced_by, row.prints, row.status
+        ('MACs', 64, 'exact')
+    """
+    from crossflops.facade import ShownAudit
+    from crossflops.verbs.audit import AuditChoice, audit_table
+
+    choice = AuditChoice(
+        library=library, as_=tuple(as_), only=tuple(only), limit=limit, store=str(store), jobs=jobs
+    )
+    return ShownAudit.of(audit_table(Path(table), choice, on_progress or _ignore_api_progress))
 
 
 @imports_restored()

@@ -10,6 +10,7 @@ from crossflops.ir.provenance import RequestRecord
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.page import Page
 from crossflops.render.pages.against import report_comparison_page
+from crossflops.render.pages.audit import audit_page
 from crossflops.render.pages.bench import BenchView, bench_page
 from crossflops.render.pages.budgets import budgets_page
 from crossflops.render.pages.devices import (
@@ -22,6 +23,7 @@ from crossflops.render.pages.difference import difference_page
 from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.explain import Matches, cause_page, convention_page, matches_page
 from crossflops.render.pages.formulas import formula_checks_page
+from crossflops.render.pages.identify import identification_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
 from crossflops.render.pages.llm import formula_blocks, formula_page
 from crossflops.render.pages.papers import paper_page
@@ -29,11 +31,13 @@ from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.profile import ProfileView, profile_page
 from crossflops.render.pages.summary import Unit, summary_page
 from crossflops.render.pages.view import ReportTable, view_page
+from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Checks
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.formula_checks import FormulaChecks
+from crossflops.report.identification import Identification
 from crossflops.report.machine import Machine
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
@@ -60,6 +64,8 @@ Noun: TypeAlias = (
     | Derivation
     | Machine
     | PaperTable
+    | Identification
+    | Audit
     | Difference
     | Checks
     | Page
@@ -105,6 +111,10 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
             return difference_page(content)
         case PaperTable():
             return paper_page(content)
+        case Identification():
+            return identification_page(content)
+        case Audit():
+            return audit_page(content)
         case EfficiencyReport():
             return efficiency_page(content)
         case ReportTable():

@@ -1,0 +1,54 @@
+"""`crossflops identify`."""
+
+from typing import Any
+
+import click
+
+from crossflops.cli.options import (
+    MODEL,
+    OUTPUT,
+    SIZES,
+    TARGET,
+    WEIGHTS,
+    command_options,
+    pop_size_options,
+    refuse_timeout,
+    request,
+    verb,
+)
+from crossflops.cli.output import deliver, progress
+
+
+@verb(
+    "identify",
+    example="crossflops identify 4.11G torchvision:resnet50",
+    first=("--input", "--image-size", "--as", "--all", "-o"),
+)
+@click.argument("figure", metavar="NUMBER")
+@command_options(
+    TARGET,
+    *MODEL,
+    *SIZES,
+    click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
+                 help="Try only this convention, and the native count: fvcore, thop@0.0.31, or "
+                      "'torchstat*' for all that match. Repeatable. Default: all."),
+    click.option("--all", "is_thorough", is_flag=True,
+                 help="Also count other image sizes, settings and batches if a number of the "
+                      "given input fits."),
+    WEIGHTS,
+    *OUTPUT,
+)  # fmt: skip
+def identify(figure: str, as_: tuple[str, ...], is_thorough: bool, **fields: Any) -> int:
+    """Find the tool, unit, setting or input size that prints a published figure.
+
+    NUMBER is as it was printed: 4.11G, "17.6 GFLOPs", 300M. Nothing is run except the model.
+    """
+    from crossflops.verbs.identify import identify_figure
+
+    weights = fields.pop("weights")
+    requested = request(fields, sizes=pop_size_options(fields), weights=weights)
+    refuse_timeout(requested)
+    with progress(f"counting {requested.target}") as on_progress:
+        result = identify_figure(figure, requested, as_, is_thorough, on_progress)
+    deliver(result, as_json=fields["as_json"], file=fields["file"])
+    return 0

@@ -1,0 +1,115 @@
+"""The page of a figure that was identified: what prints it, and what nearly does."""
+
+from collections.abc import Sequence
+
+from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text, Title
+from crossflops.report.identification import Candidate, Identification
+from crossflops.report.model_numbers import NATIVE
+from crossflops.report.quantity import count_with_noun, exact_amount, short_count_with_noun
+
+_ROUNDINGS = {
+    "exact": "to the last digit", "rounded": "rounded", "truncated": "cut off",
+    "coarse": "rounded to fewer digits", "binary": "with a prefix of 1024",
+}  # fmt: skip
+_COMMANDS, _NEAR = 3, 5  # on a page; a JSON file has all
+
+
+def identification_page(result: Identification) -> Page:
+    """Return the page: the candidates, the commands of the first ones, and near numbers."""
+    blocks: list[Block] = [
+        Title(
+            (
+                f"{result.figure} of {result.target}",
+                f"input {', '.join(result.inputs)}",
+                short_count_with_noun(result.params, "parameter"),
+            )
+        )
+    ]
+    if result.exact:
+        blocks.append(_candidate_table(result.exact))
+        blocks.append(Heading("commands that print it"))
+        blocks += [Command(candidate.command, " ") for candidate in result.exact[:_COMMANDS]]
+        if more := len(result.exact) - _COMMANDS:
+            blocks += [Text(f"{more} more: --json has the command of each", " ", "dim")] * (
+                more > 0
+            )
+    else:
+        blocks.append(Text("No convention prints this figure.", " ", "warn"))
+    if result.near:
+        blocks.append(Heading("near: without these causes"))
+        blocks.append(_near_table(result.near[:_NEAR]))
+    return Page((*blocks, *_notes(result)))
+
+
+def candidate_name(candidate: Candidate) -> str:
+    """Return the tool with its edition; of the native count its name."""
+    if candidate.tool == NATIVE:
+        return "native count"
+    return f"{candidate.tool} {candidate.edition}"
+
+
+def _unit(candidate: Candidate) -> str:
+    times = "" if candidate.factor == "1" else f"{candidate.factor} x "
+    return f"{times}{candidate.unit}"
+
+
+def _candidate_table(candidates: Sequence[Candidate]) -> Table:
+    return Table(
+        columns=(
+            Column(head="what prints it"),
+            Column(head="unit"),
+            Column(head="prints", right=True),
+            Column(head="how"),
+            Column(head="input", spare=1),
+            Column(head="command", detail=True),
+        ),
+        rows=tuple(
+            Row.from_cells(
+                candidate_name(candidate),
+                _unit(candidate),
+                exact_amount(candidate.prints),
+                _ROUNDINGS[candidate.rounding],
+                ", ".join(candidate.inputs),
+                candidate.command,
+                tone="" if candidate.given else "dim",
+            )
+            for candidate in candidates
+        ),
+    )
+
+
+def _near_table(candidates: Sequence[Candidate]) -> Table:
+    return Table(
+        columns=(
+            Column(head="tool"),
+            Column(head="unit"),
+            Column(head="prints", right=True),
+            Column(head="without", flows=True),
+            Column(head="is", right=True),
+        ),
+        rows=tuple(
+            Row.from_cells(
+                candidate_name(candidate),
+                _unit(candidate),
+                exact_amount(candidate.prints),
+                ", ".join(candidate.missing),
+                exact_amount(candidate.gives),
+            )
+            for candidate in candidates
+        ),
+    )
+
+
+def _notes(result: Identification) -> list[Block]:
+    notes: list[Block] = [Text(f"Counted: {'; '.join(result.tried)}.", " ", "dim")]
+    if len(result.tried) == 1 and result.exact:
+        sentence = "Other inputs and settings are tried only if no number fits, or with --all."
+        notes.append(Text(sentence, " ", "dim"))
+    notes += [Text(f"Not counted: {words}.", " ", "dim") for words in result.untried]
+    if result.refused:
+        names = ", ".join(result.refused)
+        notes.append(Text(f"Without a number for this model: {names}.", " ", "dim"))
+    if result.uncounted:
+        nodes = count_with_noun(result.uncounted, "node")
+        notes.append(Text(f"{nodes} not counted: in no native number.", " ", "warn"))
+    return notes

@@ -1,0 +1,231 @@
+"""A table of published figures, row by row: which convention prints each, and where it contradicts
+itself.
+
+The judgement is a function of the figures and of the numbers that were counted; nothing is
+counted here.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from crossflops.report.model_numbers import ModelNumbers
+from crossflops.report.published import PublishedFigure
+from crossflops.report.readings import PARAMS, Reading, find_readings
+from crossflops.report.report import SCHEMA
+
+Status = Literal["exact", "contradicted", "open"]
+_NAMED = 8  # families in a sentence
+_FINE = ("exact", "rounded", "truncated")  # roundings that reproduce every printed digit
+
+
+class PublishedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of a table: its line, its model, the input as printed, and the head of its column.
+
+    `target` is the model as crossflops takes it, `image_size` and `input` what the row says of
+    its input: neither means the usual one.
+    """
+
+    line: int
+    model: str
+    target: str
+    column: str
+    figure: PublishedFigure
+    image_size: int | None = None
+    input: str = ""
+
+    @property
+    def build(self) -> tuple[str, int | None, str]:
+        """The target with its input: rows that have the same are counted once."""
+        return self.target, self.image_size, self.input
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A published figure, and the convention that prints it.
+
+    `reproduced_by` is, of the conventions that print this figure, that which reproduces the most
+    rows of the column, "" if none does. `prints` is its exact number, a float where it is
+    not whole. `reason` says of an open row why.
+    """
+
+    line: int
+    model: str
+    column: str
+    published: str
+    input: str = ""
+    reproduced_by: str = ""
+    prints: int | float | None = None
+    rounding: str = ""
+    status: Status = "open"
+    is_counted: bool = False
+    reason: str = ""
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a table, the convention of each column, and the contradictions in words.
+
+    `conventions` has, by column, the rows that each convention reproduces alone or with others.
+    `ignored` are columns without figures, `left_out` rows that the request excludes.
+    """
+
+    table: str
+    rows: tuple[AuditRow, ...]
+    conventions: dict[str, dict[str, int]] = {}
+    contradictions: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    left_out: int = 0
+    seconds: float = 0.0
+    made_with: dict[str, str] = {}
+    schema: str = SCHEMA
+
+    @property
+    def counted(self) -> int:
+        """The number of rows whose model was counted."""
+        return sum(row.is_counted for row in self.rows)
+
+    def count_status(self, status: Status) -> int:
+        """Return the number of rows with this status."""
+        return sum(row.status == status for row in self.rows)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Audit":
+        """Return the audit of its JSON. Raises msgspec.MsgspecError."""
+        return msgspec.json.decode(text, type=cls)
+
+
+def judge_rows(
+    rows: Sequence[PublishedRow],
+    counted: Mapping[tuple[str, int | None, str], ModelNumbers | str],
+) -> tuple[tuple[AuditRow, ...], dict[str, dict[str, int]], tuple[str, ...]]:
+    """Return the judgement of each row, the conventions by column, and the contradictions.
+
+    Args:
+        rows: the figures.
+        counted: by `PublishedRow.build` the numbers of a model, or the reason why it has none.
+    """
+    readings = [_row_readings(row, counted[row.build]) for row in rows]
+    conventions: dict[str, dict[str, int]] = {}
+    judged: dict[int, AuditRow] = {}
+    contradictions: list[str] = []
+    for column in dict.fromkeys(row.column for row in rows):
+        places = [place for place, row in enumerate(rows) if row.column == column]
+        tally = _tally(readings[place] for place in places)
+        conventions[column] = dict(tally.most_common())
+        order = tuple(conventions[column])
+        usual = order[0] if order else ""
+        for place in places:
+            numbers = counted[rows[place].build]
+            judged[place] = _judge_row(rows[place], readings[place], order, numbers)
+        contradictions += _contradictions(column, usual, [judged[place] for place in places])
+    return tuple(judged[place] for place in range(len(rows))), conventions, tuple(contradictions)
+
+
+def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, Reading]:
+    """Return the readings that reproduce every digit, by the name of the convention."""
+    if isinstance(numbers, str):
+        return {}
+    named: dict[str, Reading] = {}
+    for reading in find_readings(row.figure, numbers):
+        if reading.rounding in _FINE:
+            named.setdefault(reading.convention, reading)
+    if row.figure.unit != PARAMS:
+        named = {name: reading for name, reading in named.items() if name != PARAMS}
+    for name, reading in _unaffected_by_switch(named, numbers).items():
+        named.setdefault(name, reading)
+    return named
+
+
+def _unaffected_by_switch(
+    named: Mapping[str, Reading], numbers: ModelNumbers
+) -> dict[str, Reading]:
+    """Return the readings under a switch of a library for models that it does not change."""
+    from crossflops.report.readings import SWITCHES
+
+    library = numbers.target.partition(":")[0]
+    found = {}
+    for reading in named.values():
+        for switch in SWITCHES:
+            causes = {cause.cause for cause in reading.number.causes}
+            fits = switch.tool == reading.number.tool and switch.library == library
+            if fits and not reading.switch and switch.cause not in causes:
+                under = msgspec.structs.replace(reading, switch=switch.variable)
+                found[under.convention] = under
+    return found
+
+
+def _tally(readings: Iterable[Mapping[str, Reading]]) -> "Counter[str]":
+    """Return how many rows each convention reproduces, the more plausible of equals first."""
+    tally: Counter[str] = Counter()
+    for named in readings:
+        tally.update(named.keys())
+    return tally
+
+
+def _judge_row(
+    row: PublishedRow,
+    named: Mapping[str, Reading],
+    order: Sequence[str],
+    numbers: ModelNumbers | str,
+) -> AuditRow:
+    """Return the judgement of a row; `order` are the conventions, that of most rows first."""
+    name = next((known for known in order if known in named), "")
+    inputs = () if isinstance(numbers, str) else numbers.inputs
+    judged = AuditRow(
+        line=row.line, model=row.model, column=row.column, published=row.figure.text,
+        input=", ".join(inputs) or row.input or str(row.image_size or ""),
+        is_counted=not isinstance(numbers, str),
+    )  # fmt: skip
+    if not name:
+        reason = numbers if isinstance(numbers, str) else _nearest_words(row.figure, numbers)
+        return msgspec.structs.replace(judged, reason=reason)
+    amount = named[name].amount
+    return msgspec.structs.replace(
+        judged,
+        reproduced_by=name,
+        prints=amount.numerator if amount.denominator == 1 else float(amount),
+        rounding=named[name].rounding,
+        status="exact" if name == order[0] else "contradicted",
+    )
+
+
+def _nearest_words(figure: PublishedFigure, numbers: ModelNumbers) -> str:
+    """Return the nearest number in words."""
+    is_params = figure.unit == PARAMS
+    fitting = [number for number in numbers.numbers if (number.unit == PARAMS) == is_params]
+    if not fitting:
+        return "no convention counts this model"
+    nearest = min(fitting, key=lambda number: figure.distance(number.total))
+    name = nearest.unit if not nearest.edition else f"{nearest.tool}@{nearest.edition}"
+    return f"nearest: {name} prints {nearest.total}"
+
+
+def _contradictions(column: str, usual: str, rows: Sequence[AuditRow]) -> list[str]:
+    """Return a sentence for each convention other than the usual one, with its families."""
+    others: dict[str, list[AuditRow]] = {}
+    for row in rows:
+        if row.status == "contradicted":
+            others.setdefault(row.reproduced_by, []).append(row)
+    sentences = []
+    for name, deviating in others.items():
+        families = Counter(model_family(row.model) for row in deviating)
+        shown = ", ".join(family for family, _ in families.most_common(_NAMED))
+        more = f" and {len(families) - _NAMED} more families" if len(families) > _NAMED else ""
+        sentences.append(
+            f"{column}: {len(deviating)} of {len(rows)} rows are {name}, most others {usual}: "
+            f"{shown}{more}"
+        )
+    return sentences
+
+
+def model_family(model: str) -> str:
+    """Return the letters that a name begins with, without the library.
+
+    >>> model_family("timm:resmlp_12_224"), model_family("resnet50"), model_family("2d")
+    ('resmlp', 'resnet', '2d')
+    """
+    name = model.rpartition(":")[2]
+    found = re.match(r"[A-Za-z]+", name)
+    return found[0] if found else name

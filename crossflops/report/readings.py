@@ -1,0 +1,191 @@
+"""How a published figure may be read: whose number it is, doubled or halved, rounded how.
+
+A reading is exact if the number prints as the figure, or near if one or two named causes are
+missing. Nothing is counted here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+
+import msgspec
+
+from crossflops.ir.profile import Amount
+from crossflops.report.model_numbers import NATIVE, ConventionNumber, ModelNumbers
+from crossflops.report.published import PublishedFigure, Rounding
+
+PARAMS = "params"
+HALF, ONCE, TWICE = Fraction(1, 2), Fraction(1), Fraction(2)
+_MOST_CAUSES = 14  # of a convention, for pairs: the largest ones
+_ROUNDINGS: tuple[Rounding, ...] = ("exact", "rounded", "truncated", "coarse", "binary")
+# A difference of these causes is the unit itself, or no work at all.
+_NO_WORK = ("unit.", "precision.", "scope.")
+
+
+# Equally good readings in the order in which papers and model cards name their tools.
+_USUAL = (
+    "fvcore", "thop", "ptflops-pytorch", "torch-flop-counter", "ptflops-aten", "deepspeed",
+    "deepspeed-macs", "calflops", "calflops-macs", "torchinfo", "torchprofile", "torchstat",
+)  # fmt: skip
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """An environment variable of a library of models, under which a cause is not in a tool's
+    number.
+
+    It is here only for a tool that then counts this work exactly as MACs.
+    """
+
+    library: str
+    variable: str
+    tool: str
+    cause: str
+
+
+# timm then writes attention as two products and a softmax: fvcore counts the products, each as its
+# MACs, and no softmax.
+SWITCHES = (Switch("timm", "TIMM_FUSED_ATTN=0", "fvcore", "attention.sdpa"),)
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A number that prints as a figure, or would if the `missing` causes were not there.
+
+    `factor` is what the number is multiplied by: 2 where MACs are published as FLOPs, 1/2 the
+    other way. `switch` is the environment variable under which the tool prints it.
+    """
+
+    number: ConventionNumber
+    factor: Fraction
+    amount: Fraction
+    rounding: Rounding
+    missing: tuple[str, ...] = ()
+    switch: str = ""
+
+    @property
+    def convention(self) -> str:
+        """The name of the reading, the same for each model: "2 x fvcore@0.1.5"."""
+        number = self.number
+        name = number.unit if number.tool == NATIVE else f"{number.tool}@{number.edition}"
+        times = {HALF: "1/2 x ", TWICE: "2 x "}.get(self.factor, "")
+        return f"{times}{name}" + (f" with {self.switch}" if self.switch else "")
+
+
+def native_numbers(macs: int, flops: int, params: int) -> tuple[ConventionNumber, ...]:
+    """Return the numbers of the native count."""
+    return tuple(
+        ConventionNumber(tool=NATIVE, edition="", unit=unit, per_mac=per_mac, total=total)
+        for unit, per_mac, total in (("MACs", 1, macs), ("FLOPs", 2, flops), (PARAMS, 0, params))
+    )
+
+
+def find_readings(
+    figure: PublishedFigure, model: ModelNumbers, switches: Sequence[Switch] = SWITCHES
+) -> list[Reading]:
+    """Return the exact readings of a figure, the most plausible first."""
+    library = model.target.partition(":")[0]
+    switches = [switch for switch in switches if switch.library == library]
+    found = [
+        reading
+        for number, factor in _scaled_numbers(figure, model.numbers)
+        for reading in _exact_readings(figure, number, factor, switches)
+    ]
+    return sorted(found, key=_implausibility)
+
+
+def find_near_readings(
+    figure: PublishedFigure, model: ModelNumbers, within: Fraction
+) -> list[Reading]:
+    """Return the readings that one or two causes separate from a figure, the nearest first.
+
+    Only numbers up to `within` (relative) of the figure are considered: 1/2 for 50 %.
+    """
+    found: list[tuple[tuple[object, ...], Reading]] = []
+    for number, factor in _scaled_numbers(figure, model.numbers):
+        if figure.distance(factor * Fraction(number.total)) > within:
+            continue
+        for missing in _cause_groups(number):
+            amount = factor * (Fraction(number.total) - sum(Fraction(a) for a in missing.values()))
+            rounding = figure.rounding_of(amount)
+            if rounding in ("exact", "rounded", "truncated"):
+                reading = Reading(
+                    number=number, factor=factor, amount=amount, rounding=rounding,
+                    missing=tuple(missing),
+                )  # fmt: skip
+                found.append(((len(missing), *_implausibility(reading)), reading))
+    return [reading for _, reading in sorted(found, key=lambda pair: pair[0])]
+
+
+def _scaled_numbers(
+    figure: PublishedFigure, numbers: Iterable[ConventionNumber]
+) -> Iterator[tuple[ConventionNumber, Fraction]]:
+    """Yield each number that the figure may be of, as it is, doubled or halved.
+
+    Parameters are published as they are, and never as MACs.
+    """
+    for number in numbers:
+        is_params = number.unit == PARAMS
+        if figure.unit and is_params != (figure.unit == PARAMS):
+            continue
+        yield number, ONCE
+        if number.per_mac == 1:
+            yield number, TWICE
+        elif number.per_mac == 2 and number.tool != NATIVE:
+            yield number, HALF
+
+
+def _exact_readings(
+    figure: PublishedFigure, number: ConventionNumber, factor: Fraction, switches: Sequence[Switch]
+) -> Iterator[Reading]:
+    amount = factor * Fraction(number.total)
+    rounding = figure.rounding_of(amount)
+    if rounding is not None:
+        yield Reading(number=number, factor=factor, amount=amount, rounding=rounding)
+    for switch in switches:
+        if switch.tool != number.tool:
+            continue
+        removed: Amount = sum(
+            cause.amount for cause in number.causes if cause.cause == switch.cause
+        )
+        amount = factor * (Fraction(number.total) - Fraction(removed))
+        rounding = figure.rounding_of(amount) if removed else None
+        if rounding is not None:
+            yield Reading(
+                number=number, factor=factor, amount=amount, rounding=rounding,
+                switch=switch.variable,
+            )  # fmt: skip
+
+
+def _implausibility(reading: Reading) -> tuple[object, ...]:
+    """Return a key that is smaller for a more plausible reading.
+
+    A figure that is rounded comes before one that is cut off, a number as it is before a scaled
+    one, the native count and real tools before other conventions.
+    """
+    number = reading.number
+    plain = reading.factor == ONCE
+    return (
+        _ROUNDINGS.index(reading.rounding) // 2,  # exact and rounded; truncated, coarse; binary
+        not number.is_tool,
+        number.per_mac == 0 and number.unit != PARAMS,
+        not plain,
+        bool(reading.switch),
+        reading.factor == TWICE and number.tool != NATIVE,
+        _ROUNDINGS.index(reading.rounding),
+        number.unit == PARAMS,
+        number.tool != NATIVE,
+        _USUAL.index(number.tool) if number.tool in _USUAL else len(_USUAL),
+    )
+
+
+def _cause_groups(number: ConventionNumber) -> Iterator[Mapping[str, Amount]]:
+    """Yield each cause of a number that is work, then each pair of the largest."""
+    amounts: dict[str, Amount] = {}
+    for cause in number.causes:
+        if not cause.cause.startswith(_NO_WORK):
+            amounts[cause.cause] = amounts.get(cause.cause, 0) + cause.amount
+    amounts = {cause: amount for cause, amount in amounts.items() if amount}
+    for cause, amount in amounts.items():
+        yield {cause: amount}
+    largest = sorted(amounts, key=lambda cause: -abs(amounts[cause]))[:_MOST_CAUSES]
+    for first, second in combinations(largest, 2):
+        yield {first: amounts[first], second: amounts[second]}

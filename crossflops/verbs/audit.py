@@ -1,0 +1,189 @@
+"""The verb `audit`: the figures of a table, each reproduced by the conventions that can.
+
+Every model is counted once for each input. What was counted lies in a folder, if one is given, so
+that an audit that was ended goes on where it stood.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.files import write_file
+from crossflops.report.audit import Audit, PublishedRow, judge_rows
+from crossflops.report.model_numbers import ModelNumbers
+from crossflops.targets.request import Request
+from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
+from crossflops.verbs.provenance import framework_versions
+from crossflops.verbs.published_tables import PublishedTable, read_published_table
+from crossflops.verbs.table import choose_jobs
+from crossflops.workers.series import run_series
+
+_LETTERS = 60  # of a name in the name of a file
+Build = tuple[str, int | None, str]
+
+
+class AuditChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of an audit.
+
+    `only` are patterns of model names, `limit` is the largest number of models that are counted,
+    `as_` are the conventions to try: of none all. `store` is the folder of what was counted,
+    `jobs` the number of models that are counted at a time, None for what the machine allows.
+    """
+
+    library: str = ""
+    as_: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    limit: int | None = None
+    store: str = ""
+    jobs: int | None = None
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """What was counted of a model, or why it could not be; `made_by` is what it depends on."""
+
+    made_by: dict[str, str]
+    numbers: ModelNumbers | None = None
+    reason: str = ""
+
+
+class _Task(NamedTuple):
+    """A model to count, the conventions to try, and the file for the result."""
+
+    build: Build
+    as_: tuple[str, ...]
+    file: str
+
+
+def audit_table(
+    path: Path, choice: AuditChoice, on_progress: Callable[[str], None] = lambda _: None
+) -> Audit:
+    """Return the audit of a CSV file.
+
+    Raises InputError for a file that is not such a table, for a pattern that no model matches and
+    for a limit that leaves none, UnknownNameError for a convention that there is not.
+    """
+    choose_conventions(choice.as_)
+    table = read_published_table(path, choice.library)
+    rows = _chosen_rows(table, choice)
+    builds = list(dict.fromkeys(row.build for row in rows))
+    started = time.perf_counter()
+    counted = _count_builds(builds, choice, on_progress)
+    judged, conventions, contradictions = judge_rows(rows, counted)
+    made_with = framework_versions(is_file=True)
+    for numbers in counted.values():
+        made_with |= {} if isinstance(numbers, str) else numbers.made_with
+    return Audit(
+        table=path.name,
+        rows=judged,
+        conventions=conventions,
+        contradictions=contradictions,
+        ignored=table.ignored,
+        left_out=len(table.rows) - len(rows),
+        seconds=round(time.perf_counter() - started, 1),
+        made_with=made_with,
+    )
+
+
+def _chosen_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRow]:
+    """Return the rows of the models that the request is about."""
+    rows = list(table.rows)
+    for pattern in choice.only:
+        if not any(fnmatchcase(row.model, pattern) for row in rows):
+            raise InputError(f"--only {pattern} matches no model of the table", "leave it out")
+    if choice.only:
+        rows = [row for row in rows if any(fnmatchcase(row.model, only) for only in choice.only)]
+    if choice.limit is not None:
+        first = list(dict.fromkeys(row.build for row in rows))[: choice.limit]
+        rows = [row for row in rows if row.build in first]
+    if not rows:
+        raise InputError("the table has no figures", "give a table with rows")
+    return rows
+
+
+def _count_builds(
+    builds: Sequence[Build], choice: AuditChoice, on_progress: Callable[[str], None]
+) -> dict[Build, ModelNumbers | str]:
+    """Return the numbers of every model, or the reason; those in the store are not counted
+    again.
+    """
+    tasks = [_Task(build, choice.as_, _store_file(choice.store, build)) for build in builds]
+    found: dict[Build, ModelNumbers | str] = {}
+    for task in tasks:
+        stored = _read_stored(task)
+        if stored is not None:
+            found[task.build] = stored.numbers or stored.reason
+    left = [task for task in tasks if task.build not in found]
+    names = [task.build[0] for task in left]
+    done = len(found)
+    jobs = min(choice.jobs or choose_jobs(len(left)), len(left))
+    if jobs < 2:
+        for task in left:
+            on_progress(f"{done + 1} of {len(tasks)}: {task.build[0]}")
+            found[task.build] = count_stored(task)
+            done += 1
+        return found
+    with closing(run_series(count_stored, [(task,) for task in left], names, jobs)) as series:
+        for task, numbers in zip(left, series, strict=True):
+            done += 1
+            on_progress(f"{done} of {len(tasks)}: {task.build[0]}")
+            found[task.build] = numbers
+    return found
+
+
+def count_stored(task: _Task) -> ModelNumbers | str:
+    """Count a model and keep the result; return it, or the reason why there is none."""
+    target, image_size, shape = task.build
+    numbers: ModelNumbers | None = None
+    reason = ""
+    try:
+        request = Request.from_arguments(
+            target,
+            [shape] if shape else (),
+            sizes={"image_size": image_size} if image_size else {},
+        )
+        numbers = predict_model_numbers(request, choose_conventions(task.as_))
+    except CrossflopsError as error:
+        reason = error.message
+    if task.file:
+        stored = _Stored(_made_by(task), numbers, reason)
+        Path(task.file).parent.mkdir(parents=True, exist_ok=True)
+        write_file(
+            Path(task.file), msgspec.json.encode(stored), "choose another folder with --store"
+        )
+    return numbers or reason
+
+
+def _made_by(task: _Task) -> dict[str, str]:
+    """Return what a stored result depends on: the release of crossflops and the request."""
+    versions = framework_versions(is_file=True)
+    target, image_size, shape = task.build
+    return {**versions, "target": target, "input": shape or str(image_size or ""),
+            "as": " ".join(task.as_)}  # fmt: skip
+
+
+def _store_file(store: str, build: Build) -> str:
+    if not store:
+        return ""
+    plain = re.sub(r"[^\w.-]+", "-", build[0])[:_LETTERS]
+    digest = hashlib.sha256(repr(build).encode()).hexdigest()[:8]
+    return str(Path(store, f"{plain}-{digest}.json"))
+
+
+def _read_stored(task: _Task) -> _Stored | None:
+    """Return what an earlier run counted; None if there is nothing that still holds."""
+    file = Path(task.file) if task.file else None
+    if file is None or not file.is_file():
+        return None
+    try:
+        stored = msgspec.json.decode(file.read_bytes(), type=_Stored)
+    except (OSError, msgspec.MsgspecError):  # half-written by another program: counted again
+        return None
+    return stored if stored.made_by == _made_by(task) else None

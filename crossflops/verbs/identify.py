@@ -1,0 +1,270 @@
+"""The verb `identify`: which tool, unit, setting, input size or rounding prints a figure.
+
+The model is counted as requested. If no number of it prints the figure, it is counted at other
+inputs and in other settings, where these can reach the figure at all.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.errors import CrossflopsError
+from crossflops.frontends.inputs import input_option_text
+from crossflops.frontends.named import SIZES
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.profile import Amount
+from crossflops.report.identification import Candidate, Identification
+from crossflops.report.model_numbers import NATIVE, ModelNumbers
+from crossflops.report.published import PublishedFigure, parse_figure
+from crossflops.report.readings import PARAMS, Reading, find_near_readings, find_readings
+from crossflops.targets.request import Request
+from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
+
+IMAGE_SIDES = (224, 192, 240, 256, 288, 299, 320, 384, 448, 512)
+BATCHES = (2, 4, 8, 16, 32, 64, 128, 256)
+NEAR = Fraction(1, 2)  # relative distance of a number that is worth a cause
+_BATCH_SLACK = Fraction(1, 50)
+# Work grows at least with the pixels, and with attention at most with their square; the borders of
+# convolutions shift both.
+_LESS, _MORE = Fraction(17, 20), Fraction(23, 20)
+_WEAK = ("coarse", "binary")
+
+
+class _Trial(NamedTuple):
+    """Another request that may print the figure, and what differs in it."""
+
+    request: Request
+    words: str
+
+
+def identify_figure(
+    text: str,
+    request: Request,
+    as_: Sequence[str] = (),
+    is_thorough: bool = False,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Identification:
+    """Return the numbers of a model that print as a figure, the most plausible first.
+
+    Other inputs and settings are tried where none does, or if `is_thorough`.
+
+    Raises InputError for a text that is not a figure, UnknownNameError for a convention that there
+    is not, and what counting raises.
+    """
+    figure = parse_figure(text)
+    conventions = choose_conventions(as_)
+    on_progress(f"counting {request.target or 'the model'}")
+    model = predict_model_numbers(request, conventions)
+    exact = [(reading, request, model, True) for reading in find_readings(figure, model)]
+    tried, untried = [", ".join(model.inputs)], list[str]()
+    if is_thorough or not any(_is_strong(reading) for reading, *_ in exact):
+        for trial in _trials(figure, request, model, untried):
+            on_progress(f"counting {trial.words}")
+            try:
+                other = predict_model_numbers(trial.request, conventions)
+            except CrossflopsError as error:
+                untried.append(f"{trial.words}: {error.message}")
+                continue
+            tried.append(trial.words)
+            readings = find_readings(figure, other)
+            exact += [
+                (reading, trial.request, other, False)
+                for reading in readings
+                if _number_text(reading) not in {_number_text(known) for known, *_ in exact}
+            ]
+    exact.sort(key=lambda found: (not _is_strong(found[0]), not found[3]))
+    return Identification(
+        figure=figure.text,
+        target=model.target,
+        inputs=model.inputs,
+        macs=next(n.total for n in model.numbers if n.tool == NATIVE and n.per_mac == 1),
+        flops=next(n.total for n in model.numbers if n.tool == NATIVE and n.per_mac == 2),
+        params=model.params,
+        candidates=(
+            *(_candidate(*found) for found in exact),
+            *_near_candidates(figure, request, model, [reading for reading, *_ in exact]),
+        ),
+        tried=tuple(tried),
+        untried=tuple(untried),
+        refused=model.refused,
+        uncounted=model.uncounted,
+        made_with=model.made_with,
+    )
+
+
+def _number_text(reading: Reading) -> str:
+    """Return what tells a reading from the same number in another setting."""
+    return f"{reading.convention} {reading.amount}"
+
+
+def _is_strong(reading: Reading) -> bool:
+    """Return whether a reading is more than a coincidence of few digits."""
+    counts_work = bool(reading.number.per_mac) or reading.number.unit == PARAMS
+    return counts_work and reading.rounding not in _WEAK
+
+
+def _near_candidates(
+    figure: PublishedFigure, request: Request, model: ModelNumbers, exact: Sequence[Reading]
+) -> Iterator[Candidate]:
+    """Yield the nearest reading of each number that does not print the figure by itself."""
+    known = {(reading.number.tool, reading.number.edition) for reading in exact}
+    for reading in find_near_readings(figure, model, NEAR):
+        name = (reading.number.tool, reading.number.edition)
+        if name not in known:
+            known.add(name)
+            yield _candidate(reading, request, model, True)
+
+
+def _candidate(
+    reading: Reading, request: Request, model: ModelNumbers, is_given: bool
+) -> Candidate:
+    number = reading.number
+    return Candidate(
+        tool=number.tool,
+        edition=number.edition,
+        unit=number.unit,
+        prints=_command_amount(reading),
+        command=command_of(reading, request),
+        missing=reading.missing,
+        factor=str(reading.factor),
+        gives=_plain_amount(reading.amount),
+        rounding=reading.rounding,
+        inputs=model.inputs,
+        given=is_given,
+    )
+
+
+def _command_amount(reading: Reading) -> Amount:
+    """Return the number that the command prints."""
+    if reading.switch:
+        return _plain_amount(reading.amount / reading.factor)
+    return reading.number.total
+
+
+def _plain_amount(amount: Fraction) -> Amount:
+    return amount.numerator if amount.denominator == 1 else float(amount)
+
+
+def command_of(reading: Reading, request: Request) -> str:
+    """Return the command that prints the number of a reading."""
+    words = ["crossflops", "count", request.target or "MODEL", *_typed_options(request)]
+    if reading.number.tool != NATIVE:
+        words += ["--as", f"{reading.number.tool}@{reading.number.edition}"]
+    return " ".join(([reading.switch] if reading.switch else []) + [*map(shlex.quote, words)])
+
+
+def _typed_options(request: Request) -> list[str]:
+    """Return the options of a request as they are typed."""
+    words: list[str] = []
+    for spec in request.specs:
+        words += ["--input", input_option_text(spec)]
+    if request.inputs_file:
+        words += ["--inputs", request.inputs_file]
+    for name, size in request.sizes.items():
+        words += [SIZES[name], str(size)]
+    for name, value in request.arguments.items():
+        words += ["--arg", f"{name}={json.dumps(value)}"]
+    named = (("--dim", request.dims), ("--trips", request.trips), ("--branch", request.branches))
+    for flag, values in named:
+        for name, chosen in values.items():
+            words += [flag, f"{name}={chosen}"]
+    words += [] if request.setting.grad else ["--no-grad"]
+    words += ["--train-mode"] if request.setting.training else []
+    words += ["--weights", request.weights] if request.weights else []
+    return words
+
+
+# Other inputs and settings that can reach the figure.
+
+
+def _trials(
+    figure: PublishedFigure, request: Request, model: ModelNumbers, untried: list[str]
+) -> Iterator[_Trial]:
+    """Yield other image sizes, settings and batches; name those that are out of reach."""
+    far: list[str] = []
+    for side in IMAGE_SIDES:
+        trial = _with_side(request, model, side)
+        if trial is None:
+            continue
+        ratio = Fraction(side, _side(model) or side) ** 2
+        low, high = min(ratio, ratio**2) * _LESS, max(ratio, ratio**2) * _MORE
+        if any(low <= factor <= high for factor in _growth(figure, model)):
+            yield trial
+        else:
+            far.append(str(side))
+    if far:
+        untried.append(
+            f"image sizes {', '.join(far)}: the work there is between proportional to the pixels "
+            "and to their square, which the figure is not"
+        )
+    if not request.is_file:
+        yield from _settings(request)
+    for batch in BATCHES:
+        if any(abs(factor / batch - 1) <= _BATCH_SLACK for factor in _growth(figure, model)):
+            batched = _with_batch(request, model, batch)
+            if batched is not None:
+                yield batched
+
+
+def _growth(figure: PublishedFigure, model: ModelNumbers) -> list[Fraction]:
+    """Return how many times the work of each number the figure is, its unit doubled or not."""
+    totals = [
+        Fraction(number.total) for number in model.numbers if number.per_mac and number.total
+    ]
+    return [figure.value / (total * factor) for total in totals for factor in (1, 2)]
+
+
+def _side(model: ModelNumbers) -> int | None:
+    """Return the side of the square images that a model gets; None for other inputs."""
+    shape = model.inputs[0].split("x") if len(model.inputs) == 1 else []
+    return int(shape[-1]) if len(shape) == 4 and shape[-1] == shape[-2] else None
+
+
+def _with_side(request: Request, model: ModelNumbers, side: int) -> _Trial | None:
+    if _side(model) in (None, side):
+        return None
+    words = f"at image size {side}"
+    if request.specs:
+        shape = (*(request.specs[0].shape or ())[:-2], side, side)
+        return _Trial(_with_shape(request, shape), words)
+    if not _has_usual_input(request):
+        return None
+    sizes = {**request.sizes, "image_size": side}
+    return _Trial(msgspec.structs.replace(request, sizes=sizes), words)
+
+
+def _with_batch(request: Request, model: ModelNumbers, batch: int) -> _Trial | None:
+    words = f"at batch {batch}"
+    if len(request.specs) == 1 and (request.specs[0].shape or ())[:1] == (1,):
+        return _Trial(_with_shape(request, (batch, *(request.specs[0].shape or ())[1:])), words)
+    if request.specs or not _has_usual_input(request) or not model.inputs[0].startswith("1x"):
+        return None
+    sizes = {**request.sizes, "batch": batch}
+    return _Trial(msgspec.structs.replace(request, sizes=sizes), words)
+
+
+def _with_shape(request: Request, shape: tuple[int, ...]) -> Request:
+    spec: TensorSpec = msgspec.structs.replace(request.specs[0], shape=shape)
+    return msgspec.structs.replace(request, specs=(spec,))
+
+
+def _has_usual_input(request: Request) -> bool:
+    """Return whether a library of models chose the input, so that it can choose another size."""
+    return request.given is None and not request.is_file and not request.inputs_file
+
+
+def _settings(request: Request) -> Iterator[_Trial]:
+    """Yield the request without gradients, and in training mode."""
+    setting = request.setting
+    if request.given is not None:
+        return
+    if setting.grad:
+        changed = msgspec.structs.replace(setting, grad=False)
+        yield _Trial(msgspec.structs.replace(request, setting=changed), "with --no-grad")
+    if not setting.training:
+        changed = msgspec.structs.replace(setting, training=True)
+        yield _Trial(msgspec.structs.replace(request, setting=changed), "with --train-mode")

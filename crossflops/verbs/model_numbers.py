@@ -1,0 +1,154 @@
+"""Every convention's number of one model at one input, predicted from one recording."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.ir.profile import ConventionCount
+from crossflops.ir.reconciliation import Reconciliation
+from crossflops.ir.trace import Setting
+from crossflops.report.model_numbers import CauseAmount, ConventionNumber, ModelNumbers
+from crossflops.report.readings import native_numbers
+from crossflops.rules.prediction import PredictionError, predict
+from crossflops.targets.request import Request
+from crossflops.targets.target import imports_restored
+from crossflops.tools.registry import all_conventions, conventions_from_texts
+from crossflops.verbs.count import (
+    CountedModel,
+    ModelBuild,
+    fold_by_convention,
+    predict_in_graph,
+    views_to_observe,
+)
+from crossflops.verbs.provenance import framework_versions
+
+if TYPE_CHECKING:
+    from crossflops.rules.rule import Convention
+
+
+def choose_conventions(texts: Sequence[str]) -> list["Convention"]:
+    """Return the conventions of these texts; of none all editions, without formulas over configs.
+
+    Raises UnknownNameError for a convention that there is not, InputError for a formula.
+    """
+    if not texts:
+        return [known for known in all_conventions() if known.formula is None]
+    chosen = conventions_from_texts(texts)
+    for convention in chosen:
+        if convention.formula is not None:
+            raise InputError(
+                f"--as {convention.tool}: a formula over the config of a language model is not a "
+                "number of a forward pass",
+                "use `crossflops compare hf:config.json --llm`",
+            )
+    return chosen
+
+
+@imports_restored()
+def predict_model_numbers(
+    request: Request, conventions: Sequence["Convention"], options: Sequence[str] = ()
+) -> ModelNumbers:
+    """Count the model once, and return the number of each convention that is about such models.
+
+    `options` are what was typed after the target. A convention that cannot count the model is
+    among the `refused`.
+
+    Raises what counting raises.
+    """
+    request.refuse_unused()
+    setting = request.setting
+    watched = views_to_observe(conventions, setting) if not request.is_file else []
+    build = ModelBuild(request, is_run=bool(watched))
+    modes: dict[bool, CountedModel] = {}
+
+    def mode(training: bool) -> CountedModel:
+        if training not in modes:
+            views = [view for view in watched if view.training == training]
+            own_setting = msgspec.structs.replace(setting, training=training)
+            modes[training] = build.count(own_setting, views)
+        return modes[training]
+
+    native = mode(setting.training)
+    numbers: list[ConventionNumber] = []
+    refused: dict[str, str] = {}
+    for convention in _conventions_of_framework(conventions, native):
+        own = mode(convention.setting(setting).training)
+        try:
+            fold = fold_by_convention(convention, own, setting)
+            numbers.append(_convention_number(convention, own, native, setting, fold))
+        except (InputError, PredictionError) as error:
+            refused[f"{convention.tool}@{convention.edition}"] = error.message
+    totals = native.ledger.total
+    from crossflops.ir.ledger import UncountedNode
+    from crossflops.verbs.count import build_count_report
+
+    report = build_count_report(native)
+    return ModelNumbers(
+        target=request.target or native.graph.name,
+        options=tuple(options),
+        inputs=tuple(
+            "x".join(map(str, spec.shape or ())) or "scalar" for spec in report.model.inputs
+        ),
+        numbers=(*native_numbers(totals.macs, totals.flops, native.graph.params), *numbers),
+        params=native.graph.params,
+        uncounted=sum(isinstance(count, UncountedNode) for count in native.ledger.counts),
+        refused=refused,
+        made_with=framework_versions(request.is_file),
+    )
+
+
+def _conventions_of_framework(
+    conventions: Iterable["Convention"], native: CountedModel
+) -> list["Convention"]:
+    """Return the conventions that are about models of this framework, or about nodes."""
+    framework = native.trace.framework if native.trace.calls else ""
+    return [
+        convention
+        for convention in conventions
+        if convention.sees == "node" or (framework and convention.framework == framework)
+    ]
+
+
+def _convention_number(
+    convention: "Convention",
+    own: CountedModel,
+    native: CountedModel,
+    setting: Setting,
+    fold: ConventionCount,
+) -> ConventionNumber:
+    return ConventionNumber(
+        tool=convention.tool,
+        edition=convention.edition,
+        unit=convention.printed_as,
+        per_mac=convention.unit,
+        total=fold.total,
+        is_tool=bool(convention.verified),
+        causes=_cause_amounts(convention, own, native, setting),
+    )
+
+
+def _cause_amounts(
+    convention: "Convention", own: CountedModel, native: CountedModel, setting: Setting
+) -> tuple[CauseAmount, ...]:
+    """Return what each cause contributes, with the unit applied to its MACs."""
+    from crossflops.reconcile.walk import reconcile
+
+    try:
+        prediction = (
+            predict_in_graph(convention, own)
+            if convention.sees == "node"
+            else predict(convention, own.trace, setting, own.ledger)
+        )
+        account: Reconciliation = reconcile(prediction, own.trace, own.ledger, base=native.ledger)
+    except CrossflopsError:  # the number stands without an account
+        return ()
+    return tuple(
+        CauseAmount(
+            step.cause,
+            step.amount + ((convention.unit or 1) - 1) * (step.macs or 0),
+        )
+        for step in account.explanations
+        if step.amount
+    )

@@ -1,0 +1,188 @@
+"""A CSV file of published figures, read by the names of its columns.
+
+A head names its unit and its prefix: `gmacs`, `GFLOPs`, `FLOPs (G)`, `Params (M)`. The digits are
+those of the text in the cell.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.files import contents
+from crossflops.report.audit import PublishedRow
+from crossflops.report.published import parse_figure
+
+_MODEL = ("model", "modelname", "name", "arch", "architecture", "network", "backbone", "target")
+_INPUT = (
+    "imgsize", "imagesize", "inputsize", "input", "size", "resolution", "cropsize", "inputshape",
+    "inferimgsize", "res",
+)  # fmt: skip
+_POWERS = {"": 0, "k": 3, "m": 6, "g": 9, "b": 9, "t": 12, "p": 15}
+_WORDS = {
+    "macs": "macs", "mac": "macs", "madds": "macs", "madd": "macs", "multadds": "macs",
+    "multiadds": "macs", "multiplyadds": "macs",
+    "flops": "flops", "flop": "flops",
+    "params": "params", "param": "params", "parameters": "params", "paramcount": "params",
+    "parametercount": "params", "numparams": "params",
+}  # fmt: skip
+_EMPTY = ("", "-", "n/a", "na", "nan", "none")
+_SIDES = re.compile(r"(?:(\d+)\s*[x×*,]\s*)?(?:(\d+)\s*[x×*,]\s*)?(\d+)(?:\s*px)?", re.I)
+_HINT = (
+    "name a column for the model (model, name, arch) and one for figures (gmacs, GFLOPs, "
+    "FLOPs (G), params, Params (M))"
+)
+
+
+class FigureColumn(NamedTuple):
+    """A column of figures: its head, and the unit and the power of ten that it states."""
+
+    head: str
+    unit: str
+    power: int | None
+
+
+class PublishedTable(msgspec.Struct, frozen=True):
+    """The figures of a file, and the columns that have none."""
+
+    rows: tuple[PublishedRow, ...]
+    ignored: tuple[str, ...]
+
+
+def read_published_table(path: Path, library: str = "") -> PublishedTable:
+    """Return the figures of a CSV file, a row for each.
+
+    Lines that begin with `#` are comments. `library` is put before a model without a colon.
+    Raises InputError for a file without columns that are known, or with a cell that is not a
+    figure, and names what was found.
+    """
+    lines = _text_lines(path)
+    numbered = [(number, line) for number, line in lines if not line.startswith("#")]
+    reader = csv.reader(io.StringIO("\n".join(line for _, line in numbered)))
+    table = [(numbered[min(reader.line_num, len(numbered)) - 1][0], row) for row in reader]
+    table = [(number, row) for number, row in table if any(cell.strip() for cell in row)]
+    if not table:
+        raise InputError(f"{path} has no rows", _HINT)
+    heads = [head.strip().lstrip("\ufeff") for head in table[0][1]]
+    model, size = _find_column(heads, _MODEL), _find_column(heads, _INPUT)
+    figures = {
+        place: column
+        for place, head in enumerate(heads)
+        if place not in (model, size) and (column := figure_column(head))
+    }
+    if model is None or not figures:
+        what = "no column for the model" if model is None else "no column of figures"
+        raise InputError(f"{path} has {what}; its columns are {', '.join(heads)}", _HINT)
+    rows: list[PublishedRow] = []
+    for number, cells in table[1:]:
+        if len(cells) < len(heads):
+            raise InputError(
+                f"{path}, line {number}, has {len(cells)} cells, and the head has {len(heads)}",
+                "add the missing cells, or quote cells that contain a comma",
+            )
+        place = f"{path}, line {number}"
+        shape = _input_of(cells[size].strip(), place) if size is not None else {}
+        rows += _figures_of_row(
+            place, number, cells, cells[model].strip(), library, figures, shape
+        )
+    ignored = tuple(
+        head for place, head in enumerate(heads) if place not in (model, size, *figures)
+    )
+    return PublishedTable(tuple(rows), ignored)
+
+
+def _text_lines(path: Path) -> list[tuple[int, str]]:
+    try:
+        text = contents(path).decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "give a CSV file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text in UTF-8", "give a CSV file") from error
+    return list(enumerate(text.splitlines(), 1))
+
+
+def _figures_of_row(
+    place: str,
+    number: int,
+    cells: Sequence[str],
+    model: str,
+    library: str,
+    figures: Mapping[int, FigureColumn],
+    shape: Mapping[str, int | str],
+) -> list[PublishedRow]:
+    if not model:
+        raise InputError(f"{place}, names no model", "fill in the cell, or remove the line")
+    target = f"{library}:{model}" if library and ":" not in model else model
+    rows = []
+    for index, column in figures.items():
+        text = cells[index].strip()
+        if text.lower() in _EMPTY:
+            continue
+        try:
+            figure = parse_figure(text, column.power, column.unit)
+        except InputError as error:
+            raise InputError(
+                f"{place}, column {column.head}: {error.message}", error.hint
+            ) from None
+        rows.append(
+            msgspec.convert(
+                {
+                    "line": number, "model": model, "target": target, "column": column.head,
+                    "figure": figure, **shape,
+                },
+                PublishedRow,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _find_column(heads: Sequence[str], names: Sequence[str]) -> int | None:
+    """Return the place of the column with the first of these names."""
+    plain = [re.sub(r"[^a-z]", "", head.lower()) for head in heads]
+    return next((plain.index(name) for name in names if name in plain), None)
+
+
+def figure_column(head: str) -> FigureColumn | None:
+    """Return the unit and the prefix that a head states; None if it names no figure.
+
+    >>> [figure_column(head)[1:] for head in ("gmacs", "FLOPs (G)", "param_count", "#Params(M)")]
+    [('macs', 9), ('flops', 9), ('params', None), ('params', 6)]
+    >>> figure_column("macts")
+    """
+    plain = re.sub(r"[^a-z()\[\]]", "", head.lower())
+    word, _, inner = re.sub(r"[\[\]()]", " ", plain).strip().partition(" ")
+    if word in _WORDS:
+        inner = inner.strip()
+        if not inner:
+            return FigureColumn(head, _WORDS[word], None)
+        if inner in _POWERS:
+            return FigureColumn(head, _WORDS[word], _POWERS[inner])
+        word = f"{inner[:1]}{word}" if inner[1:] in _WORDS else ""
+    for prefix, rest in ((word[:1], word[1:]), (word[-1:], word[:-1])):
+        if prefix and prefix in _POWERS and rest in _WORDS:
+            return FigureColumn(head, _WORDS[rest], _POWERS[prefix])
+    return None
+
+
+def _input_of(text: str, place: str) -> dict[str, int | str]:
+    """Return the fields of a row for its input: a side of a square image, or a shape."""
+    if text.lower() in _EMPTY:
+        return {}
+    shape = re.sub(r"\s", "", text.lower()).strip("()[]").replace("×", "x").replace(",", "x")
+    if re.fullmatch(r"\d+x\d+x\d+x\d+", shape):
+        return {"input": shape}
+    found = _SIDES.fullmatch(text.strip("()[]"))
+    if found is None:
+        raise InputError(f"{place}: {text!r} is not an input size", "write 224 or 1x3x224x224")
+    first, second, last = found.groups()
+    sides = [int(side) for side in (first, second, last) if side]
+    height, width = sides[-2:] if len(sides) > 1 else (sides[0], sides[0])
+    channels = sides[0] if len(sides) == 3 else 3
+    if height == width and channels == 3:
+        return {"image_size": height}
+    return {"input": f"1x{channels}x{height}x{width}"}
