@@ -37,11 +37,6 @@ from crossflops.report.report import SCHEMA, Report
 _HINT = "give a file written by `crossflops count`, `compare` or `bench` with -o FILE.json"
 Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit)
 
-_SEARCHES: tuple[tuple[str, str, type[Identification] | type[Audit]], ...] = (
-    ("candidates", "identify", Identification),
-    ("contradictions", "audit", Audit),
-)
-
 
 @verb(
     "render",
@@ -74,12 +69,12 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     if _has(data, "efficiency"):
         _reject_unused_render_options(fields, "a result of `efficiency`", "plot")
         return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
-    for key, verb_name, kind in _SEARCHES:
-        if _has(data, key):
-            _reject_unused_render_options(fields, f"a result of `{verb_name}`")
-            found = _decode_report(file_, data, kind)
-            deliver(found, as_json=fields["as_json"], file=fields["file"])
-            return 0
+    if _has(data, "candidates"):
+        _reject_unused_render_options(fields, "a result of `identify`")
+        return _render_whole(_decode_report(file_, data, Identification), fields)
+    if _has(data, "contradictions"):
+        _reject_unused_render_options(fields, "a result of `audit`")
+        return _render_whole(_decode_report(file_, data, Audit), fields)
     report = _decode_report(file_, data, Report)
     _check_report_options(report, fields)
     report = answer_report_questions(report, **requested)
@@ -139,6 +134,11 @@ def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int
     deliver(shown, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
         keep_curve(bench, plot)
+    return 0
+
+
+def _render_whole(found: Identification | Audit, fields: dict[str, Any]) -> int:
+    deliver(found, as_json=fields["as_json"], file=fields["file"])
     return 0
 
 

@@ -33,8 +33,8 @@ class ConventionNumber(msgspec.Struct, frozen=True, kw_only=True):
 class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of one model in one setting.
 
-    `inputs` are shapes as they are typed, `options` what follows the target in a command that
-    counts so. `refused` are the conventions that have no number, each with the reason.
+    `macs`, `flops` and `params` are the native count. `inputs` are shapes as they are typed,
+    `options` what follows the target in a command that counts so. `refused` are the conventions that have no number, each with the reason.
     `uncounted` is the number of nodes whose work is in none of the native numbers.
     """
 
@@ -42,6 +42,8 @@ class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     numbers: tuple[ConventionNumber, ...] = ()
+    macs: int = 0
+    flops: int = 0
     params: int = 0
     uncounted: int = 0
     refused: dict[str, str] = {}

@@ -184,8 +184,8 @@ def _cause_groups(number: ConventionNumber) -> Iterator[Mapping[str, Amount]]:
         if not cause.cause.startswith(_NO_WORK):
             amounts[cause.cause] = amounts.get(cause.cause, 0) + cause.amount
     amounts = {cause: amount for cause, amount in amounts.items() if amount}
-    for cause, amount in amounts.items():
-        yield {cause: amount}
+    for name, amount in amounts.items():
+        yield {name: amount}
     largest = sorted(amounts, key=lambda cause: -abs(amounts[cause]))[:_MOST_CAUSES]
     for first, second in combinations(largest, 2):
         yield {first: amounts[first], second: amounts[second]}

@@ -20,6 +20,7 @@ from crossflops.files import write_file
 from crossflops.report.audit import Audit, PublishedRow, judge_rows
 from crossflops.report.model_numbers import ModelNumbers
 from crossflops.targets.request import Request
+from crossflops.threads import filter_warnings
 from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
 from crossflops.verbs.provenance import framework_versions
 from crossflops.verbs.published_tables import PublishedTable, read_published_table
@@ -149,7 +150,8 @@ def count_stored(task: _Task) -> ModelNumbers | str:
             [shape] if shape else (),
             sizes={"image_size": image_size} if image_size else {},
         )
-        numbers = predict_model_numbers(request, choose_conventions(task.as_))
+        with filter_warnings("ignore"):  # each model would warn of its usual input
+            numbers = predict_model_numbers(request, choose_conventions(task.as_))
     except CrossflopsError as error:
         reason = error.message
     if task.file:

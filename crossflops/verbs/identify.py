@@ -81,8 +81,8 @@ def identify_figure(
         figure=figure.text,
         target=model.target,
         inputs=model.inputs,
-        macs=next(n.total for n in model.numbers if n.tool == NATIVE and n.per_mac == 1),
-        flops=next(n.total for n in model.numbers if n.tool == NATIVE and n.per_mac == 2),
+        macs=model.macs,
+        flops=model.flops,
         params=model.params,
         candidates=(
             *(_candidate(*found) for found in exact),

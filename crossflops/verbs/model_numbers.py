@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
+from crossflops.ir.ledger import UncountedNode
 from crossflops.ir.profile import ConventionCount
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
@@ -81,17 +82,15 @@ def predict_model_numbers(
         except (InputError, PredictionError) as error:
             refused[f"{convention.tool}@{convention.edition}"] = error.message
     totals = native.ledger.total
-    from crossflops.ir.ledger import UncountedNode
-    from crossflops.verbs.count import build_count_report
-
-    report = build_count_report(native)
     return ModelNumbers(
         target=request.target or native.graph.name,
         options=tuple(options),
         inputs=tuple(
-            "x".join(map(str, spec.shape or ())) or "scalar" for spec in report.model.inputs
+            "x".join(map(str, spec.shape or ())) or "scalar" for spec in native.graph.inputs
         ),
         numbers=(*native_numbers(totals.macs, totals.flops, native.graph.params), *numbers),
+        macs=totals.macs,
+        flops=totals.flops,
         params=native.graph.params,
         uncounted=sum(isinstance(count, UncountedNode) for count in native.ledger.counts),
         refused=refused,

@@ -15,9 +15,9 @@ def audit_page(audit: Audit) -> Page:
         Title((audit.table, count_with_noun(len(audit.rows), "figure"))),
         Text(
             f"{exact} reproduced by the convention of their column, {contradicted} by another "
-            f"one, {audit.count_status('open')} open. Of the {audit.counted} whose model was counted, "
-            f"{percent_share(exact + contradicted, audit.counted)} are reproduced to the last "
-            "printed digit.",
+            f"one, {audit.count_status('open')} open. Of the {audit.counted} figures whose model "
+            f"was counted, {percent_share(exact + contradicted, audit.counted)} are reproduced to "
+            "the last printed digit.",
             " ",
         ),
         Heading("conventions, by the figures that each reproduces"),
