@@ -33,13 +33,12 @@ class ConventionNumber(msgspec.Struct, frozen=True, kw_only=True):
 class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of one model in one setting.
 
-    `macs`, `flops` and `params` are the native count. `inputs` are shapes as they are typed,
-    `options` what follows the target in a command that counts so. `refused` are the conventions that have no number, each with the reason.
-    `uncounted` is the number of nodes whose work is in none of the native numbers.
+    `macs`, `flops` and `params` are the native count. `inputs` are shapes as they are typed.
+    `refused` are the conventions that have no number, each with the reason. `uncounted` is the
+    number of nodes whose work is in none of the native numbers.
     """
 
     target: str
-    options: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     numbers: tuple[ConventionNumber, ...] = ()
     macs: int = 0

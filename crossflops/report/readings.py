@@ -168,12 +168,12 @@ def _implausibility(reading: Reading) -> tuple[object, ...]:
         not number.is_tool,
         number.per_mac == 0 and number.unit != PARAMS,
         not plain,
-        bool(reading.switch),
         reading.factor == TWICE and number.tool != NATIVE,
         _ROUNDINGS.index(reading.rounding),
         number.unit == PARAMS,
         number.tool != NATIVE,
         _USUAL.index(number.tool) if number.tool in _USUAL else len(_USUAL),
+        bool(reading.switch),
     )
 
 

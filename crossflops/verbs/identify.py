@@ -24,7 +24,7 @@ from crossflops.report.readings import PARAMS, Reading, find_near_readings, find
 from crossflops.targets.request import Request
 from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
 
-IMAGE_SIDES = (224, 192, 240, 256, 288, 299, 320, 384, 448, 512)
+IMAGE_SIDES = (224, 160, 176, 192, 240, 256, 288, 299, 320, 384, 448, 512)
 BATCHES = (2, 4, 8, 16, 32, 64, 128, 256)
 NEAR = Fraction(1, 2)  # relative distance of a number that is worth a cause
 _BATCH_SLACK = Fraction(1, 50)

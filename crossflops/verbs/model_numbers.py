@@ -48,13 +48,10 @@ def choose_conventions(texts: Sequence[str]) -> list["Convention"]:
 
 
 @imports_restored()
-def predict_model_numbers(
-    request: Request, conventions: Sequence["Convention"], options: Sequence[str] = ()
-) -> ModelNumbers:
+def predict_model_numbers(request: Request, conventions: Sequence["Convention"]) -> ModelNumbers:
     """Count the model once, and return the number of each convention that is about such models.
 
-    `options` are what was typed after the target. A convention that cannot count the model is
-    among the `refused`.
+    A convention that cannot count the model is among the `refused`.
 
     Raises what counting raises.
     """
@@ -84,7 +81,6 @@ def predict_model_numbers(
     totals = native.ledger.total
     return ModelNumbers(
         target=request.target or native.graph.name,
-        options=tuple(options),
         inputs=tuple(
             "x".join(map(str, spec.shape or ())) or "scalar" for spec in native.graph.inputs
         ),
