@@ -46,9 +46,9 @@ class PublishedRow(msgspec.Struct, frozen=True, kw_only=True):
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     """A published figure, and the convention that prints it.
 
-    `reproduced_by` is, of the conventions that print this figure, that which reproduces the most
-    rows of the column, "" if none does. `prints` is its exact number, a float where it is
-    not whole. `reason` says of an open row why.
+    `reproduced_by` is the usual convention of the column if it prints this figure, else the same
+    doubled, halved or switched, else that of most rows, "" if none does. `prints` is its exact
+    number, a float where it is not whole. `reason` says of an open row why.
     """
 
     line: int
@@ -171,7 +171,7 @@ def _judge_row(
     numbers: ModelNumbers | str,
 ) -> AuditRow:
     """Return the judgement of a row; `order` are the conventions, that of most rows first."""
-    name = next((known for known in order if known in named), "")
+    name = _closest_convention(named, order)
     inputs = () if isinstance(numbers, str) else numbers.inputs
     judged = AuditRow(
         line=row.line, model=row.model, column=row.column, published=row.figure.text,
@@ -189,6 +189,26 @@ def _judge_row(
         rounding=named[name].rounding,
         status="exact" if name == order[0] else "contradicted",
     )
+
+
+def _closest_convention(named: Mapping[str, Reading], order: Sequence[str]) -> str:
+    """Return the usual convention if it prints the figure, else the same tool in another way.
+
+    Else that of most rows; "" if none prints it.
+    """
+    fitting = [known for known in order if known in named]
+    usual = base_convention(order[0]) if order else ""
+    same = [known for known in fitting if base_convention(known) == usual]
+    return (*same, *fitting, "")[0]
+
+
+def base_convention(name: str) -> str:
+    """Return the name of a convention without factor and switch.
+
+    >>> base_convention("2 x MACs"), base_convention("1/2 x fvcore@0.1.5 with A=0")
+    ('MACs', 'fvcore@0.1.5')
+    """
+    return name.rpartition(" x ")[2].partition(" with ")[0]
 
 
 def _nearest_words(figure: PublishedFigure, numbers: ModelNumbers) -> str:

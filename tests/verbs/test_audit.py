@@ -52,10 +52,10 @@ def test_each_figure_is_judged(folder):
         (4, "MACs", "exact", "MACs"),
         (4, "Params", "open", ""),
         (5, "MACs", "exact", "MACs"),
-        (6, "MACs", "contradicted", "FLOPs"),
+        (6, "MACs", "contradicted", "2 x MACs"),
         (6, "Params", "exact", "params"),
     ]
-    assert result.contradictions == ("MACs: 1 of 4 rows are FLOPs, most others MACs: two",)
+    assert result.contradictions == ("MACs: 1 of 4 rows are 2 x MACs, most others MACs: two",)
     assert [row.reason for row in result.rows if row.reason] == ["nearest: params prints 50"]
 
 
