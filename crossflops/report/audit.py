@@ -14,7 +14,7 @@ import msgspec
 
 from crossflops.report.model_numbers import ModelNumbers
 from crossflops.report.published import PublishedFigure
-from crossflops.report.readings import PARAMS, Reading, find_readings
+from crossflops.report.readings import PARAMS, FigureReading, find_readings
 from crossflops.report.report import SCHEMA
 
 Status = Literal["exact", "contradicted", "open"]
@@ -123,11 +123,11 @@ def judge_rows(
     return tuple(judged[place] for place in range(len(rows))), conventions, tuple(contradictions)
 
 
-def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, Reading]:
+def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, FigureReading]:
     """Return the readings that reproduce every digit, by the name of the convention."""
     if isinstance(numbers, str):
         return {}
-    named: dict[str, Reading] = {}
+    named: dict[str, FigureReading] = {}
     for reading in find_readings(row.figure, numbers):
         if reading.rounding in _FINE:
             named.setdefault(reading.convention, reading)
@@ -139,8 +139,8 @@ def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, R
 
 
 def _unaffected_by_switch(
-    named: Mapping[str, Reading], numbers: ModelNumbers
-) -> dict[str, Reading]:
+    named: Mapping[str, FigureReading], numbers: ModelNumbers
+) -> dict[str, FigureReading]:
     """Return the readings under a switch of a library for models that it does not change."""
     from crossflops.report.readings import SWITCHES
 
@@ -156,7 +156,7 @@ def _unaffected_by_switch(
     return found
 
 
-def _tally(readings: Iterable[Mapping[str, Reading]]) -> "Counter[str]":
+def _tally(readings: Iterable[Mapping[str, FigureReading]]) -> "Counter[str]":
     """Return how many rows each convention reproduces, the more plausible of equals first."""
     tally: Counter[str] = Counter()
     for named in readings:
@@ -166,7 +166,7 @@ def _tally(readings: Iterable[Mapping[str, Reading]]) -> "Counter[str]":
 
 def _judge_row(
     row: PublishedRow,
-    named: Mapping[str, Reading],
+    named: Mapping[str, FigureReading],
     order: Sequence[str],
     numbers: ModelNumbers | str,
 ) -> AuditRow:
@@ -191,7 +191,7 @@ def _judge_row(
     )
 
 
-def _closest_convention(named: Mapping[str, Reading], order: Sequence[str]) -> str:
+def _closest_convention(named: Mapping[str, FigureReading], order: Sequence[str]) -> str:
     """Return the usual convention if it prints the figure, else the same tool in another way.
 
     Else that of most rows; "" if none prints it.

@@ -47,7 +47,7 @@ class Switch(msgspec.Struct, frozen=True):
 SWITCHES = (Switch("timm", "TIMM_FUSED_ATTN=0", "fvcore", "attention.sdpa"),)
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     """A number that prints as a figure, or would if the `missing` causes were not there.
 
     `factor` is what the number is multiplied by: 2 where MACs are published as FLOPs, 1/2 the
@@ -80,7 +80,7 @@ def native_numbers(macs: int, flops: int, params: int) -> tuple[ConventionNumber
 
 def find_readings(
     figure: PublishedFigure, model: ModelNumbers, switches: Sequence[Switch] = SWITCHES
-) -> list[Reading]:
+) -> list[FigureReading]:
     """Return the exact readings of a figure, the most plausible first."""
     library = model.target.partition(":")[0]
     switches = [switch for switch in switches if switch.library == library]
@@ -94,12 +94,12 @@ def find_readings(
 
 def find_near_readings(
     figure: PublishedFigure, model: ModelNumbers, within: Fraction
-) -> list[Reading]:
+) -> list[FigureReading]:
     """Return the readings that one or two causes separate from a figure, the nearest first.
 
     Only numbers up to `within` (relative) of the figure are considered: 1/2 for 50 %.
     """
-    found: list[tuple[tuple[object, ...], Reading]] = []
+    found: list[tuple[tuple[object, ...], FigureReading]] = []
     for number, factor in _scaled_numbers(figure, model.numbers):
         if figure.distance(factor * Fraction(number.total)) > within:
             continue
@@ -107,7 +107,7 @@ def find_near_readings(
             amount = factor * (Fraction(number.total) - sum(Fraction(a) for a in missing.values()))
             rounding = figure.rounding_of(amount)
             if rounding in ("exact", "rounded", "truncated"):
-                reading = Reading(
+                reading = FigureReading(
                     number=number, factor=factor, amount=amount, rounding=rounding,
                     missing=tuple(missing),
                 )  # fmt: skip
@@ -135,11 +135,11 @@ def _scaled_numbers(
 
 def _exact_readings(
     figure: PublishedFigure, number: ConventionNumber, factor: Fraction, switches: Sequence[Switch]
-) -> Iterator[Reading]:
+) -> Iterator[FigureReading]:
     amount = factor * Fraction(number.total)
     rounding = figure.rounding_of(amount)
     if rounding is not None:
-        yield Reading(number=number, factor=factor, amount=amount, rounding=rounding)
+        yield FigureReading(number=number, factor=factor, amount=amount, rounding=rounding)
     for switch in switches:
         if switch.tool != number.tool:
             continue
@@ -149,13 +149,13 @@ def _exact_readings(
         amount = factor * (Fraction(number.total) - Fraction(removed))
         rounding = figure.rounding_of(amount) if removed else None
         if rounding is not None:
-            yield Reading(
+            yield FigureReading(
                 number=number, factor=factor, amount=amount, rounding=rounding,
                 switch=switch.variable,
             )  # fmt: skip
 
 
-def _implausibility(reading: Reading) -> tuple[object, ...]:
+def _implausibility(reading: FigureReading) -> tuple[object, ...]:
     """Return a key that is smaller for a more plausible reading.
 
     A figure that is rounded comes before one that is cut off, a number as it is before a scaled

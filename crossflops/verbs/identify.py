@@ -20,7 +20,7 @@ from crossflops.ir.profile import Amount
 from crossflops.report.identification import Candidate, Identification
 from crossflops.report.model_numbers import NATIVE, ModelNumbers
 from crossflops.report.published import PublishedFigure, parse_figure
-from crossflops.report.readings import PARAMS, Reading, find_near_readings, find_readings
+from crossflops.report.readings import PARAMS, FigureReading, find_near_readings, find_readings
 from crossflops.targets.request import Request
 from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
 
@@ -96,19 +96,19 @@ def identify_figure(
     )
 
 
-def _number_text(reading: Reading) -> str:
+def _number_text(reading: FigureReading) -> str:
     """Return what tells a reading from the same number in another setting."""
     return f"{reading.convention} {reading.amount}"
 
 
-def _is_strong(reading: Reading) -> bool:
+def _is_strong(reading: FigureReading) -> bool:
     """Return whether a reading is more than a coincidence of few digits."""
     counts_work = bool(reading.number.per_mac) or reading.number.unit == PARAMS
     return counts_work and reading.rounding not in _WEAK
 
 
 def _near_candidates(
-    figure: PublishedFigure, request: Request, model: ModelNumbers, exact: Sequence[Reading]
+    figure: PublishedFigure, request: Request, model: ModelNumbers, exact: Sequence[FigureReading]
 ) -> Iterator[Candidate]:
     """Yield the nearest reading of each number that does not print the figure by itself."""
     known = {(reading.number.tool, reading.number.edition) for reading in exact}
@@ -120,7 +120,7 @@ def _near_candidates(
 
 
 def _candidate(
-    reading: Reading, request: Request, model: ModelNumbers, is_given: bool
+    reading: FigureReading, request: Request, model: ModelNumbers, is_given: bool
 ) -> Candidate:
     number = reading.number
     return Candidate(
@@ -138,7 +138,7 @@ def _candidate(
     )
 
 
-def _command_amount(reading: Reading) -> Amount:
+def _command_amount(reading: FigureReading) -> Amount:
     """Return the number that the command prints."""
     if reading.switch:
         return _plain_amount(reading.amount / reading.factor)
@@ -149,7 +149,7 @@ def _plain_amount(amount: Fraction) -> Amount:
     return amount.numerator if amount.denominator == 1 else float(amount)
 
 
-def command_of(reading: Reading, request: Request) -> str:
+def command_of(reading: FigureReading, request: Request) -> str:
     """Return the command that prints the number of a reading."""
     words = ["crossflops", "count", request.target or "MODEL", *_typed_options(request)]
     if reading.number.tool != NATIVE:
