@@ -158,19 +158,9 @@ class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
 class ShownIdentification(ShownResult, Identification, frozen=True, kw_only=True):
     """An identified figure with its page: the result of `crossflops.identify`."""
 
-    @classmethod
-    def of(cls, found: Identification) -> "ShownIdentification":
-        """Return the same identification, able to show itself."""
-        return cls(**asdict(found))
-
 
 class ShownAudit(ShownResult, Audit, frozen=True, kw_only=True):
     """An audited table with its page: the result of `crossflops.audit`."""
-
-    @classmethod
-    def of(cls, audit: Audit) -> "ShownAudit":
-        """Return the same audit, able to show itself."""
-        return cls(**asdict(audit))
 
 
 class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):

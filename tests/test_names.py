@@ -100,6 +100,7 @@ EMPTY_VARIABLES = {
 STAYING = {
     ("cli/compare.py", "as_"): "the flag --as",
     ("cli/count.py", "as_"): "the flag --as",
+    ("cli/identify.py", "as_"): "the flag --as",
     ("cli/explain.py", "as_"): "the flag --as",
     ("training_loops/profiler.py", "as_"): "public: `FlopsProfiler(as_=...)`",
     ("verbs/api.py", "as_"): "public: `count(as_=...)`",

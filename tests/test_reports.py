@@ -6,6 +6,7 @@ from crossflops import Report
 from crossflops.files import contents
 from crossflops.ir.profile import Failure
 from crossflops.render.formats import markdown
+from crossflops.report.audit import Audit
 from tests.make_reports import FOLDER, REPORTS, SUFFIX
 
 FILES = sorted(FOLDER.glob(f"*{SUFFIX}"))
@@ -33,11 +34,21 @@ FAILS = {
 }
 
 
+@pytest.mark.parametrize("name", ["timm", "torchvision"])
+def test_an_audit_renders_to_the_page_beside_it(name):
+    """Nearly all figures of each are reproduced to the last printed digit."""
+    audit = Audit.from_json(contents(FOLDER / "audits" / f"{name}{SUFFIX}"))
+    page = (FOLDER / "audits" / f"{name}.md").read_text(encoding="utf-8")
+    assert markdown(audit) == page
+    reproduced = audit.count_status("exact") + audit.count_status("contradicted")
+    assert reproduced >= 0.95 * audit.figures_counted
+
+
 def test_there_is_a_report_of_every_model():
     """The folder holds what the `report` environment makes, and nothing else."""
     pages = {file.stem for file in FOLDER.glob("*.md")}
     assert set(NAMES) == REPORTS.keys() == pages
-    every = list(FOLDER.iterdir())
+    every = [file for file in FOLDER.iterdir() if file.is_file()]
     assert len(every) == 2 * len(REPORTS)
     assert sum(file.stat().st_size for file in every) <= MOST
 

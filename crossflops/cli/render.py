@@ -137,8 +137,8 @@ def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int
     return 0
 
 
-def _render_whole(found: Identification | Audit, fields: dict[str, Any]) -> int:
-    deliver(found, as_json=fields["as_json"], file=fields["file"])
+def _render_whole(result: Identification | Audit, fields: dict[str, Any]) -> int:
+    deliver(result, as_json=fields["as_json"], file=fields["file"])
     return 0
 
 

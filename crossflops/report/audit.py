@@ -77,12 +77,11 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     left_out: int = 0
-    seconds: float = 0.0
     made_with: dict[str, str] = {}
     schema: str = SCHEMA
 
     @property
-    def counted(self) -> int:
+    def figures_counted(self) -> int:
         """The number of rows whose model was counted."""
         return sum(row.is_counted for row in self.rows)
 
@@ -98,80 +97,81 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge_rows(
     rows: Sequence[PublishedRow],
-    counted: Mapping[tuple[str, int | None, str], ModelNumbers | str],
+    numbers_by_build: Mapping[tuple[str, int | None, str], ModelNumbers | str],
 ) -> tuple[tuple[AuditRow, ...], dict[str, dict[str, int]], tuple[str, ...]]:
     """Return the judgement of each row, the conventions by column, and the contradictions.
 
     Args:
         rows: the figures.
-        counted: by `PublishedRow.build` the numbers of a model, or the reason why it has none.
+        numbers_by_build: the numbers of a model, or the reason why it has none, by
+            `PublishedRow.build`.
     """
-    readings = [_row_readings(row, counted[row.build]) for row in rows]
+    readings = [_row_readings(row, numbers_by_build[row.build]) for row in rows]
     conventions: dict[str, dict[str, int]] = {}
     judged: dict[int, AuditRow] = {}
     contradictions: list[str] = []
     for column in dict.fromkeys(row.column for row in rows):
-        places = [place for place, row in enumerate(rows) if row.column == column]
-        tally = _tally(readings[place] for place in places)
+        indices = [index for index, row in enumerate(rows) if row.column == column]
+        tally = _tally(readings[index] for index in indices)
         conventions[column] = dict(tally.most_common())
         order = tuple(conventions[column])
         usual = order[0] if order else ""
-        for place in places:
-            numbers = counted[rows[place].build]
-            judged[place] = _judge_row(rows[place], readings[place], order, numbers)
-        contradictions += _contradictions(column, usual, [judged[place] for place in places])
-    return tuple(judged[place] for place in range(len(rows))), conventions, tuple(contradictions)
+        for index in indices:
+            numbers = numbers_by_build[rows[index].build]
+            judged[index] = _judge_row(rows[index], readings[index], order, numbers)
+        contradictions += _contradictions(column, usual, [judged[index] for index in indices])
+    return tuple(judged[index] for index in range(len(rows))), conventions, tuple(contradictions)
 
 
 def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, FigureReading]:
     """Return the readings that reproduce every digit, by the name of the convention."""
     if isinstance(numbers, str):
         return {}
-    named: dict[str, FigureReading] = {}
+    by_name: dict[str, FigureReading] = {}
     for reading in find_readings(row.figure, numbers):
         if reading.rounding in _FINE:
-            named.setdefault(reading.convention, reading)
+            by_name.setdefault(reading.convention, reading)
     if row.figure.unit != PARAMS:
-        named = {name: reading for name, reading in named.items() if name != PARAMS}
-    for name, reading in _unaffected_by_switch(named, numbers).items():
-        named.setdefault(name, reading)
-    return named
+        by_name = {name: reading for name, reading in by_name.items() if name != PARAMS}
+    for name, reading in _readings_under_switches(by_name, numbers).items():
+        by_name.setdefault(name, reading)
+    return by_name
 
 
-def _unaffected_by_switch(
-    named: Mapping[str, FigureReading], numbers: ModelNumbers
+def _readings_under_switches(
+    by_name: Mapping[str, FigureReading], numbers: ModelNumbers
 ) -> dict[str, FigureReading]:
     """Return the readings under a switch of a library for models that it does not change."""
     from crossflops.report.readings import SWITCHES
 
     library = numbers.target.partition(":")[0]
-    found = {}
-    for reading in named.values():
+    switched = {}
+    for reading in by_name.values():
         for switch in SWITCHES:
             causes = {cause.cause for cause in reading.number.causes}
             fits = switch.tool == reading.number.tool and switch.library == library
             if fits and not reading.switch and switch.cause not in causes:
                 under = msgspec.structs.replace(reading, switch=switch.variable)
-                found[under.convention] = under
-    return found
+                switched[under.convention] = under
+    return switched
 
 
 def _tally(readings: Iterable[Mapping[str, FigureReading]]) -> "Counter[str]":
     """Return how many rows each convention reproduces, the more plausible of equals first."""
     tally: Counter[str] = Counter()
-    for named in readings:
-        tally.update(named.keys())
+    for by_name in readings:
+        tally.update(by_name.keys())
     return tally
 
 
 def _judge_row(
     row: PublishedRow,
-    named: Mapping[str, FigureReading],
+    by_name: Mapping[str, FigureReading],
     order: Sequence[str],
     numbers: ModelNumbers | str,
 ) -> AuditRow:
     """Return the judgement of a row; `order` are the conventions, that of most rows first."""
-    name = _closest_convention(named, order)
+    name = _closest_convention(by_name, order)
     inputs = () if isinstance(numbers, str) else numbers.inputs
     judged = AuditRow(
         line=row.line, model=row.model, column=row.column, published=row.figure.text,
@@ -181,22 +181,22 @@ def _judge_row(
     if not name:
         reason = numbers if isinstance(numbers, str) else _nearest_words(row.figure, numbers)
         return msgspec.structs.replace(judged, reason=reason)
-    amount = named[name].amount
+    amount = by_name[name].amount
     return msgspec.structs.replace(
         judged,
         reproduced_by=name,
         prints=amount.numerator if amount.denominator == 1 else float(amount),
-        rounding=named[name].rounding,
+        rounding=by_name[name].rounding,
         status="exact" if name == order[0] else "contradicted",
     )
 
 
-def _closest_convention(named: Mapping[str, FigureReading], order: Sequence[str]) -> str:
+def _closest_convention(by_name: Mapping[str, FigureReading], order: Sequence[str]) -> str:
     """Return the usual convention if it prints the figure, else the same tool in another way.
 
     Else that of most rows; "" if none prints it.
     """
-    fitting = [known for known in order if known in named]
+    fitting = [known for known in order if known in by_name]
     usual = base_convention(order[0]) if order else ""
     same = [known for known in fitting if base_convention(known) == usual]
     return (*same, *fitting, "")[0]
@@ -247,5 +247,5 @@ def model_family(model: str) -> str:
     ('resmlp', 'resnet', '2d')
     """
     name = model.rpartition(":")[2]
-    found = re.match(r"[A-Za-z]+", name)
-    return found[0] if found else name
+    letters = re.match(r"[A-Za-z]+", name)
+    return letters[0] if letters else name

@@ -88,9 +88,9 @@ class PublishedFigure(msgspec.Struct, frozen=True):
         return abs(Fraction(amount) / self.value - 1)
 
 
-def is_printed_at(scaled: Fraction, mantissa: int) -> bool:
+def is_printed_at(quotient: Fraction, mantissa: int) -> bool:
     """Return whether a number rounds to this integer; a half rounds either way."""
-    return abs(scaled - mantissa) <= Fraction(1, 2)
+    return abs(quotient - mantissa) <= Fraction(1, 2)
 
 
 def parse_figure(text: str, power: int | None = None, unit: str = "") -> PublishedFigure:
@@ -109,29 +109,29 @@ def parse_figure(text: str, power: int | None = None, unit: str = "") -> Publish
     >>> parse_figure("4,111,514,624 MACs").value
     Fraction(4111514624, 1)
     """
-    found = _FIGURE.fullmatch(text)
-    if found is None or not _has_plain_digits(found["number"]):
+    match = _FIGURE.fullmatch(text)
+    if match is None or not _has_plain_digits(match["number"]):
         raise InputError(
             f"{text!r} is not a figure", 'write, for example, 4.11G, "17.6 GFLOPs" or 25.6M'
         )
-    whole, _, rest = re.sub(r"[_ ,]", "", found["number"]).partition(".")
-    mantissa = int(whole + rest or "0")
-    if not mantissa or len(whole + rest) > _MOST_DIGITS:
+    integer, _, rest = re.sub(r"[_ ,]", "", match["number"]).partition(".")
+    mantissa = int(integer + rest or "0")
+    if not mantissa or len(integer + rest) > _MOST_DIGITS:
         problem = "is zero" if not mantissa else f"has more than {_MOST_DIGITS} digits"
         raise InputError(f"the figure {text!r} {problem}", "give the figure as it was printed")
-    prefix = _POWERS[found["prefix"]]
-    if not found["prefix"] and power is not None:
+    prefix = _POWERS[match["prefix"]]
+    if not match["prefix"] and power is not None:
         prefix = power
-    written = int(found["power"] or found["ten"] or 0)
-    zeros = 0 if rest else len(whole) - len(whole.rstrip("0"))
+    written = int(match["power"] or match["ten"] or 0)
+    zeros = 0 if rest else len(integer) - len(integer.rstrip("0"))
     return PublishedFigure(
         text=text.strip(),
         mantissa=mantissa,
         exponent=prefix + written - len(rest),
-        unit=_unit_name(found["unit"]) or unit,
+        unit=_unit_name(match["unit"]) or unit,
         power=prefix,
         coarse=zeros,
-        binary=bool(found["binary"] and found["prefix"]),
+        binary=bool(match["binary"] and match["prefix"]),
     )
 
 

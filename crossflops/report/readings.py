@@ -84,12 +84,12 @@ def find_readings(
     """Return the exact readings of a figure, the most plausible first."""
     library = model.target.partition(":")[0]
     switches = [switch for switch in switches if switch.library == library]
-    found = [
+    readings = [
         reading
-        for number, factor in _scaled_numbers(figure, model.numbers)
+        for number, factor in _candidate_numbers(figure, model.numbers)
         for reading in _exact_readings(figure, number, factor, switches)
     ]
-    return sorted(found, key=_implausibility)
+    return sorted(readings, key=_implausibility)
 
 
 def find_near_readings(
@@ -99,8 +99,8 @@ def find_near_readings(
 
     Only numbers up to `within` (relative) of the figure are considered: 1/2 for 50 %.
     """
-    found: list[tuple[tuple[object, ...], FigureReading]] = []
-    for number, factor in _scaled_numbers(figure, model.numbers):
+    ranked: list[tuple[tuple[object, ...], FigureReading]] = []
+    for number, factor in _candidate_numbers(figure, model.numbers):
         if figure.distance(factor * Fraction(number.total)) > within:
             continue
         for missing in _cause_groups(number):
@@ -111,11 +111,11 @@ def find_near_readings(
                     number=number, factor=factor, amount=amount, rounding=rounding,
                     missing=tuple(missing),
                 )  # fmt: skip
-                found.append(((len(missing), *_implausibility(reading)), reading))
-    return [reading for _, reading in sorted(found, key=lambda pair: pair[0])]
+                ranked.append(((len(missing), *_implausibility(reading)), reading))
+    return [reading for _, reading in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _scaled_numbers(
+def _candidate_numbers(
     figure: PublishedFigure, numbers: Iterable[ConventionNumber]
 ) -> Iterator[tuple[ConventionNumber, Fraction]]:
     """Yield each number that the figure may be of, as it is, doubled or halved.

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
+from msgspec.structs import asdict
+
 from crossflops.files import is_configured
 from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
@@ -259,7 +261,8 @@ def identify(
 
     request = Request.from_arguments(target, inputs, **options)
     report_line = on_progress or _ignore_api_progress
-    return ShownIdentification.of(identify_figure(figure, request, as_, every, report_line))
+    result = identify_figure(figure, request, as_, every, report_line)
+    return ShownIdentification(**asdict(result))
 
 
 @imports_restored()
@@ -309,7 +312,8 @@ def audit(
     choice = AuditChoice(
         library=library, as_=tuple(as_), only=tuple(only), limit=limit, store=str(store), jobs=jobs
     )
-    return ShownAudit.of(audit_table(Path(table), choice, on_progress or _ignore_api_progress))
+    result = audit_table(Path(table), choice, on_progress or _ignore_api_progress)
+    return ShownAudit(**asdict(result))
 
 
 @imports_restored()

@@ -6,7 +6,6 @@ that an audit that was ended goes on where it stood.
 
 import hashlib
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
@@ -47,7 +46,7 @@ class AuditChoice(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int | None = None
 
 
-class _Stored(msgspec.Struct, frozen=True):
+class _StoredCount(msgspec.Struct, frozen=True):
     """What was counted of a model, or why it could not be; `made_by` is what it depends on."""
 
     made_by: dict[str, str]
@@ -73,9 +72,8 @@ def audit_table(
     """
     choose_conventions(choice.as_)
     table = read_published_table(path, choice.library)
-    rows = _chosen_rows(table, choice)
+    rows = _select_rows(table, choice)
     builds = list(dict.fromkeys(row.build for row in rows))
-    started = time.perf_counter()
     counted = _count_builds(builds, choice, on_progress)
     judged, conventions, contradictions = judge_rows(rows, counted)
     made_with = framework_versions(is_file=True)
@@ -88,12 +86,11 @@ def audit_table(
         contradictions=contradictions,
         ignored=table.ignored,
         left_out=len(table.rows) - len(rows),
-        seconds=round(time.perf_counter() - started, 1),
         made_with=made_with,
     )
 
 
-def _chosen_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRow]:
+def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRow]:
     """Return the rows of the models that the request is about."""
     rows = list(table.rows)
     for pattern in choice.only:
@@ -116,27 +113,27 @@ def _count_builds(
     again.
     """
     tasks = [_Task(build, choice.as_, _store_file(choice.store, build)) for build in builds]
-    found: dict[Build, ModelNumbers | str] = {}
+    numbers_by_build: dict[Build, ModelNumbers | str] = {}
     for task in tasks:
         stored = _read_stored(task)
         if stored is not None:
-            found[task.build] = stored.numbers or stored.reason
-    left = [task for task in tasks if task.build not in found]
+            numbers_by_build[task.build] = stored.numbers or stored.reason
+    left = [task for task in tasks if task.build not in numbers_by_build]
     names = [task.build[0] for task in left]
-    done = len(found)
+    done = len(numbers_by_build)
     jobs = min(choice.jobs or choose_jobs(len(left)), len(left))
     if jobs < 2:
         for task in left:
             on_progress(f"{done + 1} of {len(tasks)}: {task.build[0]}")
-            found[task.build] = count_stored(task)
+            numbers_by_build[task.build] = count_stored(task)
             done += 1
-        return found
+        return numbers_by_build
     with closing(run_series(count_stored, [(task,) for task in left], names, jobs)) as series:
         for task, numbers in zip(left, series, strict=True):
             done += 1
             on_progress(f"{done} of {len(tasks)}: {task.build[0]}")
-            found[task.build] = numbers
-    return found
+            numbers_by_build[task.build] = numbers
+    return numbers_by_build
 
 
 def count_stored(task: _Task) -> ModelNumbers | str:
@@ -155,7 +152,7 @@ def count_stored(task: _Task) -> ModelNumbers | str:
     except CrossflopsError as error:
         reason = error.message
     if task.file:
-        stored = _Stored(_made_by(task), numbers, reason)
+        stored = _StoredCount(_store_key(task), numbers, reason)
         Path(task.file).parent.mkdir(parents=True, exist_ok=True)
         write_file(
             Path(task.file), msgspec.json.encode(stored), "choose another folder with --store"
@@ -163,7 +160,7 @@ def count_stored(task: _Task) -> ModelNumbers | str:
     return numbers or reason
 
 
-def _made_by(task: _Task) -> dict[str, str]:
+def _store_key(task: _Task) -> dict[str, str]:
     """Return what a stored result depends on: the release of crossflops and the request."""
     versions = framework_versions(is_file=True)
     target, image_size, shape = task.build
@@ -179,13 +176,13 @@ def _store_file(store: str, build: Build) -> str:
     return str(Path(store, f"{plain}-{digest}.json"))
 
 
-def _read_stored(task: _Task) -> _Stored | None:
+def _read_stored(task: _Task) -> _StoredCount | None:
     """Return what an earlier run counted; None if there is nothing that still holds."""
     file = Path(task.file) if task.file else None
     if file is None or not file.is_file():
         return None
     try:
-        stored = msgspec.json.decode(file.read_bytes(), type=_Stored)
+        stored = msgspec.json.decode(file.read_bytes(), type=_StoredCount)
     except (OSError, msgspec.MsgspecError):  # half-written by another program: counted again
         return None
-    return stored if stored.made_by == _made_by(task) else None
+    return stored if stored.made_by == _store_key(task) else None

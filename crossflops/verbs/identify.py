@@ -44,7 +44,7 @@ class _Trial(NamedTuple):
 def identify_figure(
     text: str,
     request: Request,
-    as_: Sequence[str] = (),
+    convention_texts: Sequence[str] = (),
     is_thorough: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Identification:
@@ -56,7 +56,7 @@ def identify_figure(
     is not, and what counting raises.
     """
     figure = parse_figure(text)
-    conventions = choose_conventions(as_)
+    conventions = choose_conventions(convention_texts)
     on_progress(f"counting {request.target or 'the model'}")
     model = predict_model_numbers(request, conventions)
     exact = [(reading, request, model, True) for reading in find_readings(figure, model)]
@@ -74,9 +74,10 @@ def identify_figure(
             exact += [
                 (reading, trial.request, other, False)
                 for reading in readings
-                if _number_text(reading) not in {_number_text(known) for known, *_ in exact}
+                if _reading_identity(reading)
+                not in {_reading_identity(known) for known, *_ in exact}
             ]
-    exact.sort(key=lambda found: (not _is_strong(found[0]), not found[3]))
+    exact.sort(key=lambda entry: (not _is_strong(entry[0]), not entry[3]))
     return Identification(
         figure=figure.text,
         target=model.target,
@@ -85,7 +86,7 @@ def identify_figure(
         flops=model.flops,
         params=model.params,
         candidates=(
-            *(_candidate(*found) for found in exact),
+            *(_candidate(*entry) for entry in exact),
             *_near_candidates(figure, request, model, [reading for reading, *_ in exact]),
         ),
         tried=tuple(tried),
@@ -96,7 +97,7 @@ def identify_figure(
     )
 
 
-def _number_text(reading: FigureReading) -> str:
+def _reading_identity(reading: FigureReading) -> str:
     """Return what tells a reading from the same number in another setting."""
     return f"{reading.convention} {reading.amount}"
 
@@ -151,13 +152,13 @@ def _plain_amount(amount: Fraction) -> Amount:
 
 def command_of(reading: FigureReading, request: Request) -> str:
     """Return the command that prints the number of a reading."""
-    words = ["crossflops", "count", request.target or "MODEL", *_typed_options(request)]
+    words = ["crossflops", "count", request.target or "MODEL", *_option_words(request)]
     if reading.number.tool != NATIVE:
         words += ["--as", f"{reading.number.tool}@{reading.number.edition}"]
     return " ".join(([reading.switch] if reading.switch else []) + [*map(shlex.quote, words)])
 
 
-def _typed_options(request: Request) -> list[str]:
+def _option_words(request: Request) -> list[str]:
     """Return the options of a request as they are typed."""
     words: list[str] = []
     for spec in request.specs:
@@ -182,30 +183,30 @@ def _typed_options(request: Request) -> list[str]:
 
 
 def _trials(
-    figure: PublishedFigure, request: Request, model: ModelNumbers, untried: list[str]
+    figure: PublishedFigure, request: Request, model: ModelNumbers, out_of_reach: list[str]
 ) -> Iterator[_Trial]:
     """Yield other image sizes, settings and batches; name those that are out of reach."""
     far: list[str] = []
     for side in IMAGE_SIDES:
-        trial = _with_side(request, model, side)
+        trial = _resize_trial(request, model, side)
         if trial is None:
             continue
-        ratio = Fraction(side, _side(model) or side) ** 2
+        ratio = Fraction(side, _image_side(model) or side) ** 2
         low, high = min(ratio, ratio**2) * _LESS, max(ratio, ratio**2) * _MORE
         if any(low <= factor <= high for factor in _growth(figure, model)):
             yield trial
         else:
             far.append(str(side))
     if far:
-        untried.append(
+        out_of_reach.append(
             f"image sizes {', '.join(far)}: the work there is between proportional to the pixels "
             "and to their square, which the figure is not"
         )
     if not request.is_file:
-        yield from _settings(request)
+        yield from _setting_trials(request)
     for batch in BATCHES:
         if any(abs(factor / batch - 1) <= _BATCH_SLACK for factor in _growth(figure, model)):
-            batched = _with_batch(request, model, batch)
+            batched = _batch_trial(request, model, batch)
             if batched is not None:
                 yield batched
 
@@ -218,36 +219,38 @@ def _growth(figure: PublishedFigure, model: ModelNumbers) -> list[Fraction]:
     return [figure.value / (total * factor) for total in totals for factor in (1, 2)]
 
 
-def _side(model: ModelNumbers) -> int | None:
+def _image_side(model: ModelNumbers) -> int | None:
     """Return the side of the square images that a model gets; None for other inputs."""
     shape = model.inputs[0].split("x") if len(model.inputs) == 1 else []
     return int(shape[-1]) if len(shape) == 4 and shape[-1] == shape[-2] else None
 
 
-def _with_side(request: Request, model: ModelNumbers, side: int) -> _Trial | None:
-    if _side(model) in (None, side):
+def _resize_trial(request: Request, model: ModelNumbers, side: int) -> _Trial | None:
+    if _image_side(model) in (None, side):
         return None
     words = f"at image size {side}"
     if request.specs:
         shape = (*(request.specs[0].shape or ())[:-2], side, side)
-        return _Trial(_with_shape(request, shape), words)
+        return _Trial(_reshape_request(request, shape), words)
     if not _has_usual_input(request):
         return None
     sizes = {**request.sizes, "image_size": side}
     return _Trial(msgspec.structs.replace(request, sizes=sizes), words)
 
 
-def _with_batch(request: Request, model: ModelNumbers, batch: int) -> _Trial | None:
+def _batch_trial(request: Request, model: ModelNumbers, batch: int) -> _Trial | None:
     words = f"at batch {batch}"
     if len(request.specs) == 1 and (request.specs[0].shape or ())[:1] == (1,):
-        return _Trial(_with_shape(request, (batch, *(request.specs[0].shape or ())[1:])), words)
+        return _Trial(
+            _reshape_request(request, (batch, *(request.specs[0].shape or ())[1:])), words
+        )
     if request.specs or not _has_usual_input(request) or not model.inputs[0].startswith("1x"):
         return None
     sizes = {**request.sizes, "batch": batch}
     return _Trial(msgspec.structs.replace(request, sizes=sizes), words)
 
 
-def _with_shape(request: Request, shape: tuple[int, ...]) -> Request:
+def _reshape_request(request: Request, shape: tuple[int, ...]) -> Request:
     spec: TensorSpec = msgspec.structs.replace(request.specs[0], shape=shape)
     return msgspec.structs.replace(request, specs=(spec,))
 
@@ -257,7 +260,7 @@ def _has_usual_input(request: Request) -> bool:
     return request.given is None and not request.is_file and not request.inputs_file
 
 
-def _settings(request: Request) -> Iterator[_Trial]:
+def _setting_trials(request: Request) -> Iterator[_Trial]:
     """Yield the request without gradients, and in training mode."""
     setting = request.setting
     if request.given is not None:

@@ -71,9 +71,9 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
     heads = [head.strip().lstrip("\ufeff") for head in table[0][1]]
     model, size = _find_column(heads, _MODEL), _find_column(heads, _INPUT)
     figures = {
-        place: column
-        for place, head in enumerate(heads)
-        if place not in (model, size) and (column := figure_column(head))
+        index: column
+        for index, head in enumerate(heads)
+        if index not in (model, size) and (column := figure_column(head))
     }
     if model is None or not figures:
         what = "no column for the model" if model is None else "no column of figures"
@@ -85,13 +85,13 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
                 f"{path}, line {number}, has {len(cells)} cells, and the head has {len(heads)}",
                 "add the missing cells, or quote cells that contain a comma",
             )
-        place = f"{path}, line {number}"
-        shape = _input_of(cells[size].strip(), place) if size is not None else {}
+        row_name = f"{path}, line {number}"
+        shape = _input_of(cells[size].strip(), row_name) if size is not None else {}
         rows += _figures_of_row(
-            place, number, cells, cells[model].strip(), library, figures, shape
+            row_name, number, cells, cells[model].strip(), library, figures, shape
         )
     ignored = tuple(
-        head for place, head in enumerate(heads) if place not in (model, size, *figures)
+        head for index, head in enumerate(heads) if index not in (model, size, *figures)
     )
     return PublishedTable(tuple(rows), ignored)
 
@@ -107,7 +107,7 @@ def _text_lines(path: Path) -> list[tuple[int, str]]:
 
 
 def _figures_of_row(
-    place: str,
+    row_name: str,
     number: int,
     cells: Sequence[str],
     model: str,
@@ -116,7 +116,7 @@ def _figures_of_row(
     shape: Mapping[str, int | str],
 ) -> list[PublishedRow]:
     if not model:
-        raise InputError(f"{place}, names no model", "fill in the cell, or remove the line")
+        raise InputError(f"{row_name}, names no model", "fill in the cell, or remove the line")
     target = f"{library}:{model}" if library and ":" not in model else model
     rows = []
     for index, column in figures.items():
@@ -127,7 +127,7 @@ def _figures_of_row(
             figure = parse_figure(text, column.power, column.unit)
         except InputError as error:
             raise InputError(
-                f"{place}, column {column.head}: {error.message}", error.hint
+                f"{row_name}, column {column.head}: {error.message}", error.hint
             ) from None
         rows.append(
             msgspec.convert(
@@ -142,7 +142,7 @@ def _figures_of_row(
 
 
 def _find_column(heads: Sequence[str], names: Sequence[str]) -> int | None:
-    """Return the place of the column with the first of these names."""
+    """Return the index of the column with the first of these names."""
     plain = [re.sub(r"[^a-z]", "", head.lower()) for head in heads]
     return next((plain.index(name) for name in names if name in plain), None)
 
@@ -169,17 +169,17 @@ def figure_column(head: str) -> FigureColumn | None:
     return None
 
 
-def _input_of(text: str, place: str) -> dict[str, int | str]:
+def _input_of(text: str, row_name: str) -> dict[str, int | str]:
     """Return the fields of a row for its input: a side of a square image, or a shape."""
     if text.lower() in _EMPTY:
         return {}
     shape = re.sub(r"\s", "", text.lower()).strip("()[]").replace("×", "x").replace(",", "x")
     if re.fullmatch(r"\d+x\d+x\d+x\d+", shape):
         return {"input": shape}
-    found = _SIDES.fullmatch(text.strip("()[]"))
-    if found is None:
-        raise InputError(f"{place}: {text!r} is not an input size", "write 224 or 1x3x224x224")
-    first, second, last = found.groups()
+    match = _SIDES.fullmatch(text.strip("()[]"))
+    if match is None:
+        raise InputError(f"{row_name}: {text!r} is not an input size", "write 224 or 1x3x224x224")
+    first, second, last = match.groups()
     sides = [int(side) for side in (first, second, last) if side]
     height, width = sides[-2:] if len(sides) > 1 else (sides[0], sides[0])
     channels = sides[0] if len(sides) == 3 else 3

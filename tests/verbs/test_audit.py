@@ -64,7 +64,7 @@ def test_a_model_that_cannot_be_counted_is_open(folder):
     result = audit_table(table(folder, "name,macs\nnothing.onnx,30\none.onnx,30\n"), NATIVE_ONLY)
     assert [row.status for row in result.rows] == ["open", "exact"]
     assert "nothing.onnx" in result.rows[0].reason
-    assert result.counted == 1
+    assert result.figures_counted == 1
 
 
 def test_what_was_counted_is_not_counted_again(folder, monkeypatch):

@@ -11,13 +11,14 @@ _REST = {"contradicted": "bad", "open": "warn"}
 def audit_page(audit: Audit) -> Page:
     """Return the counts of rows by status, the conventions, and every row that is not exact."""
     exact, contradicted = audit.count_status("exact"), audit.count_status("contradicted")
+    counted = audit.figures_counted
     blocks: list[Block] = [
         Title((audit.table, count_with_noun(len(audit.rows), "figure"))),
         Text(
             f"{exact} reproduced by the convention of their column, {contradicted} by another "
-            f"one, {audit.count_status('open')} open. Of the {audit.counted} figures whose model "
-            f"was counted, {percent_share(exact + contradicted, audit.counted)} are reproduced to "
-            "the last printed digit.",
+            f"one, {audit.count_status('open')} open. Of the {counted} figures whose model was "
+            f"counted, {percent_share(exact + contradicted, counted)} are reproduced to the last "
+            "printed digit.",
             " ",
         ),
         Heading("conventions, by the figures that each reproduces"),
@@ -41,13 +42,13 @@ def audit_page(audit: Audit) -> Page:
 def _convention_table(audit: Audit) -> Table:
     rows = [
         Row.from_cells(
-            column if not place else "",
+            column if not index else "",
             name,
             exact_amount(number),
             percent_share(number, sum(row.column == column for row in audit.rows)),
         )
         for column, conventions in audit.conventions.items()
-        for place, (name, number) in enumerate(list(conventions.items())[:_CONVENTIONS])
+        for index, (name, number) in enumerate(list(conventions.items())[:_CONVENTIONS])
     ]
     columns = (Column(head="column"), Column(head="convention"), *right("figures", "share"))
     return Table(columns=columns, rows=tuple(rows))

@@ -48,7 +48,7 @@ def candidate_name(candidate: Candidate) -> str:
     return f"{candidate.tool} {candidate.edition}"
 
 
-def _unit(candidate: Candidate) -> str:
+def _unit_text(candidate: Candidate) -> str:
     times = "" if candidate.factor == "1" else f"{candidate.factor} x "
     return f"{times}{candidate.unit}"
 
@@ -66,7 +66,7 @@ def _candidate_table(candidates: Sequence[Candidate]) -> Table:
         rows=tuple(
             Row.from_cells(
                 candidate_name(candidate),
-                _unit(candidate),
+                _unit_text(candidate),
                 exact_amount(candidate.prints),
                 _ROUNDINGS[candidate.rounding],
                 ", ".join(candidate.inputs),
@@ -90,7 +90,7 @@ def _near_table(candidates: Sequence[Candidate]) -> Table:
         rows=tuple(
             Row.from_cells(
                 candidate_name(candidate),
-                _unit(candidate),
+                _unit_text(candidate),
                 exact_amount(candidate.prints),
                 ", ".join(candidate.missing),
                 exact_amount(candidate.gives),
