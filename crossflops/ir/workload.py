@@ -60,7 +60,8 @@ class GenerationPhase(msgspec.Struct, frozen=True, kw_only=True):
 
     Each pass reads `weight_bytes` once, and `moved_bytes` are all that the phase must move at
     least: weights of each pass, and caches. `peak_activation_bytes` are those of its longest
-    pass, None where that was not counted as a whole. `tokens` are those that it takes in. `pieces` are polynomials of one pass.
+    pass, None where that was not counted as a whole. `tokens` are those that it takes in.
+    `pieces` are polynomials of one pass.
     """
 
     passes: int

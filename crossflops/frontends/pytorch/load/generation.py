@@ -107,7 +107,7 @@ class TransformersPasses(GenerationPasses):
     """The passes of one model."""
 
     def __init__(self, model: Any) -> None:
-        """Record the model. Raises InputError where it does not generate, or with another cache."""
+        """Record the model. Raises InputError where it does not generate with such a cache."""
         _refuse_other_models(model)
         self._model = model
         self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
