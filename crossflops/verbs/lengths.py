@@ -207,7 +207,9 @@ def fit_second_length(
         if any(degree(others, line, 1) is None for line in lines):
             terms.append(_with_other_length(own))
         else:
-            values = {at: counts[kind] for at, counts in grid.items()}
+            values: dict[tuple[int, ...], int | Fraction] = {
+                at: counts[kind] for at, counts in grid.items()
+            }
             terms.append(interpolate([others, sizes], values))
     return tuple(terms)
 

@@ -447,7 +447,7 @@ def _decode_terms(terms: Terms, passes: GenerationPasses) -> Polynomial:
     high = max((powers[1] for powers in terms), default=0)
     most = max((powers[0] for powers in terms), default=0)
     prompts, lengths = range(1, most + high + 3), range(1, high + 3)
-    values = {}
+    values: dict[tuple[int, ...], int | Fraction] = {}
     for prompt in prompts:
         at: dict[tuple[int, ...], Fraction] = {}
         for (power, context), value in terms.items():

@@ -18,10 +18,12 @@ CUBE = {(3,): Fraction(1), (1,): Fraction(1, 2), (2,): Fraction(1, 2)}  # whole 
 
 
 def cube(n):
+    """Return a cubic polynomial in plain arithmetic."""
     return n**3 + n * (n + 1) // 2
 
 
 def test_the_sum_of_a_polynomial_is_the_sum_of_a_loop():
+    """The sum of a cubic polynomial equals the loop."""
     sums = sum_terms(CUBE)
     for last in range(40):
         assert value_at(sums, last) == sum(cube(n) for n in range(1, last + 1))
@@ -29,6 +31,7 @@ def test_the_sum_of_a_polynomial_is_the_sum_of_a_loop():
 
 @pytest.mark.parametrize("window", [3, 7, 8, 100, 1023])
 def test_pieces_end_where_a_window_is_full(window):
+    """A window ends a piece, and few lengths are counted."""
     asked = []
 
     def count(n):
@@ -44,6 +47,8 @@ def test_pieces_end_where_a_window_is_full(window):
 
 
 def test_a_hint_saves_counts_and_changes_nothing():
+    """Sums are the same with and without hints."""
+
     def count(n):
         return (min(n, 700) ** 2,)
 
@@ -55,17 +60,21 @@ def test_a_hint_saves_counts_and_changes_nothing():
 
 
 def test_a_cost_without_pieces_is_an_error():
+    """A cost that changes at every length is refused."""
     with pytest.raises(InputError, match="no polynomial in its length"):
         fit_pieces(lambda n: (n * n.bit_count(),), 2, 4000, [], "a step")
 
 
 def test_a_kind_without_polynomial_in_the_prompt_has_none():
+    """A sort has no polynomial, a square has one."""
     square, sort = fit_prompts(lambda n: (n * n + 7, n * n.bit_length()), 2, 1000)
     assert square == {(2,): 1, (0,): 7}
     assert sort is None
 
 
 def test_a_second_length():
+    """A kind is a polynomial in two lengths, or keeps its own."""
+
     def count(prompt, context):
         return 11 * prompt + 2 * context + 5, prompt.bit_count() + context
 

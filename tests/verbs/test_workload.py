@@ -63,6 +63,7 @@ def generated_macs(target, prompt, new):
 @pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_workload_is_what_generate_does(name, config):
+    """All passes together have the MACs of a real run."""
     target = config(name)
     prompt, new = (9, 4) if name == "LlamaForCausalLM" else (6, 3)
     workload = crossflops.count(target, prompt=prompt, generate=new, batch=BATCH).workload
@@ -80,6 +81,7 @@ def test_a_workload_is_what_generate_does(name, config):
 
 @pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
 def test_json_renders_the_page_again(config, tmp_path, capsys):
+    """The report has the workload, and is read back to the same bytes."""
     target, file = config("LlamaForCausalLM"), tmp_path / "report.json"
     arguments = ["count", target, "--prompt", "2", "--generate", "2"]
     assert main([*arguments, "-o", str(file)]) == 0
@@ -105,6 +107,7 @@ def test_json_renders_the_page_again(config, tmp_path, capsys):
     ],
 )
 def test_options_that_do_not_apply_are_errors(options, message, config, capsys):
+    """Such options get a message of two lines."""
     assert main(["count", config("LlamaForCausalLM"), *options]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert message in lines[0]

@@ -138,7 +138,7 @@ class TransformersPasses(GenerationPasses):
             tuple(
                 self._zeros(shape, spec.dtype)
                 for shape, spec in zip(
-                    _grown_shapes(layer, *pair, context - 1 if index < own else prompt),
+                    _grown_shapes(layer, pair, context - 1 if index < own else prompt),
                     pair,
                     strict=True,
                 )
@@ -170,7 +170,7 @@ def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
 
 
 def _grown_shapes(
-    layer: Any, keys: TensorSpec, values: TensorSpec, seen: int
+    layer: Any, pair: Sequence[TensorSpec], seen: int
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Return the shapes that a layer keeps of so many tokens: its own code decides, on tensors
     without values.
@@ -181,7 +181,7 @@ def _grown_shapes(
                 [*(spec.shape or ())[:_SEQUENCE], seen, (spec.shape or ())[-1]],
                 dtype=getattr(torch, spec.dtype),
             )
-            for spec in (keys, values)
+            for spec in pair
         ]
         layer.update(*full)
     return layer.keys.shape, layer.values.shape
