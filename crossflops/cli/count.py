@@ -39,6 +39,15 @@ from crossflops.errors import InputError
     TARGET,
     *MODEL,
     *SIZES,
+    *option_group(
+        "Generating text",
+        click.option("--prompt", type=click.IntRange(1), metavar="N",
+                     help="Count a language model as it generates: the prefill of a prompt of N "
+                          "tokens, and decoding with its cache. Needs --generate. --batch is the "
+                          "number of requests."),
+        click.option("--generate", type=click.IntRange(1), metavar="N",
+                     help="Number of new tokens of each request. Needs --prompt."),
+    ),
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
                  help="Also count by this convention, without running the tool: thop@0.0.31, "
                       "exact-2k-1, or 'torchstat*' for all that match. Repeatable."),
@@ -73,6 +82,8 @@ def count(
     optimizer: str,
     loss: str,
     shapes: bool,
+    prompt: int | None,
+    generate: int | None,
     strict: bool,
     **fields: Any,
 ) -> int:
@@ -90,8 +101,9 @@ def count(
         refuse_without_page(fields, "unit")
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
     requested = request(
-        fields, sizes=pop_size_options(fields), train=train, shapes=shapes, **counting, **training
-    )
+        fields, sizes=pop_size_options(fields), train=train, shapes=shapes, prompt=prompt,
+        generate=generate, **counting, **training,
+    )  # fmt: skip
     if not observe:
         refuse_timeout(requested)
     if requested.is_file:

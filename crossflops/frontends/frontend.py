@@ -99,6 +99,37 @@ class ModelRun(NamedTuple):
     rounding: tuple[float, ...]
 
 
+class GenerationPasses(Protocol):
+    """The passes of a language model that generates with a cache, each as a source.
+
+    `windows` are the lengths of the windows that layers of its cache keep.
+    """
+
+    is_encoder_decoder: bool
+    windows: tuple[int, ...]
+
+    def prefill(self, batch: int, prompt: int) -> Source:
+        """Return the pass over prompts, with an empty cache. Of an encoder-decoder that is the
+        encoder, and the decoder's first token.
+
+        Returns:
+            A model that returns the logits, then the keys and values of each layer; of an
+            encoder-decoder the encoded prompts last.
+        """
+
+    def step(self, prompt: int, context: int, kept: Sequence[TensorSpec]) -> Source:
+        """Return the pass over one new token, which attends to a context of tokens with its own.
+
+        Args:
+            prompt: The tokens of the prompt.
+            context: The tokens that the new one attends to.
+            kept: Specs of all that a prefill returned but the logits; their length is free.
+
+        Raises:
+            InputError: The cache has other tensors than its layers tell.
+        """
+
+
 class Frontend(Protocol):
     """The contract of a framework: all that crossflops must know of it.
 
@@ -323,6 +354,23 @@ class Frontend(Protocol):
         """
         raise InputError(
             f"formulas are about language models of transformers, and this is one of {self.title}",
+            "give a causal language model, such as hf:config.json",
+        )
+
+    def generation(self, model: Any) -> GenerationPasses:
+        """Return the passes of a language model that generates with a cache.
+
+        Args:
+            model: The model.
+
+        Returns:
+            Its passes.
+
+        Raises:
+            InputError: The model does not generate, or keeps no keys and values.
+        """
+        raise InputError(
+            f"--prompt is about language models of transformers, and this is one of {self.title}",
             "give a causal language model, such as hf:config.json",
         )
 

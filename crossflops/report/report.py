@@ -19,6 +19,7 @@ from crossflops.ir.provenance import FormulaOrigin, RequestRecord, WeightsKind, 
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, Training
+from crossflops.ir.workload import Workload
 from crossflops.report.comparison import (
     Against,
     Consensus,
@@ -229,6 +230,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     training: TrainingReport | UnsetType = UNSET
     custom_operators: tuple[CustomOperatorRow, ...] | UnsetType = UNSET
     llm: FormulaReport | UnsetType = UNSET
+    workload: Workload | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
 
     @property

@@ -27,7 +27,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     weights that match `frozen` or `trainable` so, with the step of the `optimizer`, and of this
     `loss` of what the model returns: "" for the sum of all float outputs. `weights` says whether
     a target of PyTorch is built with numbers; None: where shapes do not decide. With `shapes` the
-    report has those of every module.
+    report has those of every module. With a `prompt` of so many tokens a language model is counted
+    as it generates, `generate` new tokens for each request; its batch is in `sizes`.
     """
 
     target: str | None
@@ -51,6 +52,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: str = ""
     loss: str | Callable[..., Any] = ""
     shapes: bool = False
+    prompt: int | None = None
+    generate: int | None = None
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":

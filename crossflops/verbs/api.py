@@ -98,6 +98,9 @@ def count(
     loss: str | Callable[[Any], Any] = "",
     weights: Literal["real", "fake"] | None = None,
     shapes: bool = False,
+    prompt: int | None = None,
+    generate: int | None = None,
+    batch: int | None = None,
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "ShownReport":
@@ -129,6 +132,10 @@ def count(
         weights: "real" or "fake": whether a target of PyTorch is built with values in its weights.
             By default it has values only if a size or a path depends on one.
         shapes: Whether each module has the shapes of its inputs, outputs and parameters.
+        prompt: The tokens of a prompt: a language model, given by a target string, is counted as
+            it generates, and the report has a `workload`. The tables are those of the prefill.
+        generate: The number of new tokens of each request. It needs `prompt`, and the other way.
+        batch: The batch of a model that is given by its name, and the number of requests.
         allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
 
@@ -157,7 +164,8 @@ def count(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
         frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
-        weights=weights, shapes=shapes, allow_pickle=allow_pickle,
+        weights=weights, shapes=shapes, prompt=prompt, generate=generate,
+        sizes={} if batch is None else {"batch": batch}, allow_pickle=allow_pickle,
     )  # fmt: skip
     return ShownReport.of(native_count(request)[0])
 

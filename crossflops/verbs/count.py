@@ -479,6 +479,10 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     """
     refuse_training(request)
     request.refuse_unused()
+    if request.prompt is not None or request.generate is not None:
+        from crossflops.verbs.workload import count_generation
+
+        return count_generation(request)
     conventions = _request_conventions(request)
     with collecting_warnings() as sentences:
         settled, formulas, run = _settle_sizes(request)

@@ -306,7 +306,7 @@ def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> 
 
 
 def interpolate(
-    axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int]
+    axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int | Fraction]
 ) -> dict[Powers, Fraction]:
     """Return the polynomial through a grid: coefficients by the power of every dimension.
 

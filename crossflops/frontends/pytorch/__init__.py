@@ -18,6 +18,7 @@ from crossflops.errors import ValuesNeededError
 from crossflops.frontends.conversion import silencing_loggers
 from crossflops.frontends.frontend import (
     Frontend,
+    GenerationPasses,
     ModelRun,
     Program,
     Recording,
@@ -137,6 +138,12 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.load.architecture import read_architecture
 
         return read_architecture(model)
+
+    def generation(self, model: Any) -> GenerationPasses:
+        """Return the passes of a model of transformers; InputError for any other model."""
+        from crossflops.frontends.pytorch.load.generation import TransformersPasses
+
+        return TransformersPasses(model)
 
     def require(self, model: Any) -> None:
         """Raise MissingExtraError unless the packages that export a model are installed."""

@@ -13,6 +13,7 @@ from crossflops.ir.polynomial import Dimension, Formulas, polynomial_text
 from crossflops.ir.profile import ConventionCount
 from crossflops.ir.provenance import FAKE, FormulaOrigin, WeightsKind
 from crossflops.ir.trace import Setting
+from crossflops.ir.workload import Workload
 from crossflops.render.page import (
     Block,
     Code,
@@ -204,7 +205,7 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
     """Return the count: totals by kind, operators by `unit`, uncounted nodes, the convention."""
     blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
-        blocks += [*formulas(report), _report_totals_table(report)]
+        blocks += [*formulas(report), *_workload(report), _report_totals_table(report)]
     blocks.append(Heading("Operators"))
     blocks += [
         _operator_summary_table(report, unit),
@@ -224,6 +225,14 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
             ),
         )
     )
+
+
+def _workload(report: Report) -> list[Block]:
+    if not isinstance(report.workload, Workload):
+        return []
+    from crossflops.render.pages.workload import workload_blocks  # most counts have none
+
+    return workload_blocks(report.workload)
 
 
 def module_and_node_figures(

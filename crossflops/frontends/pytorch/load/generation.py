@@ -1,0 +1,206 @@
+"""The passes of a language model of transformers with its cache, as `generate` makes them.
+
+A pass is a module of its own: tensors go in, among them those of the cache, and tensors come out.
+The cache between is transformers' own, made as `generate` makes it: from the config, one layer
+object for each layer, of which some keep a window. Only the tensors of a step's cache are made up.
+Source: transformers/generation/utils.py (`_prepare_cache_for_generation`, `_sample`),
+cache_utils.py.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from crossflops.errors import InputError
+from crossflops.frontends.frontend import GenerationPasses, Source
+from crossflops.frontends.pytorch.load.fakes import weights_kind
+from crossflops.ir.graph import TensorSpec
+
+_GROWING = ("DynamicLayer", "DynamicSlidingWindowLayer")
+_PER_LAYER = 2  # a tensor of keys and one of values
+_SEQUENCE = -2  # the dimension of tokens in both
+_LOGITS = "logits_to_keep"
+_HINT = "count a single pass instead, without --prompt and --generate"
+
+
+def _new_cache(model: Any) -> Any:
+    """Return the empty cache that `generate` makes for this model."""
+    from transformers import cache_utils
+
+    config = model.config.get_text_config(decoder=True)
+    cache = cache_utils.DynamicCache(config=config)
+    if not model.config.is_encoder_decoder:
+        return cache
+    return cache_utils.EncoderDecoderCache(cache, cache_utils.DynamicCache(config=config))
+
+
+def _layers(cache: Any) -> Iterator[Any]:
+    """Yield the layers of a cache; of an encoder-decoder those of the decoder itself first."""
+    for part in ("self_attention_cache", "cross_attention_cache"):
+        yield from getattr(getattr(cache, part, None), "layers", ())
+    if not hasattr(cache, "self_attention_cache"):
+        yield from cache.layers
+
+
+def _fill_layer(layer: Any, keys: Any, values: Any, seen: int) -> None:
+    """Let a layer of a cache have these tensors, after so many tokens."""
+    layer.lazy_initialization(keys, values)
+    layer.keys, layer.values = keys, values
+    if hasattr(layer, "cumulative_length"):
+        layer.cumulative_length = seen
+
+
+class _Pass(nn.Module):
+    """A model that is called as `generate` calls it."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        taken = inspect.signature(model.forward).parameters
+        self.options = {_LOGITS: 1} if _LOGITS in taken else {}
+
+    def _call_model(self, cache: Any, **inputs: Any) -> Any:
+        return self.model(**inputs, past_key_values=cache, use_cache=True, **self.options)
+
+
+class Prefill(_Pass):
+    """The pass over a prompt. It returns the logits, then keys and values of each layer."""
+
+    def forward(self, input_ids: Any, decoder_input_ids: Any = None) -> Any:
+        """Run the model with an empty cache."""
+        decoder = {} if decoder_input_ids is None else {"decoder_input_ids": decoder_input_ids}
+        cache = _new_cache(self.model)
+        out = self._call_model(cache, input_ids=input_ids, **decoder)
+        encoded = getattr(out, "encoder_last_hidden_state", None)
+        kept = [(layer.keys, layer.values) for layer in _layers(cache)]
+        return (out.logits, kept) if encoded is None else (out.logits, kept, encoded)
+
+
+class DecodingStep(_Pass):
+    """The pass over one new token. `seen` are the tokens of the decoder before it."""
+
+    def __init__(self, model: Any, seen: int) -> None:
+        super().__init__(model)
+        self.seen = seen
+
+    def forward(self, input_ids: Any, past: Any, encoded: Any = None) -> Any:
+        """Run the model with a cache of these keys and values."""
+        cache = _new_cache(self.model)
+        for layer, (keys, values) in zip(_layers(cache), past, strict=True):
+            _fill_layer(layer, keys, values, self.seen)
+        if encoded is None:
+            out = self._call_model(cache, input_ids=input_ids)
+            return out.logits, [(layer.keys, layer.values) for layer in _layers(cache)]
+        from transformers.modeling_outputs import BaseModelOutput
+
+        cache.is_updated = dict.fromkeys(range(len(cache)), True)
+        outputs = BaseModelOutput(last_hidden_state=encoded)
+        out = self._call_model(cache, decoder_input_ids=input_ids, encoder_outputs=outputs)
+        own = cache.self_attention_cache.layers  # the others are as they came
+        return out.logits, [(layer.keys, layer.values) for layer in own]
+
+
+class TransformersPasses(GenerationPasses):
+    """The passes of one model."""
+
+    def __init__(self, model: Any) -> None:
+        """Record the model. Raises InputError where it does not generate with such a cache."""
+        _refuse_other_models(model)
+        self._model = model
+        self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
+        layers = list(_layers(_new_cache(model)))
+        self.windows = tuple(
+            sorted({layer.sliding_window for layer in layers if layer.is_sliding})
+        )
+
+    def prefill(self, batch: int, prompt: int) -> Source:
+        """Return the pass over the prompts."""
+        inputs = {"input_ids": self._tokens(batch, prompt)}
+        if self.is_encoder_decoder:
+            inputs["decoder_input_ids"] = self._tokens(batch, 1)
+        return _source(Prefill(self._model), inputs)
+
+    def step(self, prompt: int, context: int, kept: Sequence[TensorSpec]) -> Source:
+        """Return the pass over one more token of each request."""
+        layers = list(_layers(_new_cache(self._model)))
+        own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
+        full = _PER_LAYER * len(layers)
+        if len(kept) != full + self.is_encoder_decoder:
+            raise InputError(
+                f"the cache of {type(self._model).__name__} has {len(kept)} tensors, and its "
+                f"config tells {full}",
+                _HINT,
+            )
+        past = [
+            tuple(
+                self._zeros(shape, spec.dtype)
+                for shape, spec in zip(
+                    _grown_shapes(layer, pair, context - 1 if index < own else prompt),
+                    pair,
+                    strict=True,
+                )
+            )
+            for index, (layer, *pair) in enumerate(
+                zip(layers, kept[:full:_PER_LAYER], kept[1:full:_PER_LAYER], strict=True)
+            )
+        ]
+        batch = (kept[0].shape or (1,))[0]
+        inputs: dict[str, Any] = {"input_ids": self._tokens(batch, 1), "past": past}
+        if self.is_encoder_decoder:
+            shape = kept[-1].shape or ()
+            inputs["encoded"] = self._zeros((shape[0], prompt, *shape[2:]), kept[-1].dtype)
+        return _source(DecodingStep(self._model, context - 1), inputs)
+
+    def _tokens(self, batch: int, length: int) -> Any:
+        return self._zeros((batch, length), "int64")
+
+    def _zeros(self, shape: Sequence[int], dtype: str) -> Any:
+        """Return a tensor without values where the weights have none."""
+        weight = next(self._model.parameters())
+        with getattr(weight, "fake_mode", None) or torch.device(weight.device):
+            return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+
+
+def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
+    model = model.eval()
+    return Source(model, (), inputs, weights=weights_kind(model, (), inputs))
+
+
+def _grown_shapes(
+    layer: Any, pair: Sequence[TensorSpec], seen: int
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the shapes that a layer keeps of so many tokens: its own code decides, on tensors
+    without values.
+    """
+    with torch.device("meta"):
+        full = [
+            torch.empty(
+                [*(spec.shape or ())[:_SEQUENCE], seen, (spec.shape or ())[-1]],
+                dtype=getattr(torch, spec.dtype),
+            )
+            for spec in pair
+        ]
+        layer.update(*full)
+    return layer.keys.shape, layer.values.shape
+
+
+def _refuse_other_models(model: Any) -> None:
+    """Raise InputError for a model that does not generate tokens from tokens, with keys and
+    values.
+    """
+    name = type(model).__name__
+    generates = getattr(model, "can_generate", None)
+    if generates is None or not generates():
+        raise InputError(
+            f"--prompt needs a model of transformers that generates, and {name} does not",
+            "name one in the architectures of its config, such as LlamaForCausalLM",
+        )
+    taken = inspect.signature(model.forward).parameters
+    if model.main_input_name != "input_ids" or "past_key_values" not in taken:
+        raise InputError(f"--prompt needs a model of text with a cache, and {name} is none", _HINT)
+    others = sorted({type(layer).__name__ for layer in _layers(_new_cache(model))} - {*_GROWING})
+    if others:
+        raise InputError(f"the cache of {name} has layers of another kind: {others[0]}", _HINT)

@@ -1,0 +1,218 @@
+"""Exact polynomials of counts in a length, piece by piece, and their exact sums.
+
+A piece is made from the fewest points, and holds at its end and at a random length between, which
+were counted as well. Where a polynomial ends (a window is full), the next one begins.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.verbs.vary import Powers, degree, interpolate
+
+HIGHEST = 3  # the degree beyond which nothing is tried
+MOST_PIECES = 16
+Terms = Mapping[Powers, Fraction]
+Counter = Callable[[int], tuple[int, ...]]
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """The polynomials of all kinds of counts, in one length from `first` to `last`."""
+
+    first: int
+    last: int
+    terms: tuple[Terms, ...]
+
+    @property
+    def degree(self) -> int:
+        """The highest power of any kind."""
+        return max((powers[0] for terms in self.terms for powers in terms), default=0)
+
+
+def value_at(terms: Terms, *sizes: int) -> int:
+    """Return the value of a polynomial at these sizes, which must be whole."""
+    total = Fraction(0)
+    for powers, coefficient in terms.items():
+        product = coefficient
+        for size, power in zip(sizes, powers, strict=True):
+            product *= size**power
+        total += product
+    if total.denominator != 1:
+        raise ValueError(f"a count of {total} is not a whole number")
+    return total.numerator
+
+
+def sum_terms(terms: Terms) -> Terms:
+    """Return the polynomial S(n) = f(1) + f(2) + ... + f(n) of a polynomial f in one length.
+
+    It has one degree more (Faulhaber), so that degree + 2 points determine it.
+    """
+    top = max((powers[0] for powers in terms), default=0)
+    total = Fraction(0)
+    values: dict[tuple[int, ...], Fraction] = {(0,): total}
+    for n in range(1, top + 2):
+        total += sum((c * n ** powers[0] for powers, c in terms.items()), Fraction(0))
+        values[n,] = total
+    return interpolate([range(top + 2)], values)
+
+
+def sum_pieces(pieces: Sequence[Piece], kind: int, first: int, last: int) -> int:
+    """Return the sum of one kind of count over all lengths from first to last."""
+    total = 0
+    for piece in pieces:
+        low, high = max(first, piece.first), min(last, piece.last)
+        if low <= high:
+            sums = sum_terms(piece.terms[kind])
+            total += value_at(sums, high) - value_at(sums, low - 1)
+    return total
+
+
+def fit_pieces(
+    count: Counter, first: int, last: int, hints: Sequence[int], subject: str
+) -> tuple[Piece, ...]:
+    """Return polynomials that cover all lengths from first to last.
+
+    Args:
+        count: The counts of every kind at a length. It is asked for few lengths, some repeatedly.
+        first: The smallest length.
+        last: The largest length.
+        hints: Lengths at which a polynomial may end.
+        subject: The thing that is counted, for a message.
+
+    Raises:
+        InputError: There are too many pieces.
+    """
+    pieces: list[Piece] = []
+    rng = random.Random(0)
+    while first <= last:
+        if len(pieces) == MOST_PIECES:
+            ends = ", ".join(str(piece.last) for piece in pieces[:4])
+            raise InputError(
+                f"the cost of {subject} is no polynomial in its length: it changes after {ends} "
+                "and further lengths",
+                "count single lengths with --seq",
+            )
+        piece = _fit_piece(count, first, last, hints, rng)
+        pieces.append(piece)
+        first = piece.last + 1
+    return tuple(pieces)
+
+
+def _fit_piece(
+    count: Counter, first: int, last: int, hints: Sequence[int], rng: random.Random
+) -> Piece:
+    """Return the longest polynomial that begins at first."""
+    if (piece := _fit_up_to(count, first, last, rng)) is not None:
+        return piece
+    beyond = last  # the smallest length that is known to lie on no polynomial from here
+    for end in sorted({hint for hint in hints if first <= hint < last}, reverse=True):
+        if (piece := _fit_up_to(count, first, end, rng)) is None:
+            beyond = end
+            continue
+        return _extend_piece(count, piece, beyond)
+    neighbors = range(first, min(first + HIGHEST + 2, last))
+    values = [count(size) for size in neighbors]
+    for enough in range(len(neighbors), 2, -1):
+        degrees = [degree(neighbors[:enough], column, 1) for column in _columns(values[:enough])]
+        if None not in degrees:
+            short = _through(neighbors[:enough], values[:enough], first, neighbors[enough - 1])
+            return _extend_piece(count, short, beyond)
+    return _through([first], values[:1], first, first)
+
+
+def _fit_up_to(count: Counter, first: int, last: int, rng: random.Random) -> Piece | None:
+    """Return the polynomials from first to last of the lowest degree that hold; None if none
+    does.
+    """
+    held = {last, rng.randint(first, last)} if last - first > HIGHEST else {last}
+    for order in range(1, HIGHEST + 1):
+        sizes = range(first, min(first + order, last) + 1)
+        piece = _through(sizes, [count(size) for size in sizes], first, last)
+        if all(_holds(count, piece, size) for size in held):
+            return piece
+        if first + order >= last:
+            break
+    return None
+
+
+def _through(
+    sizes: Sequence[int], values: Sequence[tuple[int, ...]], first: int, last: int
+) -> Piece:
+    terms = tuple(
+        interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
+        for column in _columns(values)
+    )
+    return Piece(first, last, terms)
+
+
+def _columns(values: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return list(zip(*values, strict=True))
+
+
+def _holds(count: Counter, piece: Piece, size: int) -> bool:
+    counted = count(size)
+    return all(
+        sum(c * size ** powers[0] for powers, c in terms.items()) == value
+        for terms, value in zip(piece.terms, counted, strict=True)
+    )
+
+
+def _extend_piece(count: Counter, piece: Piece, beyond: int) -> Piece:
+    """Return the piece up to its last length before `beyond`, found by halving."""
+    low, high = piece.last, beyond
+    if high > low + 1 and not _holds(count, piece, low + 1):
+        high = low + 1
+    while high > low + 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _holds(count, piece, middle) else (low, middle)
+    return msgspec.structs.replace(piece, last=low)
+
+
+def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ...]:
+    """Return the polynomials from a first to a last prompt by kind, None for a kind without one.
+
+    A sort of tokens has none, since it compares n log n times. Five lengths are counted, of which
+    at least one is a check.
+    """
+    sizes = sorted({first, first + 1, first + 2, (first + last) // 2, last} & {*range(last + 1)})
+    columns = _columns([count(size) for size in sizes])
+    return tuple(
+        interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
+        if degree(sizes, column, 1) is not None
+        else None
+        for column in columns
+    )
+
+
+def fit_second_length(
+    count: Callable[[int, int], tuple[int, ...]], piece: Piece, largest: int
+) -> tuple[Terms, ...]:
+    """Return the polynomials of a piece in another length as well, whose powers come first.
+
+    The piece holds at the `largest` of that length. A kind of count that has no polynomial in
+    both keeps the one of its piece, with power 0 of the other length; a polynomial is checked at
+    one size that it was not made from.
+    """
+    sizes = range(piece.first, min(piece.first + piece.degree, piece.last) + 1)
+    others = sorted({2, largest // 2 + 1, largest})
+    if len(others) < 3 or others[0] < 2:
+        return tuple(map(_with_other_length, piece.terms))
+    grid = {(other, size): count(other, size) for other in others for size in sizes}
+    terms = []
+    for kind, own in enumerate(piece.terms):
+        lines = [tuple(grid[other, size][kind] for other in others) for size in sizes]
+        if any(degree(others, line, 1) is None for line in lines):
+            terms.append(_with_other_length(own))
+        else:
+            values: dict[tuple[int, ...], int | Fraction] = {
+                at: counts[kind] for at, counts in grid.items()
+            }
+            terms.append(interpolate([others, sizes], values))
+    return tuple(terms)
+
+
+def _with_other_length(terms: Terms) -> Terms:
+    return {(0, *powers): value for powers, value in terms.items()}

@@ -1,0 +1,117 @@
+"""Workloads of small language models, against FlopCounterMode around transformers' `generate`."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+import crossflops
+from crossflops.cli import main
+from crossflops.ir.polynomial import evaluate
+from crossflops.targets.target import build_target
+
+pytestmark = pytest.mark.tools
+SIZES = {
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 100, "torch_dtype": "float32",
+}  # fmt: skip
+CONFIGS = {
+    "LlamaForCausalLM": {"model_type": "llama", **SIZES},
+    "MixtralForCausalLM": {"model_type": "mixtral", "num_local_experts": 4, **SIZES},
+    "Gemma3ForCausalLM": {
+        "model_type": "gemma3_text", "head_dim": 16, "sliding_window": 5,
+        "layer_types": ["sliding_attention", "full_attention"], **SIZES,
+    },
+    "T5ForConditionalGeneration": {
+        "model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2,
+        "num_decoder_layers": 2, "num_heads": 4, "vocab_size": 100, "torch_dtype": "float32",
+        "decoder_start_token_id": 0,
+    },
+}  # fmt: skip
+BATCH = 2
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return a function that writes a config, and gives its target."""
+
+    def write(name):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({"architectures": [name], **CONFIGS[name]}))
+        return f"hf:{path}"
+
+    return write
+
+
+def generated_macs(target, prompt, new):
+    """Return the MACs of a run of `generate` with eager attention, as PyTorch counts them."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, _ = build_target(target, {})
+    model.set_attn_implementation("eager")
+    if model.config.model_type == "mixtral":  # the counter has no formula for grouped products
+        model.set_experts_implementation("eager")
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model.generate(
+            torch.ones(BATCH, prompt, dtype=torch.int64), max_new_tokens=new, min_new_tokens=new,
+            do_sample=False, use_cache=True, eos_token_id=None, pad_token_id=0,
+        )  # fmt: skip
+    return counter.get_total_flops() // 2
+
+
+@pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_workload_is_what_generate_does(name, config):
+    """All passes together have the MACs of a real run."""
+    target = config(name)
+    prompt, new = (9, 4) if name == "LlamaForCausalLM" else (6, 3)
+    workload = crossflops.count(target, prompt=prompt, generate=new, batch=BATCH).workload
+    assert workload.macs == generated_macs(target, prompt, new)
+    assert workload.prefill.passes + workload.decode.passes == new
+    if workload.decode_macs is not None:  # a polynomial is about other lengths, too
+        shorter = {"prompt": prompt - 1, "generate": new - 1}
+        prefill = evaluate(workload.prefill.pieces[0].macs, {"prompt": prompt - 1})
+        decode = evaluate(workload.decode_macs, shorter)
+        assert prefill + decode == generated_macs(target, prompt - 1, new - 1)
+    if name == "LlamaForCausalLM":
+        # keys and values of 2 layers, 2 heads of 16 floats, for each token but the last new one
+        assert workload.cache_bytes == 2 * 2 * 2 * 16 * 4 * BATCH * (prompt + new - 1)
+
+
+@pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
+def test_json_renders_the_page_again(config, tmp_path, capsys):
+    """The report has the workload, and is read back to the same bytes."""
+    target, file = config("LlamaForCausalLM"), tmp_path / "report.json"
+    arguments = ["count", target, "--prompt", "2", "--generate", "2"]
+    assert main([*arguments, "-o", str(file)]) == 0
+    report = json.loads(file.read_text())
+    assert report["workload"]["generate"] == 2
+    assert report["request"]["flags"] == {"generate": 2, "prompt": 2}
+    capsys.readouterr()
+    assert main(["render", str(file)]) == 0
+    page = capsys.readouterr().out
+    assert "1 request of 2 prompt tokens and 2 new tokens" in page
+    assert main(["render", str(file), "-o", str(tmp_path / "again.json")]) == 0
+    assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prompt", "8"], "--prompt requires --generate"),
+        (["--generate", "8"], "--generate requires --prompt"),
+        (["--prompt", "8", "--generate", "2", "--seq", "4"], "--seq cannot be combined"),
+        (["--prompt", "8", "--generate", "2", "--train"], "--train cannot be combined"),
+        (["--prompt", "8", "--generate", "2", "--as", "thop"], "--as cannot be combined"),
+    ],
+)
+def test_options_that_do_not_apply_are_errors(options, message, config, capsys):
+    """Such options get a message of two lines."""
+    assert main(["count", config("LlamaForCausalLM"), *options]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert message in lines[0]
+    assert lines[1].startswith("hint: ")
+    assert len(lines) == 2
