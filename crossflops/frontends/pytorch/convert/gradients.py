@@ -583,9 +583,9 @@ def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
     """Return the nodes that a node reads, in order, each as often as it is read."""
     from torch.fx.node import map_arg
 
-    found: list[fx.Node] = []
-    map_arg((node.args, node.kwargs), found.append)  # PyTorch's own walk, in C++
-    return found
+    operands: list[fx.Node] = []
+    map_arg((node.args, node.kwargs), operands.append)  # PyTorch's own walk, in C++
+    return operands
 
 
 def _merge_gradient_sources(many: list[_Sources]) -> _Sources:
