@@ -525,7 +525,8 @@ def _check_options(formula: Formula) -> None:
 
 
 # A file that is a target is run under a name of its own: see `crossflops.targets.target`.
-_TARGET_MODULE = re.compile(r"crossflops_target_(?P<stem>\w+)_[0-9a-f]{8}")
+_TARGET = "crossflops_target_"
+_TARGET_MODULE = re.compile(rf"{_TARGET}(?P<stem>\w+)_[0-9a-f]{{8}}")
 
 
 def plain_class_name(name: str) -> str:
@@ -542,7 +543,11 @@ def find_loaded_class(path: str) -> Any:
     package, _, kind = path.partition(":")
     holder: Any = sys.modules.get(package)
     if holder is None:
-        names = (name for name in list(sys.modules) if plain_class_name(name) == package)
+        names = (
+            name
+            for name in list(sys.modules)
+            if name.startswith(_TARGET) and plain_class_name(name) == package
+        )
         holder = sys.modules.get(next(names, ""))
     for part in kind.split("."):
         holder = getattr(holder, part, None)

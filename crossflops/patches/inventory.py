@@ -430,6 +430,14 @@ OPTIMIZERS = Patch(
     "jax2onnx", "jax2onnx.converter.ir_optimizations", ("_OPTIMIZER_PASSES",),
     "remove nothing that computes", _JAX2ONNX,
 )  # fmt: skip
+BOUND_VALUES = Patch(
+    "jax2onnx", "jax2onnx.converter.output_binding", ("_value_is_graph_connected",),
+    "search no graph for a value that knows its node", _JAX2ONNX, is_optional=True,
+)  # fmt: skip
+NODE_SEARCHES = Patch(
+    "jax2onnx", "jax2onnx.converter.ir_optimizations", ("_producer_node",), BOUND_VALUES.why,
+    _JAX2ONNX, is_optional=True,
+)  # fmt: skip
 PRODUCTS = Patch(
     "jax2onnx", "jax2onnx.plugins.jax.lax.dot_general:DotGeneralPlugin",
     ("_try_lower_matmul", "_compute_einsum_labels"), "lower products as they are", _JAX2ONNX,

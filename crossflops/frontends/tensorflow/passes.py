@@ -52,7 +52,7 @@ from crossflops.frontends.tensorflow.convert.own_gradients import (
     result_count_by_gradient,
 )
 from crossflops.frontends.tensorflow.observe.training_step import freeze_training_step
-from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.record.freezing import calls_functions, freeze
 from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.frontends.tensorflow.record.tracing import TracedFunction
 from crossflops.ir.graph import Control, Graph
@@ -70,7 +70,8 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
     through which no gradient flows, and `given` has the further values that custom gradient
     functions pass on, by the names of the nodes that pass them.
 
-    `lowered` is the graph as TensorFlow runs it, with loops lowered; `owns` are its custom
+    `lowered` is the graph as TensorFlow runs it, with loops lowered, and `lowered_function` that
+    function; `owns` are its custom
     gradient functions. `sizes` are those of the graph.
     """
 
@@ -82,6 +83,7 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
     run: Run | None = None
     runnable: Callable[[], Runnable] | None = None
     lowered: Any = None
+    lowered_function: Any = None
     layers: LayerTable | None = None
     owns: Sequence[OwnGradient] = ()
     sizes: Mapping[str, Any] = {}
@@ -205,7 +207,9 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 
 def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
-    full = freeze(state.traced.function, lowered=False, weighted=state.weighted)
+    full = state.lowered_function
+    if full is None or state.weighted or calls_functions(state.traced.function):
+        full = freeze(state.traced.function, lowered=False, weighted=state.weighted)
     return _replace_tensorflow_fields(
         state, whole=full, definition=full.graph.as_graph_def(add_shapes=True)
     )

@@ -81,6 +81,7 @@ def convert_frozen_model(
             run=run_whole if run is not None else None,
             runnable=partial(_model_with_weights, source, seen.traced),
             lowered=seen.frozen,
+            lowered_function=seen.function,
             layers=seen.layers,
             owns=own_gradients(seen.frozen),
             sizes=_parameter_sizes(model, seen),
@@ -133,13 +134,21 @@ def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
 
 
 class FrozenModel(msgspec.Struct, frozen=True):
-    """A model as TensorFlow would run it: traced, frozen, and the trace of its operations."""
+    """A model as TensorFlow would run it: traced, frozen, and the trace of its operations.
+
+    `frozen` is the graph of the frozen `function`.
+    """
 
     name: str
     traced: TracedFunction
-    frozen: Any
+    function: Any
     layers: LayerTable
     trace: Trace
+
+    @property
+    def frozen(self) -> Any:
+        """The graph as TensorFlow runs it, with loops lowered."""
+        return self.function.graph
 
 
 @quiet()
@@ -152,7 +161,8 @@ def record_frozen_model(
     the model does not take these inputs, NormalizeError where it cannot be frozen.
     """
     traced_model = trace_tensorflow_model(model, args, kwargs, setting.training)
-    frozen = freeze(traced_model.function, lowered=True).graph
+    function = freeze(traced_model.function, lowered=True)
+    frozen = function.graph
     layers = layers_of(model, traced_model, frozen)
     trace = Trace(
         calls=operation_calls(frozen, layers),
@@ -161,7 +171,7 @@ def record_frozen_model(
         framework="tensorflow",
         loops_alike=True,
     )
-    return FrozenModel(_tensorflow_model_name(model), traced_model, frozen, layers, trace)
+    return FrozenModel(_tensorflow_model_name(model), traced_model, function, layers, trace)
 
 
 def _tensorflow_model_name(model: Any) -> str:

@@ -590,6 +590,8 @@ class _Writes:
         self.ranges: list[tuple[int, int]] = []
         self._position = {node: index for index, node in enumerate(nodes)}
         self._sharing: dict[Any, list[fx.Node]] = {}
+        self._same: dict[Any, set[fx.Node]] = {}  # of each memory, the nodes that are all of it
+        self._ranges: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._targets: dict[fx.Node, fx.Node] = {}
         writing = [node for node in nodes if _is_writing(node)]
         if not writing:
@@ -618,17 +620,23 @@ class _Writes:
         """Return the range from a memory's first node to the first computations with the written
         values.
         """
+        memories = tuple(
+            memory for at in write_argument_nodes(node) for memory in _memories(at.meta.get("val"))
+        )
+        if memories not in self._ranges:
+            self._ranges[memories] = self._range_of_memories(node, memories)
+        begin, end = self._ranges[memories]
+        return begin, max(end, self._position[node])
+
+    def _range_of_memories(self, node: "fx.Node", memories: tuple[Any, ...]) -> tuple[int, int]:
+        """Return the range for a node that writes into these memories, as for all that do."""
         index = self._position
-        shared = [
-            other
-            for at in write_argument_nodes(node)
-            for memory in _memories(at.meta.get("val"))
-            for other in self._sharing[memory]
-        ]
-        if not shared or any(user.op == "output" for other in shared for user in other.users):
+        shared = [other for memory in memories for other in self._sharing[memory]]
+        writing = [index[other] for other in shared if _is_writing(other)]
+        if not writing or any(user.op == "output" for other in shared for user in other.users):
             raise NotUnderstoodError(node.target)  # PyTorch derives it where all is given
-        last = max(index[other] for other in shared if _is_writing(other) or other is node)
-        ends = [max(last, index[node])]
+        last = max(writing)
+        ends = [last]
         views = set(shared)
         for other in shared:
             users = [index[user] for user in other.users if user not in views]
@@ -648,7 +656,9 @@ class _Writes:
         sharing = self._sharing.get(memory, [])
         if not sharing or sharing[0].op != "call_function" or node not in sharing:
             raise NotUnderstoodError("a write into what is given")
-        same = _memory_sharing_nodes(sharing)
+        if memory not in self._same:
+            self._same[memory] = _memory_sharing_nodes(sharing)
+        same = self._same[memory]
         if written[0] not in same or node not in same:
             return None
         index = self._position

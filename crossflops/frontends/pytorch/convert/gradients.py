@@ -581,11 +581,11 @@ def gradient_sources(
 
 def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
     """Return the nodes that a node reads, in order, each as often as it is read."""
-    from torch.fx import Node as Taken
-    from torch.utils._pytree import tree_leaves
+    from torch.fx.node import map_arg
 
-    leaves = tree_leaves((node.args, dict(node.kwargs)))
-    return [leaf for leaf in leaves if isinstance(leaf, Taken)]
+    operands: list[fx.Node] = []
+    map_arg((node.args, node.kwargs), operands.append)  # PyTorch's own walk, in C++
+    return operands
 
 
 def _merge_gradient_sources(many: list[_Sources]) -> _Sources:

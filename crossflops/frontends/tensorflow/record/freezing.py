@@ -30,6 +30,14 @@ def has_variable_writes(function: Any) -> bool:
     )
 
 
+def calls_functions(function: Any) -> bool:
+    """Return whether a concrete function has functions, so also loops or branches.
+
+    One that has none is frozen alike with loops lowered and with loops whole.
+    """
+    return bool(function.graph.as_graph_def().library.function)
+
+
 def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     """Return the concrete function with its variables as constants and its functions inlined.
 

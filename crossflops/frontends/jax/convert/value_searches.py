@@ -1,0 +1,71 @@
+"""Searches of jax2onnx through all nodes of a model, answered by what a value knows itself.
+
+jax2onnx goes through all nodes behind each equation and for each node that it may move, so that
+its time grows with the square of a model. A value knows the node that makes it.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, owner_of, patching_attribute
+
+
+@contextmanager
+def searching_by_value() -> Iterator[None]:
+    """Let jax2onnx find the node of a value, and whether it is in the graph, in this context.
+
+    Where the value does not know it, or jax2onnx has no such function, jax2onnx searches itself.
+    """
+    import onnx_ir as ir
+
+    with ExitStack() as undo:
+        checks, searches = owner_of(inventory.BOUND_VALUES), owner_of(inventory.NODE_SEARCHES)
+        (check,), (search,) = inventory.BOUND_VALUES.names, inventory.NODE_SEARCHES.names
+        if hasattr(checks, check):
+            search_graph = original(checks, check, inventory.BOUND_VALUES)
+
+            def is_connected(ctx: Any, value: Any) -> bool:
+                return _is_in_graph(ctx.builder.nodes, value) or search_graph(ctx, value)
+
+            undo.enter_context(
+                patching_attribute(checks, check, is_connected, inventory.BOUND_VALUES)
+            )
+        if hasattr(searches, search):
+            search_nodes = original(searches, search, inventory.NODE_SEARCHES)
+
+            def find_producer(nodes: Sequence[Any], value: Any) -> Any:
+                if not isinstance(value, ir.Value):
+                    return search_nodes(nodes, value)
+                return _producer_node(nodes, value)
+
+            undo.enter_context(
+                patching_attribute(searches, search, find_producer, inventory.NODE_SEARCHES)
+            )
+        yield
+
+
+def _is_in_graph(graph: Any, value: Any) -> bool:
+    """Return whether a node of the graph makes the value, or the graph stores one of its name."""
+    producer = value.producer()
+    if producer is not None and producer.graph is graph:
+        return True
+    stored = graph.initializers.get(value.name) if value.name else None
+    return stored is not None and stored.name == value.name
+
+
+def _producer_node(nodes: Sequence[Any], value: Any) -> Any:
+    """Return the first of the nodes that makes the value, or else one of its name; None if none.
+
+    Source: jax2onnx/converter/optimizer_graph_utils.py (_producer_node).
+    """
+    producer = value.producer()
+    if producer is not None and producer in nodes:
+        return producer
+    name = value.name
+    for node in nodes:
+        for output in node.outputs:
+            if output is value or (name and output.name == name):
+                return node
+    return None
