@@ -180,9 +180,9 @@ def _mixed_tensorflow():
         traced=recorded.traced,
         trace=recorded.trace,
         runnable=lambda: (b"", {}),
-        lowered=recorded.frozen,
+        lowered=recorded.operation_graph,
         layers=recorded.layers,
-        owns=own_gradients(recorded.frozen),
+        owns=own_gradients(recorded.operation_graph),
     )
 
 

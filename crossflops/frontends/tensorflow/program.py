@@ -80,10 +80,10 @@ def convert_frozen_model(
             control=control,
             run=run_whole if run is not None else None,
             runnable=partial(_model_with_weights, source, seen.traced),
-            lowered=seen.frozen,
+            lowered=seen.operation_graph,
             lowered_function=seen.function,
             layers=seen.layers,
-            owns=own_gradients(seen.frozen),
+            owns=own_gradients(seen.operation_graph),
             sizes=_parameter_sizes(model, seen),
         )
     )
@@ -126,7 +126,7 @@ def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
             trace=seen.trace,
             name=seen.name,
             control=source.control,
-            lowered=seen.frozen,
+            lowered=seen.operation_graph,
             weighted=True,
         )
     )
@@ -136,7 +136,7 @@ def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
 class FrozenModel(msgspec.Struct, frozen=True):
     """A model as TensorFlow would run it: traced, frozen, and the trace of its operations.
 
-    `frozen` is the graph of the frozen `function`.
+    `operation_graph` is the graph of the frozen `function`.
     """
 
     name: str
@@ -146,7 +146,7 @@ class FrozenModel(msgspec.Struct, frozen=True):
     trace: Trace
 
     @property
-    def frozen(self) -> Any:
+    def operation_graph(self) -> Any:
         """The graph as TensorFlow runs it, with loops lowered."""
         return self.function.graph
 

@@ -21,7 +21,7 @@ from crossflops.frontends.jax.convert.lowering import (
     node_equation_number,
 )
 from crossflops.frontends.jax.convert.rewrites import resizes_named
-from crossflops.frontends.jax.convert.value_searches import searching_by_value
+from crossflops.frontends.jax.convert.value_searches import search_by_value
 from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patching_attribute
@@ -232,7 +232,7 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
         rules.patching_lowering_rules(),
         _keeping(),
         _living(pure),
-        searching_by_value(),
+        search_by_value(),
         resizes_named(),
     ):
         model = importlib.import_module("jax2onnx").to_onnx(

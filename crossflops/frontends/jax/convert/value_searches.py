@@ -13,7 +13,7 @@ from crossflops.patches.patching import original, owner_of, patching_attribute
 
 
 @contextmanager
-def searching_by_value() -> Iterator[None]:
+def search_by_value() -> Iterator[None]:
     """Let jax2onnx find the node of a value, and whether it is in the graph, in this context.
 
     Where the value does not know it, or jax2onnx has no such function, jax2onnx searches itself.

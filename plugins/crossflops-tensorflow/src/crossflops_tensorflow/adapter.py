@@ -56,7 +56,7 @@ class TensorFlowProfiler:
         whole = importlib.import_module("crossflops.frontends.tensorflow.program")
         steps = importlib.import_module("crossflops.frontends.tensorflow.observe.training_step")
         seen = whole.record_frozen_model(model, args, kwargs, setting)
-        frozen = seen.frozen
+        frozen = seen.operation_graph
         if setting.step:
             frozen = steps.freeze_training_step(seen.traced, seen.layers, setting.step)
         printed = _profiled(frozen)
