@@ -29,7 +29,7 @@ FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 # Options of start.py and of the plugin of pytest, and of no verb alone.
-FOREIGN = {"--quick", "--keep", "--update-flops", "--help", "--version"}
+FOREIGN = {"--quick", "--keep", "--nightly", "--update-flops", "--help", "--version"}
 
 
 def prose(page):

@@ -4,6 +4,7 @@ The layer is 8 x 6 x 6 = 288 MACs. The formula of the operator is 8 x 6 x 4 = 19
 adds, that of the module 12 MACs for each of its 8 x 6 elements, 576.
 """
 
+import importlib
 import json
 import sys
 
@@ -213,8 +214,7 @@ def test_what_a_tool_does_not_take_is_named(folder):
 
 def test_in_workers(folder):
     """An object travels by pickle to processes of its own."""
-    import taught_model
-
+    taught_model = importlib.import_module("taught_model")
     report = crossflops.compare(
         taught_model.Model(),
         [taught_model.torch.zeros(8, 6)],
