@@ -60,6 +60,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)  # a graph has few shapes, and asks several times for each tensor
 def _shape_nbytes(dtype: str, shape: tuple[int, ...]) -> int:
+    """Return the bytes of a dense tensor of this type and shape, rounded up to whole bytes."""
     return (prod(shape) * _BITS.get(dtype, 0) + 7) // 8
 
 

@@ -71,10 +71,12 @@ def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction
 
 
 def _term_rank(powers: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
+    """Return the sort key of a term by its powers: total degree, highest power, all powers."""
     return sum(powers), max(powers, default=0), powers
 
 
 def _coefficient_value(value: "Fraction") -> int | str:
+    """Return a whole coefficient as an int and any other as the text of its fraction."""
     return value.numerator if value.denominator == 1 else str(value)
 
 

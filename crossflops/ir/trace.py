@@ -338,6 +338,7 @@ def module_chains(
     known: dict[int, dict[int, int]] = {}
 
     def count_ancestor_chains(module: int) -> dict[int, int]:
+        """Return the number of paths from a module to each ancestor, and itself, by number."""
         if module not in known:
             counts = {module: 1}
             for parent in parents.get(module, ()):

@@ -80,12 +80,14 @@ def decode_onnx_model(data: bytes) -> Any:
 
 
 def _parse_and_validate(data: bytes) -> Any:
+    """Return the ONNX model of these bytes, parsed and checked. Raises TargetError."""
     model = parse_model_proto(data)
     validate(model)
     return model
 
 
 def _rest(path: str) -> bytes:
+    """Return the bytes of an ONNX file without its weights. Raises TargetError if unreadable."""
     try:
         with open(path, "rb", opener=open_without_waiting) as file:
             status = os.fstat(file.fileno())

@@ -31,6 +31,7 @@ class OnnxHelperProcess:
     """
 
     def __init__(self, first: Callable[[], bytes]) -> None:
+        """Fork a child that sends the result of `first` and then answers requests by pipes."""
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         # Threads of a framework do not follow the child, which calls no framework.
@@ -185,6 +186,7 @@ def _limit_memory(more: int) -> None:
 
 
 def _send(pipe: int, message: bytes) -> None:
+    """Write the length of a message and the message to a pipe, all of its bytes."""
     for part in (_LENGTH.pack(len(message)), message):
         left = memoryview(part)
         while left:

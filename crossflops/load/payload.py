@@ -139,6 +139,7 @@ class UniformWeight:
     """The weight that a tensor without data stands for, of `nbytes` bytes that no memory holds."""
 
     def __init__(self, tensor: Any) -> None:
+        """Read the element type and the sizes of a TensorProto that has no data."""
         import numpy as np
         from onnx import helper
 

@@ -155,6 +155,7 @@ def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
 
 
 def _execute_module(full: str, file: Path) -> Any:
+    """Import the module of a file under its full name, and return it."""
     spec = importlib.util.spec_from_file_location(full, file)
     assert spec is not None
     assert spec.loader is not None

@@ -125,6 +125,7 @@ def length_prefix(number: int, length: int) -> bytes:
 
 
 def _encode_varint(value: int) -> bytes:
+    """Return an unsigned integer as a varint of protobuf's wire format."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -191,6 +192,7 @@ def weightless(data: Data, copy: str = "") -> bytes:
 
 class _Copy:
     def __init__(self, data: Data, copy: str) -> None:
+        """Take the bytes of a model; `copy` names the file that will hold its tensors, or ""."""
         self._data = data
         self._copy = copy
         self._dropped = (payload.RAW_DATA,) if copy else payload.FIELDS
@@ -304,6 +306,7 @@ class _Copy:
         return b"".join(parts)
 
     def _dims(self, wire: int, value: int, end: int) -> list[int]:
+        """Return the `dims` of a tensor's field: one varint, or packed varints up to `end`."""
         if wire == VARINT:
             return [_to_signed_varint(value)]
         dims, at = [], value
@@ -314,6 +317,7 @@ class _Copy:
         return dims
 
     def _bytes(self, begin: int, end: int) -> bytes:
+        """Return bytes `begin` to `end` of the model. Raises TargetError above a size limit."""
         self._kept += end - begin
         if self._kept > _LARGEST_REST:
             raise _too_large()
@@ -321,6 +325,7 @@ class _Copy:
 
 
 def _too_large() -> TargetError:
+    """Return the error for a model that is too large even without its weights."""
     return TargetError(
         f"the model without its weights is larger than {_LARGEST_REST} bytes",
         "store large attributes as initializers",
@@ -342,6 +347,7 @@ def _external(file: str, offset: int, length: int) -> bytes:
 
 
 def _to_signed_varint(value: int) -> int:
+    """Return a 64-bit varint as a signed integer (two's complement)."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -382,6 +388,7 @@ def open_without_waiting(path: str, flags: int) -> int:
 
 
 def _tensor_nbytes(tensor: Any) -> int:
+    """Return the bytes of a TensorProto's elements by its type and dims; 0 for strings."""
     dtype = ELEMENT_TYPES.get(tensor.data_type, "string")
     return 0 if dtype == "string" else TensorSpec("", dtype, tuple(tensor.dims)).nbytes
 

@@ -51,6 +51,7 @@ def validate(model: Any) -> None:
 
 
 def _check_graph(graph: Any, outer: set[str], where: str) -> None:
+    """Check names, types, order and tensors of a graph and its bodies. Raises TargetError."""
     stored = [tensor.name for tensor in graph.initializer]
     stored += [tensor.values.name for tensor in graph.sparse_initializer]
     provided = [value.name for value in graph.input]
@@ -131,6 +132,7 @@ def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) ->
 
 
 def _check_attribute_tensors(node: Any, number: int, attributes: Iterable[Any]) -> None:
+    """Raise TargetError if a tensor in a node's attributes has a bad size or type."""
     for attribute in attributes:
         if attribute.HasField("t") and (wrong := _wrong(attribute.t)):
             where = f"attribute {attribute.name!r} of node {onnx_node_label(node, number)!r}"
@@ -149,18 +151,21 @@ def _single(node: Any, number: int) -> None:
 
 
 def _check_unique_names(names: list[str], where: str) -> None:
+    """Raise TargetError if two inputs or initializers have the same name."""
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
         raise TargetError(f"{where} has two inputs or initializers {double!r}", _AGAIN)
 
 
 def _check_outputs_defined(outputs: Iterable[str], known: set[str], where: str) -> None:
+    """Raise TargetError if an output of a graph is produced by nothing that is known."""
     for name in outputs:
         if name and name not in known:
             raise TargetError(f"no node produces the output {name!r} of {where!r}", _AGAIN)
 
 
 def _check_value_type(value: Any) -> None:
+    """Raise TargetError if a declared value has dimension names or sizes that are not valid."""
     dims = value.type.tensor_type.shape.dim
     _texts(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
     if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
@@ -200,6 +205,7 @@ def _wrong(tensor: Any) -> str:
 
 
 def _own_domain(protos: Iterable[Any]) -> None:
+    """Write the domain "ai.onnx" of nodes or operator sets as "", in place."""
     for proto in protos:
         if proto.domain == "ai.onnx":
             proto.domain = ""
@@ -209,6 +215,7 @@ def _own_domain(protos: Iterable[Any]) -> None:
 
 
 def _texts(where: str, texts: Iterable[Any]) -> None:
+    """Raise TargetError if one of the names is not valid UTF-8 text."""
     try:
         "".join(texts)
     except TypeError:
@@ -216,4 +223,5 @@ def _texts(where: str, texts: Iterable[Any]) -> None:
 
 
 def _no_text(where: str) -> TargetError:
+    """Return the error for a name that is not valid UTF-8 text."""
     return TargetError(f"{where} has a name that is not valid UTF-8 text", _AGAIN)

@@ -100,6 +100,7 @@ class Jax(ShapeTracedFrontend):
         return args, kwargs
 
     def _shape(self, value: Any) -> Any:
+        """Return the shape and dtype of an input, or a plain Python value. Raises InputError."""
         if isinstance(value, PLAIN):
             return value
         try:

@@ -110,6 +110,7 @@ def jax_snapshot(state: JaxConversion) -> Snapshot:
 
 
 def _with_state_fields(state: JaxConversion, **fields: Any) -> JaxConversion:
+    """Return the state with these fields replaced."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -149,10 +150,12 @@ PROGRAMS = "instructions of XLA are known"
 def _attempt_passes(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
+    """Run the next passes, and again with opaque equations where a rule of jax2onnx fails."""
     return attempt_jax_conversion(lambda opaque: run(_with_state_fields(state, opaque=opaque)))
 
 
 def _write_onnx_model(state: JaxConversion) -> JaxConversion:
+    """Convert the function to an ONNX model by jax2onnx, and record its equations."""
     model, recorder = write_jax_onnx(state.function, state.opaque, state.to_run)
     return _with_state_fields(state, model=model, recorder=recorder)
 
@@ -161,6 +164,7 @@ def _model_rewrite(change: Callable[[Any], None]) -> Callable[[JaxConversion], J
     """Return a rewrite of the model that jax2onnx wrote."""
 
     def apply(state: JaxConversion) -> JaxConversion:
+        """Apply the change to the ONNX model in place."""
         change(state.model)
         return state
 
@@ -168,38 +172,46 @@ def _model_rewrite(change: Callable[[Any], None]) -> Callable[[JaxConversion], J
 
 
 def _average_pool_windows(state: JaxConversion) -> JaxConversion:
+    """Replace windows summed by a Conv with ones by average pools."""
     average_windows(state.model, [equation.primitive for equation in state.equations])
     return state
 
 
 def _alias(state: JaxConversion) -> JaxConversion:
+    """Turn nodes that only pass a value into aliases, and record them by equation."""
     return _with_state_fields(state, homes=make_alias_nodes(state.model))
 
 
 def _name_nodes(state: JaxConversion) -> JaxConversion:
+    """Name all nodes, and record the equation of each."""
     return _with_state_fields(state, origins=name_model_nodes(state.model))
 
 
 def _name_model_weights(state: JaxConversion) -> JaxConversion:
+    """Name the weights of the ONNX model as in the JAX model."""
     return _with_state_fields(state, weights=name_jax_weights(state.model))
 
 
 def _name_inputs(state: JaxConversion) -> JaxConversion:
+    """Name the inputs of the ONNX model as the function's arguments."""
     name_inputs(state.model, state.function.names)
     return state
 
 
 def _find_own(state: JaxConversion) -> JaxConversion:
+    """Find the functions with a custom derivative and their nodes."""
     assert state.recorder is not None
     return _with_state_fields(state, own=own_gradient_functions(state.recorder.own, state.homes))
 
 
 def _make_runnable(state: JaxConversion) -> JaxConversion:
+    """Add the nodes that a runtime needs to run the ONNX model."""
     added = make_runnable(state.model, state.equations, state.origins, state.to_run)
     return _with_state_fields(state, origins={**state.origins, **added})
 
 
 def _serialize_model(state: JaxConversion) -> JaxConversion:
+    """Replace the ONNX model by its serialized bytes."""
     data, declared = as_bytes(state.model)
     return _with_state_fields(state, data=data, declared=declared, model=None)
 
@@ -218,11 +230,13 @@ def _read_jax_graph(state: JaxConversion) -> JaxConversion:
 
 
 def _graph_from_bytes(state: JaxConversion, data: bytes) -> Graph:
+    """Return the graph of an ONNX model's bytes, with inferred shapes."""
     setting = state.trace.setting
     return normalize_onnx_bytes(data, state.name, setting, state.control, state.observed)[0]
 
 
 def _is_definite(node: Node) -> bool:
+    """Return whether the output shapes of a node and of the nodes in its bodies are known."""
     known = all(spec is None or spec.shape is not None for spec in node.outputs)
     return known and all(_is_definite(inner) for body in node.bodies for inner in body.nodes)
 
@@ -230,17 +244,20 @@ def _is_definite(node: Node) -> bool:
 def _settle_jax_conversion(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
+    """Run the next passes, and again with sizes from a real run where some stay unknown."""
     assert state.runnable is not None
     return settle_conversion(state, run, state.runnable, state.run)
 
 
 def _read_observed(state: JaxConversion) -> JaxConversion:
+    """Read the graph again with the sizes of the real run, if there was one."""
     if state.observed is None:
         return state
     return _with_state_fields(state, graph=_graph_from_bytes(state, state.data))
 
 
 def _link_jax_equations(state: JaxConversion) -> JaxConversion:
+    """Assign equations and modules to the nodes, and add the calls to the trace."""
     graph, calls = link_equations(
         state.current_graph, state.equations, state.origins, state.trace.modules
     )
@@ -257,27 +274,33 @@ def _graph_rewrite(
 
 
 def _annotate_conversion(graph: Graph, state: JaxConversion) -> Graph:
+    """Give nodes the JAX operations they were made for, which are counted instead of them."""
     origins = {name: number for name, number in state.origins.items() if not is_added(name)}
     return stand_for_nothing(stand_for_equations(graph, state.equations, origins))
 
 
 def _apply_gradient_marks(graph: Graph, state: JaxConversion) -> Graph:
+    """Mark nodes without gradients and recomputed nodes."""
     return mark_jax_gradients(graph, state.equations, state.origins)
 
 
 def _add_own_gradients(graph: Graph, state: JaxConversion) -> Graph:
+    """Add the custom derivatives of functions to the graph."""
     return with_own_gradients(graph, state.own, state.origins, state.equations)
 
 
 def _call_weights(graph: Graph, state: JaxConversion) -> Graph:
+    """Name the weights in the graph as in the JAX model."""
     return with_weights(graph, state.weights)
 
 
 def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
+    """Add the model's name, the parameter sizes and the digest to the graph."""
     return with_graph_identity(graph, state.name, **module_parameter_sizes(state.trace.modules))
 
 
 def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
+    """Add the calls of the programs that XLA compiles to the trace."""
     observed = tuple(xla_view_calls(state.function, state.trace, state.current_graph, state.views))
     return _with_state_fields(state, trace=msgspec.structs.replace(state.trace, observed=observed))
 

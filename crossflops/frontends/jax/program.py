@@ -61,6 +61,7 @@ def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[
 
 
 def _root_module(name: str, pure: Pure) -> Module:
+    """Return the root module with all floating-point parameters of the model."""
     import jax.numpy as jnp
 
     # those of flax.linen and Keras
@@ -207,5 +208,6 @@ def record_jax_model(
 
 
 def _jax_model_name(model: Any) -> str:
+    """Return the name of a function, or the class name of a model."""
     own = getattr(model, "__name__", None)
     return own if isinstance(own, str) and own.isidentifier() else type(model).__name__

@@ -102,6 +102,7 @@ def bind(
 
 
 def _not_negative(name: str, size: int) -> int:
+    """Return the size of a dimension. Raises InputError if it is negative."""
     if size < 0:
         raise InputError(f"dimension {name!r} would be {size}", _HINT)
     return size
@@ -152,6 +153,7 @@ def model_inputs(graph: Any) -> list[Any]:
 
 
 def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
+    """Return the shapes of --input by input name. Raises InputError for unknown names."""
     names = [value.name for value in inputs]
     provided: dict[str, TensorSpec] = {}
     for spec in specs:
@@ -173,10 +175,12 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
 
 
 def _input_dims(value: Any) -> Any:
+    """Return the dimension messages of an input's tensor shape."""
     return value.type.tensor_type.shape.dim
 
 
 def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
+    """Bind the named dimensions of an input to the sizes of a given shape. Raises InputError."""
     if value.type.WhichOneof("value") != "tensor_type":
         raise InputError(
             f"input {value.name!r} is not a tensor, so --input cannot give it a shape",
@@ -213,6 +217,7 @@ def _file_input_sizes(value: Any) -> tuple[int | None, ...]:
 def _write_input_sizes(
     value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]
 ) -> None:
+    """Write a given shape and the bound dimension sizes into an input's declared type, in place."""
     if shape is not None:
         dims = value.type.tensor_type.shape.dim
         del dims[:]

@@ -25,6 +25,7 @@ def follow(name: str, bound: Mapping[str, int]) -> int | None:
 
 
 def _parse_formula(name: str) -> ast.expr | None:
+    """Return the syntax tree of a dimension name that is a formula ("past + seq"), or None."""
     if len(name) > _LONGEST:
         return None
     try:
@@ -35,6 +36,7 @@ def _parse_formula(name: str) -> ast.expr | None:
 
 
 def _is_formula(tree: ast.expr, depth: int = 0) -> bool:
+    """Return whether a tree has only names, integers and + - * // / down to a maximal depth."""
     if isinstance(tree, ast.BinOp):
         known = isinstance(tree.op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Div)
         sides = (tree.left, tree.right)
@@ -44,6 +46,7 @@ def _is_formula(tree: ast.expr, depth: int = 0) -> bool:
 
 
 def _formula_value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
+    """Return the value of a formula at bound dimension sizes, or None if a name has no size."""
     if isinstance(tree, ast.Name):
         return bound.get(tree.id)
     if isinstance(tree, ast.Constant):

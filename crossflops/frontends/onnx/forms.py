@@ -69,6 +69,7 @@ def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | No
 
 
 def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str]) -> str:
+    """Return what is wrong with a node's inputs or attributes by its operator's schema, or ""."""
     provided = len(read)
     while provided and not read[provided - 1]:
         provided -= 1

@@ -100,10 +100,12 @@ def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[
 
 
 def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
+    """Return the number of nodes of a graph after all calls of local functions are inlined."""
     sizes: dict[Identity, int] = {}
     open_: list[Identity] = []
 
     def size(nodes: Iterable[Any]) -> int:
+        """Return the number of nodes, with those in bodies and in called functions."""
         total = 0
         for node in nodes:
             total += 1 + sum(size(body.node) for body in node_subgraphs(node))
@@ -112,6 +114,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
         return total
 
     def function_node_count(key: Identity) -> int:
+        """Return the number of nodes of an inlined function. Raises TargetError if recursive."""
         if key in open_:
             raise TargetError(f"function {key[1]!r} calls itself", _HINT)
         if len(open_) > DEPTH:
@@ -134,11 +137,13 @@ def function_identity(node: Any) -> Identity:
 
 
 def _callee_identity(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
+    """Return the identity of the local function that a node calls, or None if it calls none."""
     key = function_identity(node)
     return key if key in functions else None
 
 
 def _function_call_flags(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
+    """Yield for each node, also in bodies, whether it calls a local function."""
     for node in graph.node:
         yield _callee_identity(node, functions) is not None
         for body in node_subgraphs(node):
@@ -147,6 +152,7 @@ def _function_call_flags(graph: Any, functions: Mapping[Identity, Any]) -> Itera
 
 class _Inliner:
     def __init__(self, functions: Mapping[Identity, Any]) -> None:
+        """Take the local functions of a model by domain, name and overload."""
         self._functions = functions
         self._number = 0
         self.editions: dict[str, dict[str, int]] = {}
@@ -186,6 +192,7 @@ class _Inliner:
         self.graph(body, scope, edition)
 
     def _call(self, call: Any, function: Any, outer: Scope, nodes: list[Any]) -> None:
+        """Append the body's nodes of a called function, with unique names and its attributes."""
         self._number += 1
         prefix = f"{call.name}/"
         unique = f"{call.name}#{self._number}/"
@@ -298,6 +305,7 @@ class Calls:
         opset: Mapping[str, int],
         infer: Callable[[Any], tuple[Any, dict[str, Type]]],
     ) -> None:
+        """Take the local functions, the operator set versions and a function that infers shapes."""
         self._functions = functions
         self._opset = opset
         self._infer = infer
@@ -355,6 +363,7 @@ class Calls:
         return self._units[key]
 
     def _build_unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
+        """Build a model of the called function for these operand types, and infer its shapes."""
         function = self._functions[function_identity(node)]
         model = messages().ModelProto(ir_version=_IR_VERSION)
         for domain, version in self.opset(node).items():
@@ -414,10 +423,12 @@ def call_operands(
 
 
 def _is_shape_known(types: Mapping[str, Type], name: str) -> bool:
+    """Return whether the shape of a value is known; an omitted value (name "") counts as known."""
     return not name or (name in types and types[name].shape is not None)
 
 
 def _declare_value_type(graph: Any, name: str, kind: Type) -> None:
+    """Write an inferred shape and element type to a value that has no declared shape."""
     declared = [value for value in (*graph.value_info, *graph.output) if value.name == name]
     for value in declared or (graph.value_info.add(name=name),):
         if shape_from_proto(value.type) is None:

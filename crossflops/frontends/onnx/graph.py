@@ -146,11 +146,13 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
 
 
 def _graph_value_specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
+    """Return the tensor specs of all typed values of a graph by name."""
     stored = {tensor.name for tensor in graph.initializer}
     return {name: _value_spec(name, kind, name in stored) for name, kind in types.items() if name}
 
 
 def _value_spec(name: str, kind: Type, stored: bool) -> TensorSpec:
+    """Return the spec of a value; a stored one is a parameter (floats) or a constant."""
     dtype = ELEMENT_TYPES.get(kind.dtype, "")
     role = ""
     if stored:
@@ -159,6 +161,7 @@ def _value_spec(name: str, kind: Type, stored: bool) -> TensorSpec:
 
 
 def _with_role(spec: TensorSpec, role: str) -> TensorSpec:
+    """Return a copy of a tensor spec with this role."""
     return msgspec.structs.replace(spec, role=role)
 
 
@@ -215,6 +218,7 @@ def _level_nodes(
 
 
 def _inference_objection(node: Any) -> str:
+    """Return the problem that shape inference noted in a node's metadata, or ""."""
     notes = node.metadata_props
     return str(notes[-1].value) if notes and notes[-1].key == OBJECTION else ""
 
@@ -293,6 +297,7 @@ def _subgraph_specs(
 
 
 def _node_opset_version(node: Any, reading: Reading) -> int:
+    """Return the operator set version that holds for a node's domain."""
     imports = reading.opset
     if reading.editions and node.name in reading.editions:
         imports = reading.editions[node.name]

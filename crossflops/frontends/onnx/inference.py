@@ -102,6 +102,7 @@ def strict_inference_objection(model: Any) -> str:
 
 
 def _shorten_message(message: str) -> str:
+    """Return an error message on one line of at most 300 characters."""
     return " ".join(message.split())[:300]
 
 
@@ -179,6 +180,7 @@ def as_told(graph: Graph, shapes: Told) -> Graph:
 def _with_strict_shapes(
     specs: tuple[TensorSpec | None, ...], shapes: Told
 ) -> tuple[TensorSpec | None, ...]:
+    """Return specs with the shapes of strict inference; None for a value without such a shape."""
     return tuple(
         spec
         if spec is None or spec.role in ("parameter", "constant")

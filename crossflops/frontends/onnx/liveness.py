@@ -103,6 +103,7 @@ class _LivenessWalk:
     """A walk over graphs from the last node to the first one."""
 
     def __init__(self) -> None:
+        """Begin with no dead nodes known for any graph."""
         self._marked: dict[tuple[int, frozenset[int]], tuple[Graph, set[str]]] = {}
         self._dead: dict[int, Graph] = {}
         self._read: list[Graph] = []  # what is known by its id must not go
@@ -187,6 +188,7 @@ class _Pruning:
     """A copy of a graph without marked nodes; a body that several nodes share stays shared."""
 
     def __init__(self) -> None:
+        """Begin with no pruned bodies."""
         self._bodies: dict[int, Graph] = {}
 
     def live(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -224,10 +226,12 @@ def _with_bodies(node: Node, bodies: tuple[Graph, ...]) -> Node:
 
 
 def _are_same(new: Sequence[object], old: Sequence[object]) -> bool:
+    """Return whether two sequences hold the same objects in the same order."""
     return len(new) == len(old) and all(a is b for a, b in zip(new, old, strict=True))
 
 
 def _positions_of_names(specs: Sequence[TensorSpec | None], names: set[str]) -> frozenset[int]:
+    """Return the positions of the tensors that have one of these names."""
     return frozenset(
         index for index, spec in enumerate(specs) if spec is not None and spec.name in names
     )
@@ -240,4 +244,5 @@ def _names_at_positions(specs: Sequence[TensorSpec | None], indices: Iterable[in
 
 
 def _spec_names(specs: Iterable[TensorSpec | None]) -> set[str]:
+    """Return the names of the tensors, without empty ones."""
     return {spec.name for spec in specs if spec is not None and spec.name}

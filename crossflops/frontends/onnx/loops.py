@@ -150,6 +150,7 @@ def _goes_on(node: Any, enclosing: Level) -> bool:
 
 
 def _scan_length(node: Any, enclosing: Level) -> int | None:
+    """Return the number of runs of a Scan: the length of its first scanned axis, or None."""
     indices = _attribute_integers(node, "num_scan_inputs", (0,))[0]
     if not 0 < indices <= len(node.input):
         return None
@@ -163,6 +164,7 @@ def _scan_length(node: Any, enclosing: Level) -> int | None:
 
 
 def _attribute_integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the integers of a node's attribute as a tuple, or the default if it is not set."""
     for attribute in node.attribute:
         if attribute.name == name:
             return tuple(attribute.ints) or (attribute.i,)
@@ -225,6 +227,7 @@ def unproven(graph: Any) -> set[str]:
 def _refine_loop(
     node: Any, enclosing: Level, provided: Mapping[str, int], grows: set[str]
 ) -> bool:
+    """Write known types of a Loop's carried values into its body; return whether one changed."""
     body = body_of(node)
     carried = max(len(node.input) - 2, 0)
     changed = False
@@ -334,6 +337,7 @@ def control_by_node_name(
 def _resolve_control_names(
     provided: Mapping[str, _Said], names: Names, what: str, many: str
 ) -> dict[str, _Said]:
+    """Return a caller's options by internal node name. Raises InputError for unknown names."""
     for name in provided:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
@@ -342,6 +346,7 @@ def _resolve_control_names(
 
 
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield all nodes with bodies (Loop, Scan, If) with their full names, at every depth."""
     for number, node in enumerate(graph.node):
         inner = node_subgraphs(node)
         if inner:

@@ -82,6 +82,7 @@ def place_from_notes(
 
 
 def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
+    """Return whether the named value is a parameter."""
     return name in specs and specs[name].role == "parameter"
 
 
@@ -142,6 +143,7 @@ def _place_from_weight(
 
 
 def _is_path_of_stored(spec: TensorSpec) -> bool:
+    """Return whether a tensor is a stored weight or constant whose name is a dotted module path."""
     return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
 
 
@@ -276,6 +278,7 @@ _MOST = 4096
 
 @lru_cache(maxsize=_MOST)
 def _place_from_classes(paths: tuple[str, ...], classes: tuple[str, ...]) -> NodePlace:
+    """Return the place of a node from module paths and their classes, "" for unknown classes."""
     return NodePlace(tuple(zip_longest(paths, classes[: len(paths)], fillvalue="")))
 
 
@@ -289,6 +292,7 @@ def _module_scopes(scopes: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_MOST)
 def _list_items_tuple(text: str) -> tuple[str, ...]:
+    """Return the items of a list that is written as text, as a tuple."""
     return tuple(_parse_list_items(text))
 
 

@@ -80,12 +80,14 @@ class OperationNotes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _spec_from_note(noted: NotedTensor | None) -> TensorSpec | None:
+    """Return the tensor spec of a noted operand or result; None for an omitted one."""
     if noted is None:
         return None
     return TensorSpec(noted.name, noted.dtype, noted.shape, noted.role, noted.storage)
 
 
 def _attribute_from_note(value: Any) -> Attribute:
+    """Return an attribute value read from JSON, with a list as a tuple."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -147,6 +149,7 @@ def _nodes_by_name(graph: Any) -> dict[str, Any]:
 
 
 def _operation_note(node: Node) -> NotedOperation:
+    """Return the note of a node's operator, operands, results, attributes and values for a file."""
     return NotedOperation(
         op=(node.op.domain, node.op.type, node.op.since),
         inputs=tuple(map(_note_tensor, node.inputs)),
@@ -157,6 +160,7 @@ def _operation_note(node: Node) -> NotedOperation:
 
 
 def _note_tensor(spec: TensorSpec | None) -> NotedTensor | None:
+    """Return the note of a tensor for a file; None for an omitted operand."""
     if spec is None:
         return None
     return NotedTensor(spec.name, spec.dtype, spec.shape, spec.role, spec.storage)
@@ -218,6 +222,7 @@ def stand_for_noted(
 
 
 def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> str:
+    """Return the warning that noted operations were changed after the file was written."""
     known = (notes.operations.get(number, {}) for number in altered)
     names = dict.fromkeys(
         f"{row.op[0]}.{row.op[1]}"
@@ -238,6 +243,7 @@ class _NotedWalk:
     """A walk that assigns operations to the nodes of all levels; a shared body stays shared."""
 
     def __init__(self, notes: OperationNotes, trusted: Container[str] = ()) -> None:
+        """Take the notes of a file, and the operation numbers that are trusted unchecked."""
         self._operations, self._trusted = notes.operations, trusted
         self._bodies: dict[int, tuple[Graph, Graph]] = {}
         self.numbers: set[str] = set()
@@ -282,6 +288,7 @@ class _NotedWalk:
         return known
 
     def _with_bodies(self, node: Node) -> Node:
+        """Return a node with noted operations in its bodies and no conversion of its own."""
         bodies = tuple(map(self._body, node.bodies))
         same = all(new is old for new, old in zip(bodies, node.bodies, strict=True))
         if same and node.conversion == NO_CONVERSION:
@@ -289,6 +296,7 @@ class _NotedWalk:
         return msgspec.structs.replace(node, bodies=bodies, conversion=NO_CONVERSION)
 
     def _body(self, body: Graph) -> Graph:
+        """Return a body whose nodes have their noted operations; each body is converted once."""
         if id(body) not in self._bodies:
             nodes = self.place_operations(body.nodes)
             same = all(new is old for new, old in zip(nodes, body.nodes, strict=True))

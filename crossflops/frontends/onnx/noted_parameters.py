@@ -78,6 +78,7 @@ def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
 
 
 def _module_note(module: Module) -> NotedModule:
+    """Return the note of a module's class and parameters for a file."""
     rows = [
         NotedParameter(stored.name, stored.storage, stored.dtype, stored.shape)
         for stored in module.params
@@ -124,6 +125,7 @@ def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]
 
 
 def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the element type and shape of a stored tensor if it is a weight of several numbers."""
     dtype, shape = ELEMENT_TYPES.get(tensor.data_type, ""), tuple(tensor.dims)
     if dtype.startswith(_KINDS) and prod(shape) > 1:
         yield dtype, shape
@@ -155,6 +157,7 @@ def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
 
 
 def _is_possible(notes: ParameterNotes) -> bool:
+    """Return whether noted parameters have no negative counts and only valid shapes."""
     shapes = (row.shape for module in notes.modules for row in module.parameters)
     return min(*notes.packed, notes.idle) >= 0 and not any(map(wrong_dims, shapes))
 

@@ -53,7 +53,10 @@ PACKED_WEIGHTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 
 
 def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
+    """Return a function that counts a node's weights as the product of two attributes."""
+
     def count(node: Node, _place: int) -> int:
+        """Return the product of the two attributes of a node, or 0 if one is not an integer."""
         rows, columns = node.attrs.get(first), node.attrs.get(second)
         return rows * columns if isinstance(rows, int) and isinstance(columns, int) else 0
 
@@ -66,6 +69,7 @@ def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int
     """
 
     def count(node: Node, index: int) -> int:
+        """Return the number of weights packed in a uint8 input, or 0 if it is not packed."""
         spec = node.inputs[index] if index < len(node.inputs) else None
         width = bits(node)
         if spec is None or spec.shape is None or spec.dtype != "uint8" or not 0 < width < 8:
@@ -76,7 +80,10 @@ def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int
 
 
 def _bit_width_reader(name: str, default: int) -> Callable[[Node], int]:
+    """Return a function that reads the bits of one weight from a node's attribute."""
+
     def read(node: Node) -> int:
+        """Return the bits of one weight of a node."""
         value = node.attrs.get(name, default)
         return value if isinstance(value, int) else default
 
@@ -84,11 +91,13 @@ def _bit_width_reader(name: str, default: int) -> Callable[[Node], int]:
 
 
 def _expert_bits(node: Node) -> int:
+    """Return the bits of one weight of a mixture-of-experts node: 8 for fp8, by default 4."""
     kind = node.attrs.get("quant_type", "int")
     return 8 if kind == "fp8" else _bit_width_reader("expert_weight_bits", 4)(node)
 
 
 def _fpq4(node: Node, _place: int) -> int:
+    """Return the weights of a 4-bit float MatMul: last size of input times last size of output."""
     data, out = node.inputs[0], node.outputs[0]
     if data is None or out is None or not data.shape or not out.shape:
         return 0
@@ -205,6 +214,7 @@ def weight_bytes_by_type(weights: Mapping[str, Mapping[str, Size]]) -> dict[str,
 
 
 def _sum_of_sizes(sizes: Iterable[Size]) -> Size:
+    """Return the sums of the elements and the bytes of several sizes."""
     all_sizes = list(sizes)
     return Size(sum(size.numel for size in all_sizes), sum(size.nbytes for size in all_sizes))
 
@@ -295,6 +305,7 @@ def _call_weight_sizes(
     roots_taken: set[str],
     functions: dict[int, dict[str, Size]],
 ) -> dict[str, Size]:
+    """Return the weight sizes of a function call by storage: its inputs' and its body's own."""
     (body,) = node.bodies
     if id(body) not in functions:
         functions[id(body)] = _body_weight_sizes(
@@ -349,4 +360,5 @@ def _roots(
 
 
 def _is_weight(spec: TensorSpec) -> bool:
+    """Return whether a tensor has an element type of weights: float or quantized."""
     return spec.dtype.startswith(_FLOATS) or spec.dtype in _QUANTIZED

@@ -98,6 +98,7 @@ def file_snapshot(state: FileReading) -> Snapshot:
 
 
 def _replace_reading_fields(state: FileReading, **fields: Any) -> FileReading:
+    """Return the state with these fields replaced."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -133,10 +134,12 @@ ALIVE = "dead nodes are left out"
 
 
 def _read_file_model(state: FileReading) -> FileReading:
+    """Read the model from the file."""
     return _replace_reading_fields(state, model=state.read())
 
 
 def _read_notes(state: FileReading) -> FileReading:
+    """Read the operations and parameters that crossflops noted in the file's metadata, if any."""
     if not state.model.metadata_props:  # as in most files
         return state
     from crossflops.frontends.onnx.noted_operations import read_operation_notes
@@ -150,6 +153,7 @@ def _read_notes(state: FileReading) -> FileReading:
 
 
 def _bind(state: FileReading) -> FileReading:
+    """Bind the open input sizes of the model to the caller's sizes."""
     graph, file = state.model.graph, state.file
     before = _input_size_declarations(graph)
     bound = binding.bind(graph, file.dims, file.specs, file.path)
@@ -179,6 +183,7 @@ def _has_declared_sizes(declared: list[int | None], bound: list[int | None]) -> 
 
 
 def _is_declared_size(declared: int | None, bound: int | None) -> bool:
+    """Return whether a bound size equals the declared one, or none was declared."""
     return declared in (None, bound)
 
 
@@ -193,12 +198,14 @@ def _raise_version(state: FileReading) -> FileReading:
 
 
 def _read_opsets(state: FileReading) -> FileReading:
+    """Collect the operator set versions, and warn if they are newer than supported."""
     opset = {imported.domain: imported.version for imported in state.model.opset_import}
     warn_of_newer(state.file.path, opset)
     return _replace_reading_fields(state, opset=opset)
 
 
 def _inline_file_functions(state: FileReading) -> FileReading:
+    """Inline calls of local functions, unless there are too many nodes or they are kept apart."""
     model, local = state.model, functions.local(state.model)
     separate = bool(local) and not (
         state.file.inlined and functions.size_after_inlining(model, local) <= functions.LIMIT
@@ -208,6 +215,7 @@ def _inline_file_functions(state: FileReading) -> FileReading:
 
 
 def _name_control(state: FileReading) -> FileReading:
+    """Turn the caller's loop counts and branch choices into options by node name."""
     stored = loops.holders(_graphs(state))
     asked = loops.control_by_node_name(stored, state.file.control)
     return _replace_reading_fields(
@@ -216,12 +224,14 @@ def _name_control(state: FileReading) -> FileReading:
 
 
 def _graphs(state: FileReading) -> Iterator[tuple[str, Any]]:
+    """Yield the main graph and the separate local functions, each with the prefix of its names."""
     yield "", state.model.graph
     if state.apart:
         yield from ((f"{function.name}/", function) for function in state.local.values())
 
 
 def _add_observed(state: FileReading) -> FileReading:
+    """Add the loop counts and branches of an observed run to the options, if there is a run."""
     if state.file.seen is None:
         return state
     requested = shapes.merge_observed_control(state.model.graph, state.wanted, state.file.seen)
@@ -239,6 +249,7 @@ def _call_functions(state: FileReading) -> FileReading:
     del state.model.functions[:]
 
     def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
+        """Infer the shapes of a function's model; return the model and its types by value name."""
         return infer_shapes(unit, {}, nested, trusted=False)
 
     nested = state.wanted._replace(calls=Calls(copies, state.opset, infer))
@@ -246,6 +257,7 @@ def _call_functions(state: FileReading) -> FileReading:
 
 
 def _take_notes(state: FileReading) -> FileReading:
+    """Remove the exporter's notes from a flat graph, and keep the modules that they name."""
     if not state.wanted.flat:
         return state
     noted = state.operations is not None
@@ -253,6 +265,7 @@ def _take_notes(state: FileReading) -> FileReading:
 
 
 def _find_loops(state: FileReading) -> FileReading:
+    """Find the loops that are unrolled later, to restore them for tools."""
     if state.file.inlined:
         return state
     from crossflops.frontends.onnx.kept import loops_of  # of tools alone
@@ -261,6 +274,7 @@ def _find_loops(state: FileReading) -> FileReading:
 
 
 def _infer_file_shapes(state: FileReading) -> FileReading:
+    """Infer the shape of every value of the model. Raises ImpossibleShapeError."""
     ran = shapes.types(state.file.seen)
     try:
         inferred, types = infer_shapes(state.model, state.bound, state.wanted, state.kept, ran)
@@ -273,6 +287,7 @@ def _infer_file_shapes(state: FileReading) -> FileReading:
 
 
 def _reading(state: FileReading) -> Reading:
+    """Return the operator sets and the caller's options for building the graph."""
     noted = state.operations is not None
     return Reading(state.opset, state.editions, *state.wanted, noted=noted)
 
@@ -281,6 +296,7 @@ def _reading(state: FileReading) -> Reading:
 
 
 def _build_file_graph(state: FileReading) -> FileReading:
+    """Build the graph that is counted from the inferred model, with the modules of its nodes."""
     model = state.model
     name = model.graph.name or Path(state.file.path).stem
     graph, placed = build_graph(
@@ -305,14 +321,17 @@ def _file_graph_rewrite(
 
 
 def _mark_file_constants(graph: Graph, state: FileReading) -> Graph:
+    """Mark the nodes that depend on no input of the model."""
     return mark_constant_nodes(graph, state.inputs, ARGUMENT)
 
 
 def _mark_file_storage(graph: Graph, state: FileReading) -> Graph:
+    """Mark the values that are views of the storage of others."""
     return mark_value_storage(graph)
 
 
 def _count_file_parameters(state: FileReading) -> FileReading:
+    """Count the parameters and their bytes, each storage once, and add them to the graph."""
     weights = weight_sizes_by_node(state.current_graph.nodes)
     return _replace_reading_fields(
         state, weights=weights, graph=with_size(state.current_graph, weights)
@@ -320,11 +339,13 @@ def _count_file_parameters(state: FileReading) -> FileReading:
 
 
 def _warn_of_empty_results(state: FileReading) -> FileReading:
+    """Warn if the file's graph has results without elements."""
     warn_of_empty(state.file.path, state.current_graph)
     return state
 
 
 def _list_modules(state: FileReading) -> FileReading:
+    """Build the table of the modules with their parameters, and add it to the trace."""
     graph, placed = state.current_graph, state.placed or []
     if state.notes is None:
         modules = with_parameters(build_module_table(placed, graph.name), graph, state.weights)
@@ -338,10 +359,12 @@ def _list_modules(state: FileReading) -> FileReading:
 
 
 def _mark_dead(graph: Graph, state: FileReading) -> Graph:
+    """Mark the nodes that no output depends on, if the file has any."""
     return mark_dead(graph, state.results) if state.has_dead else graph
 
 
 def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
+    """Give nodes the framework operations noted in the file, which are counted instead of them."""
     if state.operations is None:
         return graph
     from crossflops.frontends.onnx.noted_operations import stand_for_noted
@@ -353,6 +376,7 @@ def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
 
 
 def _restore_loops(graph: Graph, state: FileReading) -> Graph:
+    """Replace the unrolled copies of loops by one node for each loop, for tools."""
     if state.loops is None:
         return graph
     from crossflops.frontends.onnx.kept import with_loops
@@ -363,6 +387,7 @@ def _restore_loops(graph: Graph, state: FileReading) -> Graph:
 def _with_and_without_run(
     state: FileReading, run: Callable[[FileReading], FileReading]
 ) -> FileReading:
+    """Run the next passes; with an observed run, also without it to compare both graphs."""
     made = run(state)
     if state.file.seen is None:
         return made
@@ -374,10 +399,12 @@ def _with_and_without_run(
 
 
 def _mark_decisions(graph: Graph, state: FileReading) -> Graph:
+    """Mark the nodes whose shapes or choices come from the observed run."""
     return shapes.mark_dependent_nodes(graph, state.alone) if state.alone is not None else graph
 
 
 def _leave_out_dead(graph: Graph, state: FileReading) -> Graph:
+    """Remove the dead nodes from the graph."""
     return leave_out_dead(graph)
 
 

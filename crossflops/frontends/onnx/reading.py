@@ -57,6 +57,7 @@ class OpenedFile:
     """A file that is read once and normalized at many sizes. Raises TargetError."""
 
     def __init__(self, file: OnnxFile) -> None:
+        """Read the model of a file once, and keep its bytes without weights."""
         self._file = file
         self._bytes: bytes = read_onnx_model(file.path).SerializeToString()
 

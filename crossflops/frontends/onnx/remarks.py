@@ -75,4 +75,5 @@ def _can_run(node: Node) -> bool:
 
 
 def _has_no_elements(spec: TensorSpec | None) -> bool:
+    """Return whether a tensor has a known shape with a size of 0."""
     return spec is not None and spec.shape is not None and 0 in spec.shape

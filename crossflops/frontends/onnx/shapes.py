@@ -114,6 +114,7 @@ def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[
 
 
 def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
+    """Infer the shapes of a whole model by ONNX, and by substitutes for operators unknown to it."""
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
     strict = requested.calls is None
@@ -144,6 +145,7 @@ class ImpossibleShapeError(TargetError):
     def __init__(
         self, message: str, hint: str, key: str, node: Any, types: Mapping[str, Type]
     ) -> None:
+        """Take the error's text and hint, the node with its key, and the types known so far."""
         super().__init__(message, hint)
         self.key = key
         self.node = node
@@ -275,6 +277,7 @@ def _single_node_model(
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
+    """Yield a graph and all bodies inside it."""
     return (inner for inner, _ in _steady(graph, frozenset(), True))
 
 
@@ -401,6 +404,7 @@ def _non_tensor_names(graph: Any) -> set[str]:
 
 
 def _forget_impossible(graph: Any) -> None:
+    """Remove declared shapes that no tensor can have, in place."""
     for value in (*graph.value_info, *graph.output):
         shape = shape_from_proto(value.type) if is_tensor_type(value.type) else None
         if shape is not None and wrong_dims(shape):
@@ -450,6 +454,7 @@ def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool
 
 
 def _full_shape_types(graph: Any) -> dict[str, Type]:
+    """Return the types of all values, also in bodies, whose shapes are known and valid."""
     return {
         name: stated
         for stored in _graphs(graph)
@@ -547,8 +552,10 @@ def _mark_changed_node(node: Node, before: Node | None) -> Node:
 
 
 def _control(node: Node) -> tuple[object, ...]:
+    """Return a node's trip count, chosen branch and number of bodies, to compare."""
     return node.trips, node.choice, len(node.bodies)
 
 
 def _node_shapes_and_values(node: Node) -> tuple[object, ...]:
+    """Return the shapes of a node's inputs and outputs, and its small values, to compare."""
     return tuple(tensor and tensor.shape for tensor in (*node.inputs, *node.outputs)), node.values

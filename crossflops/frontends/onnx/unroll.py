@@ -167,6 +167,7 @@ def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized:
 
 
 def _node_at_place(graph: Any, location: Place) -> Any:
+    """Return the node at a path of node and body indices inside a graph."""
     node = graph.node[location[0]]
     return (
         node
@@ -176,10 +177,12 @@ def _node_at_place(graph: Any, location: Place) -> Any:
 
 
 def _count_nodes_inside(graph: Any) -> int:
+    """Return the number of nodes in a graph and in all its bodies."""
     return sum(1 + sum(map(_count_nodes_inside, node_subgraphs(node))) for node in graph.node)
 
 
 def _expand_loops(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling) -> None:
+    """Replace the chosen loops of a graph by the nodes of all their runs, in place."""
     if not chosen:
         return
     nodes: list[Any] = []
@@ -197,6 +200,7 @@ def _expand_loops(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling)
 
 
 def _copy_loop_node(node: Any) -> Any:
+    """Return a copy of a node."""
     return type(node).FromString(node.SerializeToString())
 
 
@@ -254,6 +258,7 @@ def _copy_loop_run(
 
 
 def _rename(node: Any, names: Mapping[str, str]) -> None:
+    """Replace value names that a node and its bodies read, in place."""
     for index, name in enumerate(node.input):
         node.input[index] = names.get(name, name)
     for body in node_subgraphs(node):

@@ -118,24 +118,29 @@ _Operator = Callable[[list[Value]], Value]
 
 
 def _identity_value(values: list[Value]) -> Value:
+    """Return the first operand, as Identity does."""
     return values[0]
 
 
 def _vector(values: list[Value]) -> Value:
+    """Return the first operand as a vector (rank 1)."""
     return values[0]._replace(rank=1)
 
 
 def _squeeze_value(values: list[Value]) -> Value:
+    """Return the operand as a scalar if it has one item, otherwise as it is."""
     data = values[0]
     return data._replace(rank=0 if len(data.items) == 1 else data.rank)
 
 
 def _gather_value(values: list[Value]) -> Value:
+    """Return the items of the first operand at the indices of the second, as Gather does."""
     data, indices = values
     return Value(indices.rank, tuple(data.items[index] for index in indices.whole), kind=data.kind)
 
 
 def _concat_values(values: list[Value]) -> Value:
+    """Return one vector of the items of all operands, as Concat does."""
     items = tuple(item for value in values for item in value.items)
     return Value(1, items, kind=_common_value_kind(values))
 
@@ -155,7 +160,10 @@ def _make_value(rank: int, items: tuple[Number, ...], kind: str) -> Value:
 
 
 def _pairwise(function: Callable[[Number, Number], Number], compares: bool = False) -> _Operator:
+    """Return an operator that applies a function to pairs of items, with broadcasting."""
+
     def apply(values: list[Value]) -> Value:
+        """Return the result for two operands. Raises ValueError if they do not broadcast."""
         left, right = values
         kind = _common_value_kind(values)
         count = max(len(left.items), len(right.items))
@@ -169,7 +177,10 @@ def _pairwise(function: Callable[[Number, Number], Number], compares: bool = Fal
 
 
 def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
+    """Return an operator that applies a function to each item."""
+
     def apply(values: list[Value]) -> Value:
+        """Return the operand with the function applied to each item."""
         (data,) = values
         return _make_value(data.rank, tuple(map(function, data.items)), data.kind)
 
@@ -177,6 +188,7 @@ def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
 
 
 def _range(values: list[Value]) -> Value:
+    """Return the vector of Range: from start to limit in steps. Raises ValueError if too long."""
     steps = range(*(value.whole[0] for value in values))
     if len(steps) > MOST:
         raise ValueError("the value is not a shape")
@@ -184,6 +196,7 @@ def _range(values: list[Value]) -> Value:
 
 
 def _slice_value(values: list[Value]) -> Value:
+    """Return the items of a vector, or the rows of a matrix, as Slice does."""
     data, begin, end, *rest = values
     if data.rank == MATRIX:
         return _slice_matrix_rows(*values)
@@ -208,6 +221,7 @@ def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> V
 
 
 def _transpose_value(values: list[Value]) -> Value:
+    """Return a matrix with rows and columns exchanged; a scalar or a vector as it is."""
     (data,) = values
     if data.rank != MATRIX:
         return data
@@ -217,6 +231,7 @@ def _transpose_value(values: list[Value]) -> Value:
 
 
 def _value_product(values: list[Value]) -> Value:
+    """Return the product of all items as a scalar, as ReduceProd does."""
     (data,) = values
     value = _make_value(0, (1,), data.kind)
     factors = (Value(0, (item,), kind=data.kind) for item in data.items)
@@ -224,6 +239,7 @@ def _value_product(values: list[Value]) -> Value:
 
 
 def _reshape_value(values: list[Value]) -> Value:
+    """Return the operand as a scalar, a vector or a matrix. Raises ValueError for more axes."""
     data, shape = values
     if len(shape.items) < 2:
         return Value(len(shape.items), data.items, kind=data.kind)
@@ -243,6 +259,7 @@ def _expand_value(values: list[Value]) -> Value:
 
 
 def _select_value(values: list[Value]) -> Value:
+    """Return the second or the third operand by the condition in the first, as Where does."""
     condition, yes, no = values
     return (
         (yes if condition.items[0] else no) if len(condition.items) == 1 else _select_items(values)
@@ -250,6 +267,7 @@ def _select_value(values: list[Value]) -> Value:
 
 
 def _select_items(values: list[Value]) -> Value:
+    """Return items of two vectors, chosen one by one by a vector of conditions."""
     if len({len(value.items) for value in values}) > 1:
         raise ValueError("the values do not broadcast")
     rows = zip(*(value.items for value in values), strict=True)
@@ -282,6 +300,7 @@ def _exact_power(base: Number, exponent: Number) -> Number:
 
 
 def _power_value(values: list[Value]) -> Value:
+    """Return base to the exponent item by item, in the number kind of the base."""
     base, exponent = values
     kind = base.kind
     power = _POWER([base._replace(kind=""), exponent._replace(kind="")])
@@ -362,12 +381,14 @@ def small_values_by_name(
 
 
 def _fit(value: Value) -> bool:
+    """Return whether all integers of a value fit in 64 bits; floats always do."""
     return bool(value.kind) or all(-(1 << 63) <= item < 1 << 63 for item in value.items)
 
 
 def _evaluate(
     node: Any, shapes: Mapping[str, tuple[int, ...] | None], known_values: Mapping[str, Value]
 ) -> Value | None:
+    """Return the small value that a node computes from known values and shapes, or None."""
     operator = node.op_type
     values = [known_values.get(name) for name in node.input[:] if name]
     if operator in OPERATORS and (not values or None in values):
@@ -399,6 +420,7 @@ def _evaluate(
 def _shape_or_size_value(
     kind: str, shape: tuple[int, ...] | None, attributes: Mapping[str, Any]
 ) -> Value | None:
+    """Return the value of Shape or Size for an input of this shape, or None if it is unknown."""
     if shape is None:
         return None
     if kind == "Size":
@@ -447,6 +469,7 @@ def _constant_of_shape_value(shape: Value | None, attributes: Mapping[str, Any])
 
 
 def _constant_value(attributes: Mapping[str, Any]) -> Value | None:
+    """Return the number or the vector that a Constant node holds, or None."""
     if "value" in attributes:
         return value_from_tensor(attributes["value"].t)
     if "value_int" in attributes:
@@ -461,4 +484,5 @@ def _constant_value(attributes: Mapping[str, Any]) -> Value | None:
 
 
 def _floats(rank: int, items: Sequence[float]) -> Value | None:
+    """Return a value of floats of this rank, or None if one is infinite or NaN."""
     return Value(rank, tuple(items), kind="f") if all(map(isfinite, items)) else None

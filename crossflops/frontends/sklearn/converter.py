@@ -56,6 +56,7 @@ def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
 
 
 def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield attributes of an estimator to set while it is converted, with their new values."""
     if getattr(estimator, "flatten_transform", False):
         yield "flatten_transform", False
     steps = getattr(estimator, "steps", None)
@@ -83,6 +84,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
     asked = {id(step) for step in _transformers(estimators)}
 
     def parse_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
+        """Return the outputs of a converted step; only distances of a transforming clusterer."""
         outputs = before(scope, model, *provided, **named)
         if id(model) not in asked or len(outputs) == 1 or hasattr(model, "steps"):
             return outputs
@@ -91,6 +93,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
         return outputs[1:]
 
     def takes_maps(step: Any) -> bool:
+        """Return whether a step is a classifier or pipeline with skl2onnx's option zipmap."""
         return bool(classifies(step)) and (hasattr(step, "steps") or _takes(step, "zipmap"))
 
     classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
@@ -127,6 +130,7 @@ def _whole_numbers() -> Iterator[None]:
     make_node = original(_container, "make_node", inventory.NODES)
 
     def make_whole_node(*provided: Any, **attributes: Any) -> Any:
+        """Call ONNX's `make_node` with lists of bools among the attributes turned into ints."""
         return make_node(
             *provided, **{name: _as_whole(value) for name, value in attributes.items()}
         )
@@ -146,6 +150,7 @@ def _any_number_of_rows() -> Iterator[None]:
     gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
 
     def gemm_with_one_zero(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
+        """Add a Gemm of rows and centers whose bias is one zero, which fits any number of rows."""
         return gemm(rows, centers, zeros[:1], **attributes)
 
     with patching_attribute(module, "OnnxGemm", gemm_with_one_zero, inventory.CLUSTERS):
@@ -153,6 +158,7 @@ def _any_number_of_rows() -> Iterator[None]:
 
 
 def _as_whole(value: Any) -> Any:
+    """Return a list that holds bools as a list of ints, and any other value as it is."""
     if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
         return [int(item) for item in value]
     return value
@@ -182,6 +188,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     marked: dict[int, Any] = {}
 
     def convert_and_mark(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
+        """Convert a kernel of a Gaussian process, and mark operators that compute its values."""
         result = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
             provided = {id(operand) for operand in (rows, named.get("x_train"), *more)}
@@ -191,6 +198,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
         return result
 
     def add_and_record(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
+        """Add an operator's nodes, and record the name of the last one if it is marked."""
         before = len(container.nodes)
         result = add(self, scope, container, *more, **named)
         if id(self) in marked and len(container.nodes) > before:
@@ -244,6 +252,7 @@ def as_computed(
 
 
 def _standing_for(node: Node, *operations: Node) -> Node:
+    """Return a copy of a node that is counted as these operations of scikit-learn."""
     return msgspec.structs.replace(node, conversion=ConversionAnnotation(stands_for=operations))
 
 
@@ -417,6 +426,7 @@ def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
 
 
 def _newest_opset() -> int:
+    """Return the newest version of ai.onnx that skl2onnx was tested with."""
     from skl2onnx import get_latest_tested_opset_version
 
     return int(get_latest_tested_opset_version())
@@ -430,6 +440,7 @@ def _estimator_inputs(
 
 
 def _type(spec: TensorSpec) -> Any:
+    """Return skl2onnx's type for an input of this dtype and shape. Raises InputError."""
     from skl2onnx.common import data_types
 
     name = _TYPES.get(spec.dtype)
@@ -487,6 +498,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
     running: list[int | None] = []
 
     def convert_operator(self: Any, operator: Any, container: Any, **options: Any) -> None:
+        """Convert an operator, and record its estimator as the maker of the nodes that it added."""
         estimator = operator.raw_operator
         owner = owners.get(id(operator), id(estimator) if estimator is not None else None)
         before = len(container.nodes)
@@ -499,6 +511,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
             made.update((node.name, owner) for node in container.nodes[before:])
 
     def declare_operator(self: Any, type: str, raw_model: Any = None) -> Any:
+        """Declare an operator of skl2onnx, owned by the estimator whose conversion is running."""
         operator = declare(self, type, raw_model)
         if running and running[-1] is not None and raw_model is None:
             owners[id(operator)] = running[-1]

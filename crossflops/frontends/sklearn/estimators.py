@@ -55,6 +55,7 @@ def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _is_estimator(value: object) -> bool:
+    """Return whether a value is an estimator of scikit-learn."""
     from sklearn.base import BaseEstimator
 
     return isinstance(value, BaseEstimator)
@@ -74,6 +75,7 @@ def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _attribute_items(value: Any) -> list[Any]:
+    """Return the items of a list, a tuple or an array of objects; nothing for other values."""
     if isinstance(value, list | tuple):
         return list(value)
     if getattr(getattr(value, "dtype", None), "kind", "") == "O":
@@ -258,6 +260,7 @@ def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[
     stored: list[Any] = []  # what has a number must not be freed, or its id would be another's
 
     def number(value: Any) -> int:
+        """Return the storage number of an array or a tuple of arrays, one for the same objects."""
         stored.append(value)
         key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
         return numbers.setdefault(key, len(numbers))

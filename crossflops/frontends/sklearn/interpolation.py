@@ -26,6 +26,7 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
     def interpolate_isotonic(
         scope: Any, container: Any, model: Any, scores: str, index: int, dtype: Any, kind: Any
     ) -> str:
+        """Add nodes for isotonic calibration of the scores of one class; return their result."""
         written = _Writer(scope, container, module.TensorProto, dtype)
         first = len(container.nodes)
         calibrator = model.calibrators[index]
@@ -48,6 +49,7 @@ class _Writer:
     """A writer that adds nodes to those of skl2onnx, with names of their own."""
 
     def __init__(self, scope: Any, container: Any, kinds: Any, dtype: Any) -> None:
+        """Take skl2onnx's scope and container, ONNX's element types and the dtype of the scores."""
         self._scope = scope
         self._container = container
         self._dtype = dtype
@@ -93,12 +95,14 @@ class _Writer:
         return self._add("ReduceSum", ones, along, keepdims=1)
 
     def _store_numbers(self, numbers: Any, shape: list[int]) -> str:
+        """Store numbers as an initializer of this shape, and return its name."""
         name: str = self._scope.get_unique_variable_name("calibration")
         stored = np.ravel(numbers).tolist()
         self._container.add_initializer(name, self._kind, shape, stored)
         return name
 
     def _add(self, operator: str, *operands: str, **attributes: Any) -> str:
+        """Add one ONNX operator on the named operands, and return the name of its result."""
         result: str = self._scope.get_unique_variable_name(f"calibration_{operator.lower()}")
         name = self._scope.get_unique_operator_name(f"Calibration{operator}")
         version = 16 if operator == "GreaterOrEqual" else 13

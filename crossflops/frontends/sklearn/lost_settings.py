@@ -20,6 +20,7 @@ class Loss(NamedTuple):
 
 
 def _has_indicator(model: Any) -> bool:
+    """Return whether a fitted imputer also outputs columns that mark missing values."""
     indicator = getattr(model, "indicator_", None)
     return indicator is not None and len(indicator.features_) > 0
 

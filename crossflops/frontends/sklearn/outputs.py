@@ -39,11 +39,13 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     values = _estimator_input_values(source, list(named.values()))
 
     def run(estimator: Any, provided: list[Any]) -> list[Any]:
+        """Return the outputs of the estimator's methods on these inputs, one for each spec."""
         rows = _method_argument(source.kwargs, provided)
         with filter_warnings("ignore"):
             return [_method_output(estimator, rows, spec) for spec in specs]
 
     def run_rounded(generator: Any) -> list[Any]:
+        """Return the outputs with inputs and learned arrays rounded another way at random."""
         provided = [round_otherwise(value, generator) for value in values]
         return run(_with_rounded_arrays(model, generator), provided)
 

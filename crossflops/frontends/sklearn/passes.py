@@ -98,6 +98,7 @@ def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
 
 
 def _replace_estimator_fields(state: EstimatorConversion, **fields: Any) -> EstimatorConversion:
+    """Return the state with these fields replaced."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -121,28 +122,35 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 
 def _find_estimators(state: EstimatorConversion) -> EstimatorConversion:
+    """List the estimators inside the model, with their paths."""
     return _replace_estimator_fields(state, inside=estimator_parts(state.model))
 
 
 def _check_lost_settings(state: EstimatorConversion) -> EstimatorConversion:
+    """Raise an error if an estimator has a setting that skl2onnx does not write to ONNX."""
     refuse_lost_settings(state.estimators)
     return state
 
 
 def _type_inputs(state: EstimatorConversion) -> EstimatorConversion:
+    """Derive the name, dtype and shape of each input from the call's arguments."""
     return _replace_estimator_fields(state, types=type_inputs(state.args, state.kwargs))
 
 
 def _attempt_estimator_opsets(
     state: EstimatorConversion, run: Callable[[EstimatorConversion], EstimatorConversion]
 ) -> EstimatorConversion:
+    """Run the next passes with the newest operator sets, and with older ones while they fail."""
+
     def convert(opset: dict[str, int] | None) -> EstimatorConversion:
+        """Run the next passes with these versions of operator sets, by domain."""
         return run(_replace_estimator_fields(state, opset=opset))
 
     return convert_with_newest_opsets(convert, state.model, state.estimators)
 
 
 def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
+    """Convert the estimator to ONNX by skl2onnx, and record which estimator made each node."""
     made = write_estimator_onnx(state.model, state.types, state.estimators, state.opset)
     return _replace_estimator_fields(
         state, written=made.model, makers=made.makers, empty=made.empty, points=made.points
@@ -150,16 +158,19 @@ def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _drop_unread(state: EstimatorConversion) -> EstimatorConversion:
+    """Remove from the ONNX graph the nodes whose results nothing reads."""
     drop_unread(state.written.graph)
     return state
 
 
 def _declare_estimator_shapes(state: EstimatorConversion) -> EstimatorConversion:
+    """Declare shapes in the ONNX graph that ONNX's own inference does not know."""
     declare_shapes(state.written.graph, state.types)
     return state
 
 
 def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
+    """Replace the ONNX model by its serialized bytes."""
     return _replace_estimator_fields(state, data=state.written.SerializeToString(), written=None)
 
 
@@ -167,6 +178,7 @@ def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
+    """Read the graph that is counted from the ONNX bytes, with inferred shapes."""
     # skl2onnx says of an output what the estimator would give, not what its nodes make
     with filter_warnings("ignore", CrossflopsWarning, "shape mismatch"):
         graph, _ = normalize_onnx_bytes(state.data, state.name, state.trace.setting)
@@ -174,6 +186,7 @@ def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
+    """Give nodes the operations of their estimators, which are counted instead of them."""
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
     graph = state.current_graph
@@ -182,6 +195,7 @@ def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _list(state: EstimatorConversion) -> EstimatorConversion:
+    """Add the table of the modules, one for each estimator, to the trace."""
     modules = list_modules(state.inside, set(state.owners.values()))
     return _replace_estimator_fields(
         state, trace=msgspec.structs.replace(state.trace, modules=modules)
@@ -189,12 +203,14 @@ def _list(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
+    """Assign each node of the graph to the module of its estimator."""
     return _replace_estimator_fields(
         state, graph=place_in_modules(state.current_graph, state.owners)
     )
 
 
 def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
+    """Add the model's name, the parameter sizes and the digest to the graph."""
     sizes = module_parameter_sizes(state.trace.modules)
     return _replace_estimator_fields(
         state, graph=with_graph_identity(state.current_graph, state.name, **sizes)

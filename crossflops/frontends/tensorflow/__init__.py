@@ -158,6 +158,7 @@ class TensorFlow(ShapeTracedFrontend):
         return tuple(map(self._shape, args)), named
 
     def _shape(self, value: Any, name: str | None = None) -> Any:
+        """Return the tf.TensorSpec of an input, also of nested ones. Raises InputError."""
         if isinstance(value, Mapping):
             return {key: self._shape(stored, str(key)) for key, stored in value.items()}
         if isinstance(value, list | tuple) and all(hasattr(stored, "shape") for stored in value):

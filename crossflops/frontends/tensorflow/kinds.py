@@ -70,6 +70,7 @@ def _function_references(function: FunctionType, known: set[FunctionType]) -> It
 
 
 def _code_names(code: CodeType) -> Iterator[str]:
+    """Yield the names that a code object uses, with those of its inner functions."""
     yield from code.co_names
     for stored in code.co_consts:
         if isinstance(stored, CodeType):
@@ -77,6 +78,7 @@ def _code_names(code: CodeType) -> Iterator[str]:
 
 
 def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
+    """Yield the values in nested mappings and sequences down to a depth of 4."""
     if depth and isinstance(value, Mapping | list | tuple):
         for stored in value.values() if isinstance(value, Mapping) else value:
             yield from _leaf_values(stored, depth - 1)
@@ -93,6 +95,7 @@ def _package(value: Any) -> str:
 
 
 def _is_loaded(value: object) -> bool:
+    """Return whether a value is an object of TensorFlow's own classes, as a loaded SavedModel is."""
     return type(value).__module__.startswith("tensorflow.python.")
 
 
@@ -113,4 +116,5 @@ def is_path(target: str) -> bool:
 
 
 def _is_folder(path: str) -> bool:
+    """Return whether a path is a SavedModel folder."""
     return bool(path) and os.path.isfile(os.path.join(path, "saved_model.pb"))

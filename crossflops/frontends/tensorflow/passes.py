@@ -131,6 +131,7 @@ def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
 
 
 def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
+    """Yield the nodes of a GraphDef and its functions by name, for the log of passes."""
     functions = (
         (f"{stored.signature.name}/", stored.node_def) for stored in definition.library.function
     )
@@ -142,6 +143,7 @@ def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
 
 
 def _nodes_of_writing(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
+    """Yield the nodes of tf2onnx's graph and its bodies by name, for the log of passes."""
     for node in graph.get_nodes():
         yield (
             f"{enclosing}{node.name}",
@@ -159,6 +161,7 @@ def _nodes_of_writing(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Lo
 
 
 def _replace_tensorflow_fields(state: TensorFlowConversion, **fields: Any) -> TensorFlowConversion:
+    """Return the state with these fields replaced."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -207,6 +210,7 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 
 def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Freeze the traced function: its variables become constants of a GraphDef."""
     full = state.lowered_function
     if full is None or state.weighted or calls_functions(state.traced.function):
         full = freeze(state.traced.function, lowered=False, weighted=state.weighted)
@@ -221,6 +225,7 @@ def _on_definition(
     """Return a rewrite of the GraphDef, in place."""
 
     def apply(state: TensorFlowConversion) -> TensorFlowConversion:
+        """Apply the change to the GraphDef in place."""
         change(state.definition)
         return state
 
@@ -228,6 +233,7 @@ def _on_definition(
 
 
 def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Remove the numbers of large weights from the GraphDef unless they are requested."""
     if not state.weighted:
         converter.empty_weights(state.definition)
     return state
@@ -236,7 +242,10 @@ def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
 def _attempt_loop_kinds(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
+    """Run the next passes, and again with loops left whole that tf2onnx cannot convert."""
+
     def convert(noted: WritingNotes, left: set[str]) -> TensorFlowConversion:
+        """Run the next passes with these notes and kinds of loops that are left."""
         return run(_replace_tensorflow_fields(state, noted=noted, left=left))
 
     return _replace_tensorflow_fields(
@@ -245,15 +254,18 @@ def _attempt_loop_kinds(
 
 
 def _inline_definition(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Inline the functions of the GraphDef."""
     inlined = converter.inline_functions(state.definition, state.whole, state.results)
     return _replace_tensorflow_fields(state, inlined=inlined)
 
 
 def _unshare(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Copy functions that several operations share, one copy for each."""
     return _replace_tensorflow_fields(state, inlined=unshare_functions(state.inlined))
 
 
 def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Give lookup tables a form that tf2onnx can convert."""
     make_tables(state.inlined)
     return state
 
@@ -261,6 +273,7 @@ def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
 def _import(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
+    """Run the next passes with the GraphDef imported as a TensorFlow graph."""
     requested = (state.weighted, state.noted, state.left, state.results)
     with converter.importing_definition(state.inlined, *requested) as graph:
         made = run(_replace_tensorflow_fields(state, imported=graph))
@@ -268,25 +281,30 @@ def _import(
 
 
 def _write_definition(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Convert the imported graph to tf2onnx's graph of ONNX nodes."""
     return _replace_tensorflow_fields(
         state, writing=converter.write_tensorflow_onnx(state.imported, state.whole)
     )
 
 
 def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Remove nodes that tf2onnx adds and TensorFlow does not have."""
     return _replace_tensorflow_fields(state, writing=converter.remove_own_additions(state.writing))
 
 
 def _tell_groups(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Write the groups of grouped convolutions to the ONNX nodes."""
     converter.tell_groups(state.writing)
     return state
 
 
 def _make_model(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Make the ONNX model from tf2onnx's graph."""
     return _replace_tensorflow_fields(state, model=state.writing.make_model("crossflops"))
 
 
 def _tell_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Write the shapes of TensorFlow's tensors into the ONNX model."""
     converter.tell_shapes(state.model.graph, state.imported, state.writing)
     return state
 
@@ -297,6 +315,7 @@ def _on_model(
     """Return a rewrite of the graph of the ONNX model, in place."""
 
     def apply(state: TensorFlowConversion) -> TensorFlowConversion:
+        """Apply the change to the graph of the ONNX model in place."""
         change(state.model.graph)
         return state
 
@@ -304,21 +323,25 @@ def _on_model(
 
 
 def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Turn operations that only pass a value into aliases, and record where gradients stop."""
     return _replace_tensorflow_fields(state, stopped=converter.make_aliases(state.model.graph))
 
 
 def _hand_on_own_results(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Rename the results of functions with custom gradients, and record their values."""
     provided = converter.hand_on_results(state.model.graph, state.results)
     return _replace_tensorflow_fields(state, given=provided)
 
 
 def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Give operators that ONNX does not define our own domain."""
     if converter.own_unknown_operators(state.model.graph):
         state.model.opset_import.add(domain=converter.DOMAIN, version=1)
     return state
 
 
 def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Replace the ONNX model by its serialized bytes."""
     return _replace_tensorflow_fields(state, data=state.model.SerializeToString(), model=None)
 
 
@@ -328,11 +351,13 @@ def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
 def _settle_run_decisions(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
+    """Run the next passes, and again with sizes from a real run where some stay unknown."""
     assert state.runnable is not None
     return settle_conversion(state, run, state.runnable, state.run)
 
 
 def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Read the graph that is counted from the ONNX bytes, with inferred shapes."""
     setting = state.trace.setting
     # what nobody reads of a loop's states is converted, and TensorFlow does not run it
     graph, _ = normalize_onnx_bytes(
@@ -342,6 +367,7 @@ def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Assign operations and layers to the nodes, and add the calls to the trace."""
     graph, calls = link_operations(
         state.current_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
     )
@@ -360,14 +386,17 @@ def _tensorflow_graph_rewrite(
 
 
 def _stand_for_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
+    """Give nodes the TensorFlow operations they were made for, which are counted instead."""
     return stand_for_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
 
 
 def _sever(graph: Graph, state: TensorFlowConversion) -> Graph:
+    """Mark the node inputs through which no gradient flows."""
     return sever_stopped_nodes(graph, state.stopped)
 
 
 def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Find the variables of the model among the stored tensors of the graph."""
     weights = find_weights(
         state.current_graph, state.traced.function, state.whole.graph, state.table
     )
@@ -375,18 +404,22 @@ def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _mark_graph_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
+    """Mark recomputed nodes and nodes without gradients."""
     return mark_tensorflow_gradients(graph, state.lowered, state.owns, state.weights.missing)
 
 
 def _call_weights(graph: Graph, state: TensorFlowConversion) -> Graph:
+    """Name the weights in the graph as in the TensorFlow model."""
     return with_weights(graph, state.weights.names)
 
 
 def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
+    """Add the custom gradient functions of TensorFlow to the graph."""
     return add_own_functions(graph, state.owns, state.weights.names, state.given)
 
 
 def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
+    """Add the operations of a training step to the trace, if a step is requested."""
     step = state.trace.setting.step
     if not step:
         return state
@@ -398,12 +431,14 @@ def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
+    """Name the arguments of a function without parameters, which may be weights."""
     if any(row.params for row in state.trace.modules):
         return graph
     return with_arguments(graph, state.traced.function)  # in which weights may come
 
 
 def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Graph:
+    """Add the model's name, the parameter sizes and the digest to the graph."""
     return with_graph_identity(graph, state.name, **state.sizes)
 
 

@@ -67,6 +67,7 @@ def convert_frozen_model(
         return rebuilt
 
     def run_whole(data: bytes, feeds: Mapping[str, Any]) -> Observation:
+        """Run the ONNX model, and return its observation with the inputs as known values."""
         assert run is not None
         observed = run(data, feeds)
         # what TensorFlow has made is an input of the run, and a result in the graph
@@ -175,6 +176,7 @@ def record_frozen_model(
 
 
 def _tensorflow_model_name(model: Any) -> str:
+    """Return the name of a model, "SavedModel" for one without, or its class name."""
     own = getattr(model, "name", "")
     if isinstance(own, str) and own:
         return own

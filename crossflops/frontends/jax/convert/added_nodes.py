@@ -55,6 +55,7 @@ def stand_for_nothing(graph: Graph) -> Graph:
 
 
 def _mark_added_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Yield nodes; those that were only added to make the model run are counted as nothing."""
     for node in nodes:
         if is_added(node.key):
             nothing = ConversionAnnotation(stands_for=())
@@ -71,6 +72,7 @@ class NodeWriter:
     """A writer that adds nodes with names of their own, listed in `nodes`."""
 
     def __init__(self) -> None:
+        """Begin with no nodes, and number them from 1."""
         self.nodes: list[str] = []
         self._number = 0
 
@@ -107,6 +109,7 @@ class NodeWriter:
         return value
 
     def _name(self) -> str:
+        """Return a new node name."""
         self._number += 1
         return f"{_ADDED}{self._number}"
 
@@ -219,6 +222,7 @@ def _set_along(
 
 
 def _set_shape(value: Any, sizes: Sequence[int]) -> None:
+    """Declare these sizes as the shape of a value."""
     import onnx_ir as ir
 
     value.shape = ir.Shape(sizes)

@@ -84,6 +84,7 @@ def _is_made(value: Any) -> bool:
 
 
 def _turn(node: Any) -> None:
+    """Replace a Transpose of a weight by a weight that is stored transposed."""
     import onnx_ir as ir
 
     result, weight = node.outputs[0], node.inputs[0]
@@ -105,10 +106,12 @@ def _turn(node: Any) -> None:
 
 
 def _value_rank(value: Any) -> int | None:
+    """Return the number of axes of a value, or None if its shape is unknown."""
     return len(value.shape) if value is not None and value.shape is not None else None
 
 
 def _as_product(node: Any) -> None:
+    """Replace a Gemm by a MatMul and, if it has a bias, an Add."""
     import onnx_ir as ir
 
     left, right, *rest = node.inputs
@@ -284,6 +287,7 @@ def input_name(name: str) -> str:
 
 
 def _jax_conversion_error(error: BaseException) -> NormalizeError:
+    """Return the error for a model that jax2onnx cannot convert."""
     text = " ".join(str(error).split())
     return NormalizeError(
         f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
@@ -364,11 +368,13 @@ def _living(pure: Pure) -> Iterator[None]:
     trace, bind = module._trace_to_jaxpr, module._bind_closed_jaxpr_constants
 
     def trace_live_program(**provided: Any) -> Any:
+        """Trace a function to a program of JAX without its unused equations."""
         traced_values = trace(**provided)
         closed = _alive(traced_values.closed_jaxpr)
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
     def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
+        """Bind a program's constants to ONNX values: complex ones as pairs, weights with names."""
         bind(ctx, jaxpr, [_as_pairs(constant) for constant in constants], **more)
         for variable, name in zip(jaxpr.constvars, pure.array_names(constants), strict=True):
             value = ctx.get_value_for_var(variable)

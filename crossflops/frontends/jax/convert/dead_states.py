@@ -78,4 +78,5 @@ def _without_dead_states(
 
 
 def _either(left: Sequence[bool], right: Sequence[bool]) -> list[bool]:
+    """Return for each position whether either list is true there."""
     return [any(pair) for pair in zip(left, right, strict=True)]

@@ -34,6 +34,7 @@ class Mesh:
     """The axes of devices around the equation that is being lowered, with their sizes."""
 
     def __init__(self) -> None:
+        """Begin outside of any device mesh."""
         self._sizes: list[dict[str, int]] = [{}]
 
     @contextmanager
@@ -62,6 +63,7 @@ class Mesh:
 
 
 def _collective_axis_names(eqn: Any) -> tuple[Any, ...]:
+    """Return the axes of a collective equation: mesh axis names and array axis numbers."""
     named = eqn.params.get("axes", eqn.params.get("axis_name", ()))
     return tuple(named) if isinstance(named, tuple | list) else (named,)
 
@@ -94,10 +96,12 @@ def primitive_of(eqn: Any) -> str:
 
 
 def _positional_axes(eqn: Any) -> tuple[int, ...]:
+    """Return the array axes (integers) of a collective equation, without its mesh axes."""
     return tuple(name for name in _collective_axis_names(eqn) if isinstance(name, int))
 
 
 def _over_axes(eqn: Any) -> Equal | None:
+    """Return a reduction over array axes that equals a collective equation, or None."""
     indices = _positional_axes(eqn)
     if not indices or eqn.primitive.name not in _OVER_AXES:
         return None
@@ -115,6 +119,7 @@ def _single_device_collective(eqn: Any) -> Equal:
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
 
     def same(*provided: Any) -> list[Any]:
+        """Return the operands in the result shapes, or zeros if no device sends any."""
         from jax import lax
 
         pairs = zip(provided, shapes, strict=True)
@@ -161,18 +166,21 @@ def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
 
 
 def _to_closed_jaxpr(jaxpr: Any) -> Any:
+    """Return a program of JAX with its constants, none if it came without."""
     from jax.extend.core import ClosedJaxpr
 
     return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
 
 
 def _control() -> Any:
+    """Return jax2onnx's module for lowering control flow."""
     return importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
 
 
 def _inline_device_body(
     ctx: Any, body: Any, provided: Iterable[Any], results: Iterable[Any]
 ) -> None:
+    """Lower the equations of a shard_map body in the current graph, and bind its results."""
     import numpy as np
 
     for variable, value in zip(body.jaxpr.constvars, body.consts, strict=True):

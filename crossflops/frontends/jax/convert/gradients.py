@@ -27,6 +27,7 @@ def mark_jax_gradients(
     """
 
     def mark_node(node: Node, enclosing: int | None) -> Node:
+        """Return a node and its bodies with the gradient marks of their equation."""
         number = origins.get(node.key.partition("@")[0], enclosing)
         bodies = tuple(
             msgspec.structs.replace(
@@ -89,6 +90,7 @@ def with_own_gradients(
     """Return the graph with its custom derivative functions, as far as they are followed."""
 
     def inner_node_keys(number: int) -> frozenset[str]:
+        """Return the keys of all nodes that were made inside an equation."""
         return frozenset(
             node.key
             for node in graph.nodes

@@ -38,6 +38,7 @@ def kernel_equations(eqn: Any) -> Equal | None:
     params = {name: value for name, value in eqn.params.items() if name in taken}
 
     def run(*provided: Any) -> Any:
+        """Run a Pallas kernel in JAX's interpreter, with a loop over its grid."""
         with _stepping(mapping):
             return interpret(*provided, **params)
 
@@ -53,6 +54,7 @@ def _stepping(mapping: Any) -> Iterator[None]:
     rows: dict[int, Any] = {}  # of the place where the body is: where its blocks begin and end
 
     def loop(_: Any, body: Any, start: Any) -> Any:
+        """Run a grid loop's body as a scan over the positions of the grid."""
         return _scan_grid(mapping.grid, tables, rows, body, start)
 
     steps = {
@@ -82,6 +84,7 @@ def _grid_positions(grid: tuple[int, ...]) -> Any:
 
 
 def _block_sizes(block: Any) -> tuple[int, ...]:
+    """Return the sizes of a block of a Pallas kernel's operand."""
     core: Any = importlib.import_module("jax._src.pallas.core")
     return tuple(core._get_block_shape(block.block_shape))
 
@@ -128,6 +131,7 @@ def _scan_grid(
     number, before, *carried = start
 
     def step(carry: Any, here: Any) -> Any:
+        """Run the kernel's body at one grid position, and return the carried values."""
         index, indices = here
         rows.update({key: tuple(known) for key, known in zip(tables, indices, strict=True)})
         _, _, *results = body((number, tuple(index), *carry))

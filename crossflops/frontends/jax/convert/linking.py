@@ -59,6 +59,7 @@ def link_equations(
     made: dict[str, Call] = {}
 
     def place_node(node: Node, enclosing: int | None) -> Node:
+        """Return a node with its call and its module's path, and record it under the call."""
         number = origins.get(node.key.partition("@")[0], enclosing)
         path = chains[number][-1] if number is not None else ""
         key = keys[number] if number is not None else ""
@@ -108,6 +109,7 @@ def _operation_lookup(
         outermost.append(own if above is None else above)
 
     def node_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
+        """Return the key and the JAX operation that a node was made for, or None."""
         name, _, run = node.key.partition("@")
         number = origins.get(name)
         chosen = outermost[number] if number is not None else None
@@ -172,12 +174,14 @@ def _module_calls(
 
 
 def _parent(path: str) -> str:
+    """Return the key of the module call at a path; "" is the root."""
     return path or ROOT
 
 
 def _equation_call(
     key: str, equation: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
 ) -> Call:
+    """Return the call of an equation at operator level, in its innermost module."""
     return Call(
         key=key,
         parent=_parent(chain[-1]),
@@ -204,4 +208,5 @@ def _jax_converter_call(key: str, node: Node, module: int, parent: str) -> Call:
 
 
 def _with_call_nodes(call: Call, nodes: Iterable[str]) -> Call:
+    """Return a copy of a call with these node keys."""
     return msgspec.structs.replace(call, nodes=tuple(nodes))

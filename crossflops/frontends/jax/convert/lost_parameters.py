@@ -98,6 +98,7 @@ def permuting_reshape(eqn: Any) -> Equal | None:
         return None
 
     def run(x: Any) -> Any:
+        """Return an array transposed and then reshaped, as lax.reshape with `dimensions` does."""
         from jax import lax
 
         return lax.reshape(lax.transpose(x, order), eqn.params["new_sizes"])

@@ -96,6 +96,7 @@ class LoweringRecorder:
     """
 
     def __init__(self, to_run: bool = False) -> None:
+        """Begin with no equations; `to_run` is for a model that a runtime will run."""
         self.to_run = to_run
         self.equations: list[Equation] = []
         self._stack: list[str] = []
@@ -165,6 +166,7 @@ class LoweringRecorder:
 def _to_equation(
     eqn: Any, stack: str, enclosing: int | None, method: Mapping[str, Scalar]
 ) -> Equation:
+    """Return the record of a JAX equation: primitive, name stack, settings and operands."""
     return Equation(
         primitive=lossy_equation_kind(eqn) or primitive_of(eqn),
         stack=stack,
@@ -216,6 +218,7 @@ def _name_in_jax(file: str, name: str) -> str:
 
 
 def _variable_spec(name: str, variable: Any) -> TensorSpec:
+    """Return the name, dtype and shape of a variable of a JAX program."""
     shape = tuple(map(int, variable.aval.shape)) if hasattr(variable.aval, "shape") else None
     return TensorSpec(name, str(getattr(variable.aval, "dtype", "")), shape)
 
@@ -259,6 +262,7 @@ def name_model_nodes(model: Any) -> dict[str, int]:
 def _name_graph_nodes(
     graph: Any, enclosing: int | None, names: dict[str, int], used: dict[str, int]
 ) -> None:
+    """Name the nodes of a graph and its bodies, and map names to equation numbers in place."""
     for node in graph:
         number = node_equation_number(node)
         if number is None:
@@ -284,11 +288,13 @@ def node_equation_number(node: Any) -> int | None:
 
 
 def _neighbour_nodes(node: Any) -> Iterator[Any]:
+    """Yield the nodes that produce the inputs of a node or read its outputs."""
     yield from (tensor.producer() for tensor in node.inputs if tensor is not None)
     yield from (reader for tensor in node.outputs for reader, _ in tensor.uses())
 
 
 def _attribute_bodies(attribute: Any) -> list[Any]:
+    """Return the graphs in a node's attribute, none for other types of attribute."""
     kind = getattr(attribute.type, "name", "")
     if kind == "GRAPH":
         return [attribute.value]
@@ -311,6 +317,7 @@ class _NoRule:
     """A replacement for a rule that jax2onnx does not have."""
 
     def __init__(self, name: str) -> None:
+        """Take the name of the primitive that jax2onnx has no rule for."""
         self._name = name
 
     def lower(self, ctx: Any, eqn: Any) -> None:
@@ -330,9 +337,11 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     native: dict[int, Any] = {}  # the equations that are in no program but here, by their id
 
     def find_lowering_rule(registry: Any, name: str, **more: Any) -> Any:
+        """Return jax2onnx's rule for a primitive, or a replacement if it has none."""
         return rule(registry, name, **more) if name in registry else _NoRule(name)
 
     def lower_equation(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
+        """Lower an equation to ONNX nodes by jax2onnx's rule, or by rewriting it first."""
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
         with nullcontext() if id(eqn) in native else recorder.recording_equation(eqn, ctx):
@@ -430,6 +439,7 @@ def _moves_complex(eqn: Any) -> bool:
 
 
 def _holds_complex(variable: Any) -> bool:
+    """Return whether a variable of a JAX program is complex."""
     return is_complex(variable.aval)
 
 
@@ -448,6 +458,7 @@ def _makes_complex(eqn: Any) -> bool:
 
 
 def _as_complex(x: Any) -> Any:
+    """Return an array as complex numbers with an imaginary part of 0."""
     from jax import lax
 
     real = lax.convert_element_type(x, "float32")
@@ -474,6 +485,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
     rank = max((len(variable.aval.shape) for variable in eqn.outvars), default=0)
 
     def store_complex_literal(variable: Any) -> Any:
+        """Replace a complex literal by a constant of (real, imaginary) pairs."""
         if not (isinstance(variable, Literal) and _holds_complex(variable)):
             return variable
         value = np.asarray(variable.val)
@@ -495,6 +507,7 @@ def _with_all_keys(eqn: Any) -> Any:
 
 
 def _is_large(eqn: Any) -> bool:
+    """Return whether an axis of an operand or a result is longer than a limit."""
     return any(
         max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
     )
@@ -559,6 +572,7 @@ def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
 
 
 def _dtype(dtype: Any) -> Any:
+    """Return the ONNX element type of a JAX dtype; uint32 for random keys."""
     import numpy as np
     import onnx_ir as ir
 

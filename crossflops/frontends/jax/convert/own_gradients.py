@@ -128,6 +128,7 @@ def own_gradient_functions(
 
 
 def _has_real_dtype(variable: Any) -> bool:
+    """Return whether a variable of a JAX program has a floating or complex dtype."""
     import jax.numpy as jnp
 
     return bool(jnp.issubdtype(variable.aval.dtype, jnp.inexact))
@@ -139,6 +140,7 @@ class DerivativesOfPrimitives:
     """
 
     def __init__(self) -> None:
+        """Begin with no known primitives."""
         self._known: dict[tuple[str, ...], str] = {}
 
     def verdict(self, eqn: Any) -> str:
@@ -153,6 +155,7 @@ class DerivativesOfPrimitives:
 
 
 def _is_real_array(variable: Any) -> bool:
+    """Return whether a variable is an array of a floating or complex dtype."""
     return hasattr(variable.aval, "dtype") and _has_real_dtype(variable)
 
 
@@ -165,6 +168,7 @@ def _inner_programs(eqn: Any) -> Iterator[Any]:
 
 
 def _derivative_verdict(eqn: Any) -> str:
+    """Return whether JAX gives an equation derivatives: "" if so, or STOPPED or REFUSED."""
     from jax.extend.core import ClosedJaxpr
 
     derive: Any = importlib.import_module("jax._src.interpreters.ad")
@@ -225,10 +229,14 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
     back = jax.ShapeDtypeStruct(eqn.outvars[result].aval.shape, eqn.outvars[result].aval.dtype)
 
     def forward(*provided: Any) -> Any:
+        """Return one result of the program on these arrays."""
         return jax.core.eval_jaxpr(program, (), *provided)[result]
 
     def both(mark: Any, gradient: Any, *provided: Any) -> Any:
+        """Return the result and the gradients of its operands, from the gradient of the result."""
+
         def run_on_operands(*graded: Any) -> Any:
+            """Return the result with the differentiated operands replaced by these arrays."""
             filled = list(provided)
             for index, array in zip(indices, graded, strict=True):
                 filled[index] = mark(array)
@@ -246,6 +254,7 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
     graded = tuple(p for p, end in ends.items() if makers.get(end) == "neg")
 
     def backward(*provided: Any) -> Any:
+        """Return the result and the gradients of only the operands that need one."""
         value, *gradients = both(lambda x: x, *provided)
         pairs = zip(indices, gradients, strict=True)
         return value, *(gradient for index, gradient in pairs if index in graded)

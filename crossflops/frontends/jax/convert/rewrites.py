@@ -67,6 +67,7 @@ def single_product(eqn: Any) -> Equal | None:
         return None
 
     def run(x: Any, y: Any) -> Any:
+        """Return a dot_general by transposing and reshaping to one batched matrix product."""
         from jax import lax
 
         kept = [axis for axis in range(left.ndim) if axis not in (*batch, *along)]
@@ -122,6 +123,7 @@ def onnx_ordered_convolution(eqn: Any) -> Equal:
         return Equal(functools.partial(_as_node, eqn))
 
     def run(x: Any, weights: Any) -> Any:
+        """Return a convolution on operands transposed to ONNX's order of axes."""
         from jax import lax
 
         x, weights = lax.transpose(x, orders[0]), lax.transpose(weights, orders[1])
@@ -388,6 +390,7 @@ def _comparison_rule(name: str) -> Callable[[Any], Equal]:
     """
 
     def equivalent_comparison(eqn: Any) -> Equal:
+        """Return the comparison of JAX that does the same as the equation."""
         from jax import lax
 
         return Equal(getattr(lax, name))
@@ -414,12 +417,14 @@ def _switch(eqn: Any) -> Equal | None:
         return None
 
     def choose_branch(index: Any, *operands: Any) -> Any:
+        """Return the results of the branch at an index."""
         return _among(list(branches), index, operands)
 
     return Equal(choose_branch)
 
 
 def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
+    """Return the results of the branch at an index, by nested two-way conditionals."""
     from jax import lax
     from jax.extend.core import jaxpr_as_fun
 
@@ -428,6 +433,7 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
         return jaxpr_as_fun(last)(*operands)
 
     def before(*provided: Any) -> Any:
+        """Return the results of one of the branches before the last."""
         return _among(others, index, provided)
 
     return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
@@ -444,6 +450,7 @@ def _linear_solution(eqn: Any) -> Equal:
     behind = first + lengths.solve + lengths.transpose_solve
 
     def solution(*provided: Any) -> Any:
+        """Return the solution of a linear system by the equation's own solve program."""
         return jaxpr_as_fun(solve)(*provided[first : first + lengths.solve], *provided[behind:])
 
     return Equal(solution, own=True)
@@ -457,6 +464,7 @@ def _forwards(eqn: Any) -> Equal | None:
     stacked = params["num_consts"] + params["num_carry"]
 
     def run(*provided: Any) -> Any:
+        """Run a reverse scan as a forward one on reversed inputs, and reverse its outputs."""
         from jax import lax
 
         turned = [lax.rev(array, (0,)) for array in provided[stacked:]]
@@ -474,6 +482,7 @@ def _interior_padding(eqn: Any) -> Equal | None:
         return None
 
     def pad(x: Any, value: Any) -> Any:
+        """Return an array padded at the edges and between its elements."""
         from jax import lax
 
         for axis, (*_, inner) in enumerate(sides):
@@ -508,6 +517,7 @@ def _multi_axis_fft(eqn: Any) -> Equal | None:
     inner = halved.get(kind, kind)
 
     def others(x: Any) -> Any:
+        """Return an array after the FFT over all axes of the transform but the last."""
         for index, length in enumerate(reversed(lengths[:-1])):
             order = list(range(x.ndim))
             order[-1], order[-2 - index] = order[-2 - index], order[-1]
@@ -523,6 +533,7 @@ def _stack_equivalent(eqn: Any) -> Equal:
     axis = eqn.params["axis"]
 
     def stack_arrays(*provided: Any) -> Any:
+        """Return arrays stacked along a new axis, by a concatenation."""
         from jax import lax
 
         return lax.concatenate([lax.expand_dims(array, (axis,)) for array in provided], axis)
@@ -535,6 +546,7 @@ def _unstack_equivalent(eqn: Any) -> Equal:
     axis = eqn.params["axis"]
 
     def unstack_array(x: Any) -> Any:
+        """Return the slices of an array along an axis, without that axis."""
         from jax import lax
 
         return [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])]
@@ -546,6 +558,7 @@ def _tile_equivalent(eqn: Any) -> Equal:
     """Return `tile` as repetitions along every axis in turn."""
 
     def tile_array(x: Any) -> Any:
+        """Return an array repeated along each axis, by concatenations."""
         from jax import lax
 
         for axis, times in enumerate(eqn.params["reps"]):
@@ -572,6 +585,7 @@ def whole_array_update(eqn: Any) -> Equal | None:
         return None
 
     def update_whole_array(x: Any, _: Any, block: Any) -> Any:
+        """Return the update of a whole array: the new block, or both combined by an operation."""
         from jax import lax
 
         return getattr(lax, name)(x, block) if name else block
@@ -586,6 +600,7 @@ def _empty_equivalent(eqn: Any) -> Equal:
     result = eqn.outvars[0].aval
 
     def empty_array() -> Any:
+        """Return an array of zeros of the result's shape and dtype."""
         from jax import lax
 
         return lax.full(result.shape, 0, result.dtype)
@@ -608,6 +623,7 @@ def slice_update_equivalent(eqn: Any) -> Equal:
     size = eqn.invars[1].aval.shape
 
     def update(x: Any, block: Any, *begin: Any) -> Any:
+        """Return an array with a block written at start indices, by a scatter."""
         from jax import lax
 
         along = []
@@ -632,6 +648,7 @@ def special_function_at_poles(eqn: Any) -> Equal | None:
         return None
 
     def run(x: Any) -> Any:
+        """Return a special function of x (erf_inv, digamma, lgamma), right at its poles."""
         from jax import lax
 
         infinity, name = lax.full_like(x, float("inf")), eqn.primitive.name
@@ -682,6 +699,7 @@ def resizes_named() -> Iterator[None]:
     resize = original(module, "_resize", inventory.RESIZES)
 
     def resize_in_scope(image: Any, shape: Any, method: Any, antialias: Any, *more: Any) -> Any:
+        """Resize an image in a named scope that records the method and antialiasing."""
         kind = module.ResizeMethod.from_string(method) if isinstance(method, str) else method
         mode = _MODES.get(kind.name, "")
         with jax.named_scope(f"crossflops.resize.{mode}.{int(bool(antialias))}"):

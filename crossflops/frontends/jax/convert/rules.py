@@ -125,9 +125,11 @@ def _only_by_averages(method: Any) -> Any:
     """
 
     def wrap_batch_norm(original: Any) -> Any:
+        """Return a batch norm that uses jax2onnx's version only with running averages."""
         by_averages = method.__func__(original)
 
         def call(module: Any, x: Any, use_running_average: Any = None, **more: Any) -> Any:
+            """Run the batch norm: jax2onnx's version for running averages on the last axis."""
             own = module.use_running_average
             is_averaged = own if use_running_average is None else use_running_average
             is_last = module.axis in (-1, x.ndim - 1)
@@ -145,9 +147,11 @@ def _only_along_features(method: Any) -> Any:
     """
 
     def wrap_feature_norm(kind: Any, original: Any) -> Any:
+        """Return a norm that uses jax2onnx's version only if it reduces over its feature axes."""
         along_features = method.__func__(kind, original)
 
         def call(module: Any, x: Any, *more: Any, **named: Any) -> Any:
+            """Run the norm: jax2onnx's version if it reduces over its feature axes."""
             is_same = module.reduction_axes == module.feature_axes
             return (along_features if is_same else original)(module, x, *more, **named)
 
@@ -157,7 +161,10 @@ def _only_along_features(method: Any) -> Any:
 
 
 def _only_along_the_last(method: Any) -> Any:
+    """Return a product rule that applies only with batch axes or a contraction of axis 1."""
+
     def try_lower_product(self: Any, *provided: Any) -> Any:
+        """Lower a product by the rule if it applies; return whether it was lowered."""
         (*_, contracted, _, batch, _) = provided
         return bool(batch or contracted == (1,)) and method(self, *provided)
 
@@ -165,7 +172,10 @@ def _only_along_the_last(method: Any) -> Any:
 
 
 def _each_once(method: Any) -> Any:
+    """Return a rule for einsum labels that is right for products without contraction."""
+
     def labels(self: Any, *provided: Any) -> tuple[str, str, str]:
+        """Return the einsum labels of both operands and the result, batch labels once."""
         (*_, contracted, _, batch, other_batch) = provided
         left, right, result = method(self, *provided)
         if batch and not contracted:
@@ -179,11 +189,13 @@ def _each_once(method: Any) -> Any:
 
 
 def _rule_registry() -> dict[str, Any]:
+    """Return jax2onnx's rules by the names of their primitives."""
     rules: dict[str, Any] = importlib.import_module(_SYSTEM).PLUGIN_REGISTRY
     return rules
 
 
 def _replaces(rule: Any) -> bool:
+    """Return whether a rule of jax2onnx replaces functions of a library, not only primitives."""
     specs = getattr(type(rule), "binding_specs", None)
     try:
         return specs is not None and any(spec.attr[-2:] != "_p" for spec in specs())
@@ -192,6 +204,7 @@ def _replaces(rule: Any) -> bool:
 
 
 def _traceback_modules(traceback: TracebackType | None) -> Iterator[str]:
+    """Yield the module names of a traceback's frames, outermost first."""
     while traceback is not None:
         yield traceback.tb_frame.f_globals.get("__name__", "")
         traceback = traceback.tb_next

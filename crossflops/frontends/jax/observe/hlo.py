@@ -98,6 +98,7 @@ def read_hlo_program(data: bytes) -> HloProgram:
 
 
 def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
+    """Return the id of a computation in an HLO file, and the computation."""
     name, number, root = "", 0, 0
     instructions: list[Instruction] = []
     for field in fields(data, at.value, at.end):
@@ -113,6 +114,7 @@ def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
 
 
 def _instruction(data: bytes, at: Field) -> Instruction:
+    """Return an instruction in an HLO file."""
     texts = {1: "", 2: ""}
     ids: dict[int, list[int]] = {35: [], 36: [], 37: [], 38: []}
     settings: dict[str, Scalar] = {}
@@ -156,10 +158,12 @@ def _instruction(data: bytes, at: Field) -> Instruction:
 
 
 def _inner_fields(data: bytes, at: Field) -> Iterator[Field]:
+    """Yield the fields of a nested message."""
     return fields(data, at.value, at.end)
 
 
 def _field_text(data: bytes, at: Field) -> str:
+    """Return a field as text."""
     return data[at.value : at.end].decode(errors="replace")
 
 
@@ -175,10 +179,12 @@ def _field_integers(data: bytes, at: Field) -> list[int]:
 
 
 def _to_signed_integer(value: int) -> int:
+    """Return a 64-bit varint as a signed integer (two's complement)."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def _op_name(data: bytes, at: Field) -> str:
+    """Return the op_name in an instruction's metadata, or ""."""
     return next(
         (_field_text(data, field) for field in _inner_fields(data, at) if field.number == 2), ""
     )
@@ -227,6 +233,7 @@ def _array_shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]
 
 
 def _result_specs(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[TensorSpec]:
+    """Yield the specs of an instruction's results from their dtypes and shapes."""
     for number, (kind, sizes) in enumerate(shapes):
         yield TensorSpec(f"output_{number}", kind, sizes)
 
@@ -261,6 +268,7 @@ def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instru
 
 
 def _result_rank(instruction: Instruction) -> int:
+    """Return the number of axes of an instruction's first result."""
     return len(instruction.results[0].shape or ()) if instruction.results else 0
 
 

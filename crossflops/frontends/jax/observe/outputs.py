@@ -26,12 +26,14 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
     values = _jax_input_values(source, function)
 
     def run(values: list[Any], weights: Any) -> list[Any]:
+        """Return the outputs of the JAX function on these inputs and weights, as NumPy arrays."""
         results = function.weighted(weights, *map(jax.numpy.asarray, values))
         return [np.asarray(as_words(result)) for result in jax.tree.leaves(results)]
 
     stored = _module_arrays(function)
 
     def run_rounded(generator: Any) -> list[Any]:
+        """Return the outputs with inputs and weights rounded another way at random."""
         weights = jax.tree.map(
             lambda leaf: round_otherwise(leaf, generator) if hasattr(leaf, "dtype") else leaf,
             stored,
@@ -87,6 +89,7 @@ def _draws_numbers(function: Pure) -> list[bool]:
 
 
 def _primitives(jaxpr: Any) -> Iterator[str]:
+    """Yield the names of the primitives in a JAX program, also in nested programs."""
     for equation in jaxpr.eqns:
         yield equation.primitive.name
         for value in equation.params.values():

@@ -23,9 +23,11 @@ def prepare_jax_run(source: Source, threads: int, setting: Setting) -> RunnableM
     jitted = jax.jit(function.weighted)
 
     def run_jitted_once() -> None:
+        """Run the compiled model once, and wait for its results."""
         jax.block_until_ready(jitted(weights, *arrays))
 
     def trace(runs: int, path: str) -> None:
+        """Write a JAX profile of several runs of the compiled model to a path."""
         with jax.profiler.trace(path):
             for step in range(runs):
                 with jax.profiler.StepTraceAnnotation(RUN, step_num=step):

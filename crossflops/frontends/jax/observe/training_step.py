@@ -37,9 +37,11 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
     ]
 
     def both(provided: Any, *arrays: Any) -> Any:
+        """Return the model's outputs, and the gradients of the loss."""
         every = jax.tree.leaves((provided, arrays))
 
         def forward(graded: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            """Return the losses and the outputs of the model for these differentiated arrays."""
             filled = list(every)
             for index, array in zip(indices, graded, strict=True):
                 filled[index] = array
@@ -91,6 +93,7 @@ def _with_constants(pure: Pure) -> Pure:
     }
 
     def run_with_constants(weights: Any, *arrays: Any) -> Any:
+        """Run the traced program with the weights instead of its constants."""
         pairs = zip(names, closed.consts, strict=True)
         stored = [weights[name] if name else array for name, array in pairs]
         results = jax.core.eval_jaxpr(closed.jaxpr, stored, *jax.tree.leaves(arrays))
@@ -119,6 +122,7 @@ def jax_loss_dependence(
     outputs, tree = jax.tree.flatten(jax.eval_shape(model.function, *model.specs))
 
     def number(*arrays: Any) -> Any:
+        """Return the loss of a model's outputs, given as a flat list."""
         return loss(jax.tree.unflatten(tree, arrays))
 
     try:

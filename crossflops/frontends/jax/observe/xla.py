@@ -103,12 +103,14 @@ class _ProgramWalk:
     """One walk over a program, with the state that all its instructions share."""
 
     def __init__(self, program: HloProgram, level: Level, setting: str, owner: Owner) -> None:
+        """Take an HLO program, the level and setting of its calls, and a lookup of modules."""
         self._program = program
         self._level = level
         self._setting = setting
         self._owner = owner
 
     def instruction_calls(self, computation: Computation, site: ProgramPlace) -> Iterator[Call]:
+        """Yield the calls of a computation's instructions, also in loops and branches."""
         for instruction in xla_visit_order(computation):
             if instruction.opcode in _INLINED:
                 yield from self._inner(instruction, 0, site.with_computation(instruction))
@@ -125,11 +127,13 @@ class _ProgramWalk:
                 yield self._call(instruction, site)
 
     def _inner(self, instruction: Instruction, number: int, site: ProgramPlace) -> Iterator[Call]:
+        """Yield the calls in one of the computations that an instruction calls, by its number."""
         yield from self.instruction_calls(
             self._program.computations[instruction.called[number]], site
         )
 
     def _branches(self, instruction: Instruction, site: ProgramPlace) -> Iterator[Call]:
+        """Yield the calls in all branches of a conditional."""
         # the converter to ONNX begins with the branch for "true", which is the last one here
         for number in range(len(instruction.called)):
             yield from self._inner(
@@ -141,6 +145,7 @@ class _ProgramWalk:
             )
 
     def _call(self, instruction: Instruction, site: ProgramPlace) -> Call:
+        """Return the call of an HLO instruction, with its module and operands."""
         names = site.full_name_stack(instruction.op_name)
         parent, module, facts = self._owner(names)
         operands = [self._program.instruction_by_id[key] for key in instruction.operands]
@@ -179,11 +184,13 @@ class _ProgramWalk:
         return {}
 
     def _opcodes(self, computation: int) -> list[str]:
+        """Return the opcodes of a computation's instructions."""
         inner = self.instruction_calls(self._program.computations[computation], ProgramPlace())
         return [call.target for call in inner]
 
 
 def _operand_specs(operands: list[Instruction]) -> Iterator[TensorSpec]:
+    """Yield the specs of all arrays in the results of the operands."""
     arrays = (result for operand in operands for result in operand.results)
     for number, array in enumerate(arrays):
         yield TensorSpec(f"operand_{number}", array.dtype, array.shape)
@@ -259,6 +266,7 @@ def name_stack_owner(
     kinds = {path: _layer_kind(path, rows, ids) for path in ids}
 
     def find_owner(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
+        """Return the parent call, the module number and facts of an HLO name stack."""
         path = path_of(names) or ""
         module = ids.get(path, 0)
         facts: dict[str, Scalar] = {
@@ -282,6 +290,7 @@ def _layer_kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str
 
 
 def _path_ancestors(path: str) -> Iterator[str]:
+    """Yield a dotted module path and its ancestors up to the root ""."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -433,6 +442,7 @@ def _match_in_order(
 def _match_operators(
     contractions: Sequence[Call], operators: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
+    """Yield each contraction of XLA with an operator that it computes."""
     left = {operator.key: operator for operator in operators}
     for contraction, operator in _match_in_order(contractions, operators):
         del left[operator.key]
@@ -444,16 +454,19 @@ def _match_operators(
 
 
 def _program_position(call: Call) -> tuple[int, ...]:
+    """Return the position of a call in its program, for sorting."""
     index = call.settings["place"]
     return tuple(index) if isinstance(index, list) else ()
 
 
 def _contraction_key(call: Call) -> tuple[int, int]:
+    """Return the module number and the number of output elements of a contraction."""
     shape = call.outputs[0].shape if call.outputs else None
     return call.module, call.outputs[0].numel if shape is not None else 0
 
 
 def _link_contraction(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
+    """Return a contraction of XLA linked to the operators that it computes."""
     more = {"alone": known and not of, "per_device": not shared.isdisjoint(of)}
     return msgspec.structs.replace(call, settings={**call.settings, **more}, of=tuple(of))
 

@@ -50,6 +50,7 @@ class Pure(msgspec.Struct, frozen=True):
 
 
 def _memory_key(array: Any) -> tuple[Any, ...]:
+    """Return the address, shape, strides and dtype of an array, equal for the same memory."""
     import numpy as np
 
     read = np.asarray(array)
@@ -76,6 +77,7 @@ def pure(
     specs = tuple(_key_words_spec(leaves[n]) for n in indices)
 
     def fill_arguments(arrays: tuple[Any, ...]) -> Any:
+        """Return the positional and keyword arguments with these arrays filled in."""
         provided = list(leaves)
         for index, array in zip(indices, arrays, strict=True):
             provided[index] = _as_key(array, leaves[index])
@@ -94,6 +96,7 @@ def pure(
     arrays = _own_arrays(stored) if valued else _light(stored)
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:
+        """Return the result of the model for weights and input arrays."""
         positional, named = fill_arguments(arrays)
         with linen_entered(called):
             return call(weights, *positional, **named)
@@ -112,6 +115,7 @@ def pure(
 
 
 def _is_key(spec: Any) -> bool:
+    """Return whether a dtype is that of a random key of JAX."""
     import jax
     import jax.numpy as jnp
 
@@ -135,6 +139,7 @@ def as_words(array: Any) -> Any:
 
 
 def _as_key(array: Any, spec: Any) -> Any:
+    """Return raw words as a random key if the spec is one, any other array as it is."""
     import jax
 
     if not _is_key(spec):
@@ -177,6 +182,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
     definition, stored = nnx.split(model)
 
     def call(state: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of an NNX module with these weights, in training or inference mode."""
         own = nnx.merge(definition, _arrays(state), copy=True)
         if training:
             own.train()
@@ -198,10 +204,12 @@ def _linen(
     import jax.numpy as jnp
 
     def initialize_weights(key: Any, *arrays: Any) -> Any:
+        """Return newly initialized variables of a linen module for these inputs."""
         positional, named = filled(arrays)
         return model.init({"params": key, "dropout": key}, *positional, **named)
 
     def variables() -> Any:
+        """Return the variables of a linen module: arrays, or only shapes and dtypes."""
         if not valued:
             return jax.eval_shape(initialize_weights, jax.random.key(0), *specs)
         return initialize_weights(
@@ -231,6 +239,7 @@ def _keras_model_call(
         stored[FROZEN if id(variable) in weights else "state"][variable.path] = variable.value
 
     def call(provided: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of a Keras model with these variables."""
         arrays = _arrays(provided)
         fixed = {**arrays[FROZEN], **arrays["state"]}
         variables = (
@@ -249,6 +258,7 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
     import keras
 
     def symbol(spec: Any) -> Any:
+        """Return a symbolic Keras tensor of a spec; a value without a shape as it is."""
         return keras.KerasTensor(spec.shape, str(spec.dtype)) if hasattr(spec, "shape") else spec
 
     inputs, named = inputs_as_taken(model, args, kwargs)
@@ -256,6 +266,7 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 
 def _plain_function_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+    """Return a call of a plain function, and no weights. Raises InputError in training mode."""
     if training:
         raise InputError("--train-mode can be used only with modules", "leave it out")
     return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
@@ -281,6 +292,7 @@ def _own_arrays(stored: Any) -> Any:
     import jax.numpy as jnp
 
     def own(array: Any) -> Any:
+        """Return an array with values, a random key as words. Raises NormalizeError."""
         if isinstance(array, jax.ShapeDtypeStruct):
             raise NormalizeError(
                 "the weights have only shapes, no values", "give the model with its weights"
@@ -293,6 +305,7 @@ def _own_arrays(stored: Any) -> Any:
 
 
 def _lighten(array: Any) -> Any:
+    """Return an array that takes almost no memory: constant values of the same shape and dtype."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -316,6 +329,7 @@ def _arrays(stored: Any) -> Any:
     import jax.numpy as jnp
 
     def array(leaf: Any) -> Any:
+        """Return a stored value as a JAX array or a random key."""
         if isinstance(leaf, _Key):
             return jax.random.wrap_key_data(jnp.asarray(leaf.words), impl=leaf.generator)
         return jnp.asarray(leaf)
@@ -370,6 +384,7 @@ def isolating_jax_cache() -> Any:
 
 @functools.cache
 def _context() -> Any:
+    """Return the context object of JAX, one for the process."""
     import jax
 
     return jax.make_user_context(None)

@@ -43,6 +43,7 @@ def flax_modules(model: Any) -> list[tuple[str, Any]]:
     by_path = {tuple(map(str, path)): module for path, module in nnx.iter_modules(model)}
 
     def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
+        """Return a sort key of a module path: each part's attribute position in its parent."""
         holders = (by_path.get(path[:end]) for end in range(len(path)))
         return [
             _attribute_position(part, holder) for part, holder in zip(path, holders, strict=True)
@@ -96,6 +97,7 @@ def _scope_methods(kind: type) -> list[str]:
 
 @contextmanager
 def _wrapping_method(kind: type, name: str) -> Iterator[None]:
+    """Wrap a method of a Flax class so that its equations note the module, in this context."""
     before = getattr(kind, name)
     if isinstance(vars(kind).get(name), staticmethod | classmethod | type):
         yield
@@ -105,10 +107,12 @@ def _wrapping_method(kind: type, name: str) -> Iterator[None]:
 
 
 def _with_module_scope(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method whose equations are in a named scope of its module's path."""
     import jax
 
     @functools.wraps(method)
     def call_in_scope(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run the method in a named scope of its module's path."""
         path = getattr(self, _PATH, None)
         if path is None:
             return method(self, *args, **kwargs)
@@ -130,6 +134,7 @@ class CalledModules:
     """
 
     def __init__(self) -> None:
+        """Begin with no called modules."""
         self.classes: dict[str, type] = {}
         self.settings: dict[str, dict[str, Scalar]] = {}
         self.several = False
@@ -164,6 +169,7 @@ def linen_entered(called: CalledModules) -> Iterator[None]:
     called.begin()
 
     def run_in_linen_scope(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        """Run a linen method in a named scope of its module's path."""
         with jax.named_scope(f"{MARK}{called.note(context.module)}"):
             return method(*args, **kwargs)
 
@@ -207,6 +213,7 @@ def linen_rows(
 def _linen_parameters(
     variables: Mapping[str, Any], paths: list[str]
 ) -> dict[str, list[Parameter]]:
+    """Return the floating-point parameters of linen modules by module path."""
     import jax
     import jax.numpy as jnp
 
@@ -232,6 +239,7 @@ def _longest_known_parent(path: str, known: Any) -> str:
 
 
 def _bases(kind: type) -> tuple[str, ...]:
+    """Return the full names of a class and its bases, without `object`."""
     return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1])
 
 

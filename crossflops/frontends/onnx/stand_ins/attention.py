@@ -22,6 +22,7 @@ def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
     """
 
     def write(draft: Draft) -> None:
+        """Write nodes that give the output shapes of one Attention operator."""
         weights = draft.shape(1)
         if weights is None or len(weights) != 2:
             return
@@ -36,6 +37,7 @@ def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
 
 
 def _present(draft: Draft, hidden: int, index: int) -> None:
+    """Write the `present` state of an Attention: (2, batch, heads, length, hidden / heads)."""
     dims, past, heads = draft.shape(0), draft.shape(index), draft.integer("num_heads")
     if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
         return
@@ -52,6 +54,7 @@ def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
     """
 
     def write(draft: Draft) -> None:
+        """Write nodes that give the output shapes of one MultiHeadAttention operator."""
         query, key, value = (draft.shape(i) for i in (0, 1, 2))
         heads, out = draft.integer("num_heads"), draft.output(0)
         if not draft.input(1):
@@ -82,6 +85,7 @@ def _presents(
     operands: Sequence[tuple[int, ...] | None],
     heads: int,
 ) -> None:
+    """Write the present key and value of a MultiHeadAttention, of the past and the new length."""
     query, key, value = operands
     before = draft.shape(past)
     if not draft.output(1) or query is None or heads <= 0 or (draft.input(past) and not before):
@@ -214,6 +218,7 @@ def flex_attention(draft: Draft) -> None:
 
 
 def _branch(draft: Draft, attribute: Any, scores: str) -> None:
+    """Write a graph attribute of FlexAttention as the branches of an If, to infer its shapes."""
     result = draft.put("If", (draft.put_filled_tensor((), dtype=BOOL),))
     stand_in = draft.nodes[-1]
     stand_in.name = attribute.name

@@ -14,6 +14,7 @@ class Draft:
     """A node, the known facts of its operands, and the nodes written in its place so far."""
 
     def __init__(self, graph: Any, node: Any, types: Types, opset: int) -> None:
+        """Take a node, its graph, the types of its operands and the version of ai.onnx."""
         self.graph, self.node, self.opset = graph, node, opset
         self._types = types
         self._attributes = {attribute.name: attribute for attribute in node.attribute}
@@ -115,6 +116,7 @@ class Draft:
         return self.put("Cast", (name,), output, to=dtype)
 
     def _fresh(self) -> str:
+        """Return a new value name that no other value has."""
         result = next((str(name) for name in self.node.output if name), "")
         name = f"{result}#{len(self.made)}"
         self.made.add(name)
@@ -122,6 +124,7 @@ class Draft:
 
 
 def _write_attribute_value(attribute: Any, value: Any) -> None:
+    """Write an integer, a text or a list of integers into an attribute."""
     if isinstance(value, int):
         attribute.type, attribute.i = _INT, value
     elif isinstance(value, str):

@@ -63,6 +63,7 @@ class _Exchange:
     """The stand-ins of one inference, and the nodes that they replace."""
 
     def __init__(self, opset: int) -> None:
+        """Take the version of ai.onnx in which substitute nodes are written."""
         self._opset = opset
         self._made: set[str] = set()
         self._plans: list[tuple[Any, list[Any]]] = []
@@ -100,6 +101,7 @@ class _Exchange:
             _replace_graph_nodes(graph, nodes)
 
     def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
+        """Return the substitute nodes for one node, or None if none are needed or possible."""
         if not foreign(node.domain, node.op_type, self._opset):
             return None
         draft = Draft(graph, node, types, self._opset)
@@ -152,10 +154,12 @@ def _forget_parts(graph: Any, names: set[str]) -> None:
 
 
 def _copy_message(proto: Any) -> Any:
+    """Return a copy of a protobuf message."""
     return type(proto).FromString(proto.SerializeToString())
 
 
 def _replace_graph_nodes(graph: Any, nodes: list[Any]) -> None:
+    """Replace all nodes of a graph by copies of these."""
     copies = [_copy_message(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
@@ -195,6 +199,7 @@ _BROADCAST = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 
 
 def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
+    """Write Identity nodes so that each output has the shape of its source input."""
     for index, source in pairs:
         if draft.output(index) and draft.input(source):
             draft.put("Identity", (draft.input(source),), draft.output(index))

@@ -175,6 +175,7 @@ def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]
     """Return a writer for a regressor: `targets` columns for each row of X."""
 
     def write(draft: Draft) -> None:
+        """Write nodes that give the output shape (rows, targets) of one regressor."""
         rows = _sample_row_count(draft)
         if rows is not None:
             _write_filled_output(draft, 0, (rows, targets(draft)))
@@ -192,6 +193,7 @@ def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], 
     """
 
     def write(draft: Draft) -> None:
+        """Write nodes that give a classifier's labels (rows,) and scores (rows, scores)."""
         rows = _sample_row_count(draft)
         texts = draft.length("classlabels_strings")
         numbers = draft.length("classlabels_ints") or draft.length("classlabels_int64s")

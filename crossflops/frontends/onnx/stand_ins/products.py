@@ -43,6 +43,7 @@ def matmul_writer(
     """
 
     def write(draft: Draft) -> None:
+        """Write a MatMul that gives the output shape and element type of one operator."""
         operands = (draft.input(0), draft.input(right))
         if dtype is None:
             draft.put("MatMul", operands, draft.output(0))
@@ -56,6 +57,7 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
     """Return a writer for products of input 0 and packed weights, whose sizes are attributes."""
 
     def write(draft: Draft) -> None:
+        """Write MatMuls with weights of the sizes in a node's attributes, for its output shapes."""
         for index, width in enumerate(widths):
             if draft.output(index):
                 weights = draft.put_filled_tensor((draft.integer(depth), draft.integer(width)))
@@ -84,6 +86,7 @@ def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callabl
     """Return a writer for M x N of a Gemm, for any addend."""
 
     def write(draft: Draft) -> None:
+        """Write a Gemm that gives the output shape and element type of one operator."""
         operands = [draft.cast(draft.input(i), "", 1) for i in (left, right)]
         product = draft.take_over("Gemm", operands, "", ("transA", "transB"))
         draft.cast(product, draft.output(0), dtype(draft))
@@ -92,10 +95,12 @@ def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callabl
 
 
 def _input_dtype_reader(index: int) -> Callable[[Draft], int]:
+    """Return a function that gives the element type of a node's input at this index."""
     return lambda draft: draft.dtype(index)
 
 
 def _qgemm_dtype(draft: Draft) -> int:
+    """Return the element type of a QGemm's result: its output zero point's, or float."""
     return draft.dtype(8, 2) if draft.input(7) else 1
 
 
@@ -151,6 +156,7 @@ def _window_writer(
     """
 
     def write(draft: Draft) -> None:
+        """Write a convolution or pool that gives the output shape, also for channels-last data."""
         data, indices = draft.input(0), _spatial_rank(draft, weight)
         turned = draft.integer("channels_last") != 0 if last is None else last
         turned = turned or draft.node.domain == _NHWC

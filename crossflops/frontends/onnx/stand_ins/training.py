@@ -11,6 +11,7 @@ def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
     """
 
     def write(draft: Draft) -> None:
+        """Write Identity nodes that give each output the shape of its source input."""
         for index, source in enumerate(sources):
             if source is not None and draft.output(index) and draft.input(source):
                 draft.put("Identity", (draft.input(source),), draft.output(index))
@@ -32,6 +33,7 @@ def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
     """Return a writer for the gradient of an operand whose shape is an input."""
 
     def write(draft: Draft) -> None:
+        """Write a tensor of the shape that an input holds, with the gradient's element type."""
         filled = draft.put("ConstantOfShape", (draft.input(index),))
         draft.cast(filled, draft.output(0), draft.dtype(gradient))
 

@@ -54,6 +54,7 @@ def _become_table(node: Any, reader: Any) -> None:
 
 
 def _looks_up(node: Any) -> bool:
+    """Return whether a node looks up keys in a table."""
     return node.op.startswith("LookupTable") and "Tin" in node.attr and bool(node.input)
 
 
@@ -149,6 +150,7 @@ def _tensor_array(tensor: Any) -> Any:
 
 
 def _names_inside(node: Any) -> Iterator[str]:
+    """Yield the names that a node reads, with those read inside its bodies."""
     yield from node.input
     for attribute in node.attribute:
         if attribute.HasField("g"):

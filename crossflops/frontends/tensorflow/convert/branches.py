@@ -130,6 +130,7 @@ def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
     loader: Any = importlib.import_module("tf2onnx.tf_loader")
 
     def resolve(graph: Any) -> list[Any]:
+        """Rewrite a graph's branches and loops for tf2onnx; return the new functions."""
         made: dict[str, Any] = {}
         _resolve(graph, graph, made)
         for name, function in made.items():
@@ -165,6 +166,7 @@ def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
 
 
 def _copy_library_function(library: Any, name: str) -> Any:
+    """Add a copy of a library function under a new name, and return it."""
     function = library.function.add()
     function.CopyFrom(_library_function(library, name))
     function.signature.name = f"{name}{COPY}{len(library.function)}"
@@ -172,4 +174,5 @@ def _copy_library_function(library: Any, name: str) -> Any:
 
 
 def _library_function(library: Any, name: str) -> Any:
+    """Return the function of this name in a library of TensorFlow functions."""
     return next(function for function in library.function if function.signature.name == name)

@@ -34,6 +34,7 @@ def own_unknown_operators(graph: Any) -> bool:
 
 
 def _own_unknown_operator(node: Any) -> bool:
+    """Give an operator that ONNX does not define our own domain; return whether it was one."""
     from onnx import defs
 
     if node.domain or defs.has(node.op_type):
@@ -195,6 +196,7 @@ def write_out_erfc(graph: Any) -> None:
 
 
 def _everything(graph: Any) -> Iterator[Any]:
+    """Yield all nodes of a graph and of its bodies."""
     for node in graph.node:
         yield node
         for body in node_subgraphs(node):
@@ -350,6 +352,7 @@ def empty_weights(graph: Any) -> None:
 
 
 def _definition_nodes(graph: Any) -> Iterator[Any]:
+    """Yield all nodes of a GraphDef and of its functions."""
     yield from graph.node
     for function in graph.library.function:
         yield from function.node_def
@@ -423,7 +426,10 @@ def _recording_nodes(
     mapping = getattr(tfonnx, name)
 
     def recording(kind: str, handler: Any) -> Any:
+        """Return a tf2onnx handler that records which nodes it makes for an operation."""
+
         def handle_and_record(graph: Any, node: Any, **named: Any) -> Any:
+            """Convert an operation by the handler, and record the new nodes."""
             before, own = set(graph.get_nodes()), node.name
             if kind in _LOOPS:
                 _begin_lists_empty(graph, node)
@@ -441,6 +447,7 @@ def _recording_nodes(
         return handle_and_record
 
     def map_handlers(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
+        """Convert a graph by tf2onnx with handlers that record, and without excluded ones."""
         watched = {
             kind: (recording(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
@@ -465,6 +472,7 @@ def _unless_named(handle: Any, names: Container[str]) -> Any:
     """Return a handler of tf2onnx that leaves the nodes of these names unchanged."""
 
     def handle_other_nodes(graph: Any, node: Any, **named: Any) -> Any:
+        """Convert a node by the handler unless it has one of the reserved names."""
         return None if node.name in names else handle(graph, node, **named)
 
     return handle_other_nodes
@@ -518,6 +526,7 @@ def _keeping_shared_products() -> Iterator[None]:
 
     class UnsharedGemmMatcher(gemm_rewriter.GraphMatcher):
         def match_ops(self, ops: Any) -> Iterator[Any]:
+            """Yield only matches whose inner products no other node reads."""
             for match in super().match_ops(ops):
                 stored = filter(None, map(match.get_op, ("matmul", "mul1", "mul2")))
                 if all(_is_read_once(node) for node in stored):
@@ -528,6 +537,7 @@ def _keeping_shared_products() -> Iterator[None]:
 
 
 def _is_read_once(node: Any) -> bool:
+    """Return whether one node alone reads a node's first output, and the graph does not return it."""
     name = node.output[0]
     readers = node.graph.find_output_consumers(name)
     return len(readers) == 1 and name not in node.graph.outputs
@@ -590,20 +600,24 @@ def _omitting_weight_copies() -> Iterator[None]:
     read, write, taken = numpy_helper.to_array, numpy_helper.from_array, utils.get_tf_tensor_data
 
     def spread(dtype: Any, dims: Any) -> Any:
+        """Return an array of one repeated number that takes no memory for its shape."""
         return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
 
     def array(tensor: Any, *more: Any, **named: Any) -> Any:
+        """Return a TensorProto as an array; one without data as a repeated number."""
         if not is_dataless_tensor(tensor):
             return read(tensor, *more, **named)
         return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
 
     def proto(values: Any, name: str | None = None) -> Any:
+        """Return an array as a TensorProto, without data if all its elements are equal."""
         if not is_uniform(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))
 
     def constant(tensor: Any) -> Any:
+        """Return the array of a TensorFlow constant; a large uniform one takes no memory."""
         if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
             return taken(tensor)
         return spread(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
@@ -650,6 +664,7 @@ def _fold_sizes_and_weights(
 
 
 def _folds(op: Any, result: Any, known: set[str]) -> bool:
+    """Return whether an operation's result is computed at conversion: known and no float work."""
     if op.type.startswith("Random") or result.dtype.name in ("resource", "variant"):
         return False
     if not op.inputs or not all(tensor.name in known for tensor in op.inputs):

@@ -105,6 +105,7 @@ class _GradientMarks:
     """
 
     def __init__(self, frozen: Any, owns: Iterable[OwnGradient]) -> None:
+        """Find recomputed regions and operations without gradients in a frozen graph."""
         self.again: dict[str, int] = {}
         known = gradients_from_registry(frozen)
         self.reasons, self.stopped = dict(known.reasons), known.stopped
@@ -206,6 +207,7 @@ def _is_nested_module(path: str, other: str) -> bool:
 
 
 def _sizes_without_ones(shape: tuple[int, ...]) -> list[int]:
+    """Return the sizes of a shape in ascending order, without those of 1."""
     return sorted(size for size in shape if size != 1)
 
 
@@ -239,6 +241,7 @@ def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
     """Return the graph in which no gradient flows through these nodes, each with one input."""
 
     def sever_node(node: Node) -> Node:
+        """Return a node, and its bodies, with inputs marked through which no gradient flows."""
         bodies = tuple(sever_stopped_nodes(body, stopped) for body in node.bodies)
         indices = (0,) if node.key in stopped else node.training.severed
         return msgspec.structs.replace(node.with_training(severed=indices), bodies=bodies)
@@ -249,6 +252,7 @@ def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
 def _mark_gradient_nodes(
     nodes: Iterable[Node], marks: _GradientMarks, missing: Collection[str]
 ) -> Iterator[Node]:
+    """Yield nodes with marks for recomputation, stopped and unknown gradients."""
     for node in nodes:
         bodies = tuple(
             msgspec.structs.replace(

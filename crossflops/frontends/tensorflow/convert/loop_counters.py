@@ -31,6 +31,7 @@ def widen_counters(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
 
 
 def _types(graph: Any) -> dict[str, int]:
+    """Return the element types of a graph's values by name."""
     types = {tensor.name: tensor.data_type for tensor in graph.initializer}
     values = (*graph.input, *graph.value_info)
     types |= {value.name: value.type.tensor_type.elem_type for value in values}

@@ -145,7 +145,10 @@ def mend_handlers(handlers: dict[str, Any]) -> dict[str, Any]:
     """
 
     def mend(kind: str, handler: Any) -> Any:
+        """Return a tf2onnx handler that first checks the attributes that tf2onnx would lose."""
+
         def handle(graph: Any, node: Any, **named: Any) -> Any:
+            """Convert an operation, or return None if a lost attribute would change its result."""
             if not _REVIEWED[kind](graph, node):
                 return None
             begin = _begin_pads(node)

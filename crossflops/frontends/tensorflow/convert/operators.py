@@ -61,6 +61,7 @@ def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) 
 
 
 def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerTable) -> Call:
+    """Return the call of a layer at module level."""
     return Call(
         key=key,
         parent=parent,
@@ -74,6 +75,7 @@ def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerT
 def _operator_call(
     op: Any, parent: str, module: int, stored: Mapping[str, Scalar], layers: LayerTable
 ) -> Call:
+    """Return the call of a TensorFlow operation with its settings and its layer."""
     layer = layers.kind(module, op.name)
     inputs = tuple(_operation_inputs(op))
     outputs = tuple(
@@ -133,6 +135,7 @@ def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
 
 
 def _operation_tensor_spec(name: str, tensor: Any) -> TensorSpec:
+    """Return the name, dtype and shape of an operation's tensor."""
     shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
     return TensorSpec(name, tensor.dtype.base_dtype.name, shape)
 
@@ -188,10 +191,12 @@ def branch_operation_names(graph: Any) -> frozenset[str]:
 
 
 def _opens(op: Any) -> bool:
+    """Return whether an operation begins a conditional (a Switch outside of loops)."""
     return op.type in ("Switch", "_SwitchN") and op.inputs[1].op.type != "LoopCond"
 
 
 def _closes(op: Any) -> bool:
+    """Return whether an operation ends a conditional (a Merge outside of loops)."""
     return op.type == "Merge" and all(tensor.op.type != "NextIteration" for tensor in op.inputs)
 
 
@@ -229,6 +234,7 @@ class Links:
     """
 
     def __init__(self, frozen: Any, origins: Mapping[str, str] = {}) -> None:
+        """Take a frozen graph, and the operation names that nodes were made for."""
         self._origins = origins
         self._ops: dict[str, Any] = {}
         for op in operations(frozen):
@@ -289,6 +295,7 @@ class Links:
         return None
 
     def _operations_by_name(self, names: Iterable[str]) -> Iterator[Any]:
+        """Yield the operations of these node names, without suffixes of branches and counters."""
         for name in names:
             name = _BRANCH.sub("", name.partition("@")[0])  # the rest is of an unrolled loop
             for candidate in (name, _COUNTER.sub("", name)):
@@ -311,14 +318,17 @@ class Links:
 
 
 def _operation_names(specs: Iterable[Any]) -> list[str]:
+    """Return the names of the operations that produce these tensors."""
     return [spec.name.partition(":")[0] for spec in specs if spec is not None]
 
 
 def _operand_makers(op: Any) -> list[Any]:
+    """Return the operations that produce the inputs of an operation."""
     return [tensor.op for tensor in op.inputs]
 
 
 def _direct_readers(op: Any) -> list[Any]:
+    """Return the operations that read the outputs of an operation."""
     return [reader for tensor in op.outputs for reader in tensor.consumers()]
 
 
@@ -340,6 +350,7 @@ def link_operations(
     nodes: dict[str, list[str]] = {}
 
     def link_node(node: Node, enclosing: str) -> Node:
+        """Return a node with its operation's call and layer path, and record it under the call."""
         name = links.operation_name(node)
         call = keys.get(name or "") or (
             made.get(enclosing) or keys.get(enclosing) if enclosing else None
@@ -382,6 +393,7 @@ def _operation_finder(
     """
 
     def find_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
+        """Return the key and the TensorFlow operation that a node was made for, or None."""
         name = links.origin_operation(node)
         call = calls.get(name or "")
         if call is None or not has_known_cost(DOMAIN, call.target):
@@ -564,4 +576,5 @@ def _is_named(gradient: str, name: str) -> bool:
 
 
 def _is_in_scope(name: str, scope: str) -> bool:
+    """Return whether an operation's name is in a name scope."""
     return f"{name}/".startswith(f"{scope}/")

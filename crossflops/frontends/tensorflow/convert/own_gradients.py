@@ -76,6 +76,7 @@ def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
 def _own_gradient(
     op: Any, gradient: str, repeated: Container[str], recompute_keys: Container[str]
 ) -> OwnGradient:
+    """Return the record of a custom gradient: its operation, operands, results and region."""
     results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
     read = [index for index, tensor in enumerate(op.outputs) if tensor.consumers()]
     unfollowed = ""
@@ -129,6 +130,7 @@ def _custom_gradient_ends(graph: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _gradient_result_count(gradient: str) -> int:
+    """Return the number of results of the function that a custom gradient belongs to."""
     return int(gradient_closure(gradient)["flat_result_len"])
 
 
@@ -141,6 +143,7 @@ def gradient_closure(gradient: str) -> dict[str, Any]:
 
 
 def _recomputes(gradient: str) -> bool:
+    """Return whether a custom gradient is that of tf.recompute_grad."""
     function = gradient_closure(gradient)["grad_fn"]
     return "recompute_grad" in getattr(function, "__qualname__", "")
 
@@ -219,6 +222,7 @@ def gradients_from_registry(graph: Any) -> RegisteredGradients:
 
 
 def _has_float_tensors(tensors: Iterable[Any]) -> bool:
+    """Return whether one of the tensors is of floating or complex numbers."""
     return any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in tensors)
 
 

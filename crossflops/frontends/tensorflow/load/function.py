@@ -42,6 +42,7 @@ def function_of(
     indices = [name for name in requested if name not in kwargs]
 
     def run(*provided: Any, **named: Any) -> Any:
+        """Return the results of the frozen graph for these inputs."""
         inputs = {f"{name}:0": tensor for name, tensor in zip(indices, provided, strict=True)}
         inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
         imported = tf.graph_util.import_graph_def(
@@ -165,6 +166,7 @@ def _functional_call(
     kwargs: dict[str, Any],
     mode: dict[str, bool],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return how to call a functional Keras model, and its inputs in order. Raises InputError."""
     names = [tensor.name for tensor in model.inputs]
     full = isinstance(requested, dict)
     if kwargs and not args and set(kwargs) == (set(requested) if full else set(names)):
@@ -201,6 +203,7 @@ def _input_options_hint(tensors: Mapping[str, Any]) -> str:
 
 
 def _one(provided: tuple[Any, ...]) -> Any:
+    """Return the only input alone, or several inputs as a list."""
     return provided[0] if len(provided) == 1 else list(provided)
 
 

@@ -50,6 +50,7 @@ class _Quietly(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Return TensorFlow's import spec with a loader that hides stderr; None for others."""
         if fullname != "tensorflow":
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -61,7 +62,10 @@ class _Quietly(MetaPathFinder):
 
 
 def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    """Return a module loader that shows what was written to stderr only if it fails."""
+
     def load_quietly(module: ModuleType) -> None:
+        """Load a module with stderr hidden, and show it if loading fails."""
         if threading.active_count() > 1:  # what others write to the descriptor would be lost
             load(module)
             return

@@ -75,6 +75,7 @@ def _backend() -> str:
 
 
 def _load_saved_model(path: Path, signature: str) -> Any:
+    """Return the model of a SavedModel folder, with a chosen signature. Raises TargetError."""
     import tensorflow as tf
 
     if not (path / "saved_model.pb").stat().st_size:
@@ -94,6 +95,7 @@ def _load_saved_model(path: Path, signature: str) -> Any:
 
 
 def _load_frozen_graph(path: Path) -> Any:
+    """Return the GraphDef of a frozen graph's file. Raises TargetError if it is empty."""
     import tensorflow as tf
 
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
@@ -103,6 +105,7 @@ def _load_frozen_graph(path: Path) -> Any:
 
 
 def _load_keras_model(path: Path, allow_pickle: bool) -> Any:
+    """Return the model of a .keras or HDF5 file; pickled code runs only if it is allowed."""
     import keras
 
     return keras.saving.load_model(str(path), compile=False, safe_mode=not allow_pickle)

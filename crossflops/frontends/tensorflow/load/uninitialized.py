@@ -27,6 +27,7 @@ def omitting_initial_weights() -> Iterator[None]:
     kind.reads = 0
 
     def without_numbers(self: Any, initializer: Any) -> None:
+        """Initialize a Keras variable; a large one of floats gets a shape and no numbers."""
         if prod(self._shape) < _LARGE or not self._dtype.startswith(("float", "bfloat")):
             initialize(self, initializer)
             return
@@ -67,18 +68,22 @@ def _valueless_variable_class() -> Any:
         reads = 0
 
         def _read_variable_op(self, no_copy: bool = False) -> Any:
+            """Read the value. Raises ValuesNeededError if it is read eagerly."""
             self._refuse()
             return super()._read_variable_op(no_copy)
 
         def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+            """Read rows of the value. Raises ValuesNeededError if it is read eagerly."""
             self._refuse()
             return super().sparse_read(indices, name)
 
         def gather_nd(self, indices: Any, name: str | None = None) -> Any:
+            """Read elements of the value. Raises ValuesNeededError if it is read eagerly."""
             self._refuse()
             return super().gather_nd(indices, name)
 
         def _refuse(self) -> None:
+            """Count a read outside of tracing, and raise ValuesNeededError."""
             if tf.executing_eagerly():
                 type(self).reads += 1
                 raise ValuesNeededError(_READ)

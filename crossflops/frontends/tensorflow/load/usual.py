@@ -42,6 +42,7 @@ def _model_input_tensors(model: Any) -> Mapping[str, Any]:
 
 
 def _usual_input_spec(name: str, tensor: Any) -> TensorSpec | None:
+    """Return the spec of a declared input, with batch 1 if open; None if another size is open."""
     shape = getattr(tensor, "shape", None)
     if shape is None or getattr(shape, "rank", 0) is None:
         return None

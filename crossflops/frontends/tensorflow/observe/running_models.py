@@ -20,11 +20,13 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Runnabl
     tensors = [_sample_tensor(tf, spec) for spec in explicit]
 
     def run_once() -> None:
+        """Run the model once, and wait for its results."""
         for result in tf.nest.flatten(function._call_flat(tensors, function.captured_inputs)):
             if hasattr(result, "numpy"):
                 result.numpy()
 
     def trace(runs: int, path: str) -> None:
+        """Write a TensorFlow profile of several runs of the model to a path."""
         tf.profiler.experimental.start(path)
         for step in range(runs):
             with tf.profiler.experimental.Trace(RUN, step_num=step, _r=1):
@@ -36,6 +38,7 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Runnabl
 
 
 def _sample_tensor(tf: Any, spec: Any) -> Any:
+    """Return a tensor of random normal floats, or zeros of another dtype, for a spec."""
     if spec.dtype.is_floating:
         return tf.random.stateless_normal(spec.shape, (0, 0), dtype=spec.dtype)
     return tf.zeros(spec.shape, spec.dtype)

@@ -46,6 +46,7 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
     stored = [variable for variable in graph.variables if variable.dtype.is_floating]
 
     def constant(*provided: Any, **named: Any) -> Any:
+        """Return outputs and gradients with the variables read as constants."""
         read = {id(variable): _variable_constant(variable) for variable in stored}
         with _read_as(read):
             return both([read[id(variable)] for variable in variables], *provided, **named)
@@ -67,6 +68,7 @@ def _reads_within(graph: Any) -> bool:
     import tensorflow as tf
 
     def holds_functions(op: Any) -> bool:
+        """Return whether an operation has functions among its attributes."""
         values = op.node_def.attr.values()
         return any(value.WhichOneof("value") == "func" or value.list.func for value in values)
 
@@ -79,6 +81,7 @@ def _reads_within(graph: Any) -> bool:
 
 
 def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> Any:
+    """Return the frozen graph of a training step. Raises NormalizeError if not differentiable."""
     import tensorflow as tf
 
     try:
@@ -114,11 +117,13 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
     before, call = BaseResourceVariable._read_variable_op, Function.__call__
 
     def read(self: Any, *provided: Any, **named: Any) -> Any:
+        """Return the given tensor instead of a variable's value."""
         if id(self) not in tensors:
             return before(self, *provided, **named)
         return tf.identity(tensors[id(self)], name="ReadVariableOp")
 
     def anew(self: Any, *provided: Any, **named: Any) -> Any:
+        """Call a copy of a traced function that is traced again."""
         return call(self._clone(None), *provided, **named)
 
     with (
@@ -158,6 +163,7 @@ def _forward_and_backward(
     import tensorflow as tf
 
     def both(weights: Sequence[Any], *provided: Any, **named: Any) -> Any:
+        """Return the model's outputs, and the gradients of the loss."""
         inputs = tf.nest.flatten((provided, named))
         watched = [*weights, *(inputs[index] for index in indices)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:

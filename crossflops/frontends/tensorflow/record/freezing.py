@@ -84,12 +84,14 @@ def _freezing_by_shape() -> Iterator[None]:
     read = original(kind, "_eval", inventory.VARIABLE_COPIES)
 
     def value(self: Any, tensor: Any) -> Any:
+        """Return the array of a frozen tensor; a large one of floats takes no memory."""
         shape = tensor.shape
         if not tensor.dtype.is_floating or not shape.is_fully_defined():
             return read(self, tensor)
         return _uniform_array(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
 
     def write_by_shape(values: Any, *provided: Any, **named: Any) -> Any:
+        """Return the TensorProto of an array; a large array of one number is stored once."""
         if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
             return write(values, *provided, **named)
         first_value = values.flat[0]
@@ -142,6 +144,7 @@ def gathers_frozen() -> AbstractContextManager[object]:
     convert = original(kind, name, inventory.GATHERS)
 
     def convert_gather(self: Any, edge: Any, tensor: Any) -> None:
+        """Convert a gather of a variable to one of a constant."""
         if self._function is None:
             convert(self, edge, tensor)
         else:

@@ -33,6 +33,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
     enter = original(name_scope, "__enter__", inventory.NAME_SCOPES)
 
     def enter_scope(self: Any) -> Any:
+        """Enter a name scope, and record which layer opened it."""
         entered_scope = enter(self)
         if self.caller is not None:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
@@ -115,6 +116,7 @@ class KerasLayers(LayerTable):
     """The layers of a Keras model by their names, and the scopes in which they ran."""
 
     def __init__(self, model: Any, scopes: Mapping[str, Any]) -> None:
+        """Take a Keras model, and the layers by the name scopes that they opened."""
         self.weights = {}
         self._storages: dict[int, int] = {}
         self._ids: dict[int, int] = {}
@@ -147,6 +149,7 @@ class KerasLayers(LayerTable):
             yield from self._walk(child, f"{path}.{name}" if path else name)
 
     def _row(self, layer: Any) -> Module:
+        """Return the module row of a layer: its path, bases, parameters and children."""
         path = self._paths[id(layer)]
         below = f"{path}." if path else ""
         children = (
@@ -165,6 +168,7 @@ class KerasLayers(LayerTable):
         )
 
     def _parameter(self, below: str, variable: Any) -> Parameter:
+        """Return the record of a layer's variable, with one storage number for each variable."""
         self.weights.setdefault(id(variable.value), f"{below}{variable.name}")
         storage = self._storages.setdefault(id(variable), len(self._storages))
         shape = tuple(map(int, variable.shape))
@@ -198,6 +202,7 @@ class NamedLayers(LayerTable):
     """The modules in the names of operations, where there is no Keras model."""
 
     def __init__(self, names: Iterable[str], root: str) -> None:
+        """Build the module table from the scopes in operation names; `root` names the model."""
         indices = [place_from_name(name) for name in names]
         self.weights = {}
         self.rows = build_module_table(indices, root)

@@ -20,11 +20,15 @@ def names_recomputed() -> AbstractContextManager[object]:
     recompute = tf.recompute_grad
 
     def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function recomputed in its backward pass, also with keyword tensors."""
+
         def call(*args: Any, **named: Any) -> Any:
+            """Call the recomputed function with its keyword tensors by position."""
             tensors = {name: value for name, value in named.items() if _holds_tensors(value)}
             plain = {name: value for name, value in named.items() if name not in tensors}
 
             def run(*provided: Any) -> Any:
+                """Call the function with its keyword tensors by name again."""
                 by_name = dict(zip(tensors, provided[len(args) :], strict=True))
                 return function(*provided[: len(args)], **by_name, **plain)
 

@@ -45,6 +45,7 @@ def trace_tensorflow_model(
 def _concrete(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> TracedFunction:
+    """Trace a function on its inputs to a concrete function. Raises InputError if it fails."""
     import tensorflow as tf
 
     scopes: dict[str, Any] = {}
@@ -78,6 +79,7 @@ def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
     import keras
 
     def run(*provided: Any, **named: Any) -> Any:
+        """Run the function without storing new states of Keras variables."""
         with keras.StatelessScope():
             return function(*provided, **named)
 

@@ -86,6 +86,7 @@ def _gradient_program(own: OwnGradient) -> _Program:
     definition, names = graph.as_graph_def(), [end.name for _, end in ends]
 
     def run(*values: Any) -> Any:
+        """Return the gradients that the program computes from these values."""
         stored = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
         return tf.graph_util.import_graph_def(
             definition, input_map=stored, return_elements=names, name=""
