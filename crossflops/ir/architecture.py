@@ -42,7 +42,7 @@ class AttentionSizes(msgspec.Struct, frozen=True, kw_only=True):
         return self.heads * (self.head_dim + self.value_dim)
 
     def window_pairs(self, tokens: int) -> int:
-        """Pairs of a query and a key not after it, and in the window where there is one."""
+        """Return the number of (query, key) pairs of causal attention over these tokens."""
         width = min(self.window or tokens, tokens)
         return tokens * width - width * (width - 1) // 2
 
@@ -125,7 +125,7 @@ class LanguageArchitecture(msgspec.Struct, frozen=True, kw_only=True):
     parameters: ParameterTable
 
     def sum_layers(self, amount: Callable[[DecoderLayer], int]) -> int:
-        """The sum of an amount over all layers."""
+        """Return the sum of an amount over all layers of the model."""
         return sum(map(amount, self.layers))
 
     @property
@@ -201,7 +201,7 @@ class TokenSequence(msgspec.Struct, frozen=True):
         amount: Callable[[AttentionSizes], int],
         among: Iterable[AttentionSizes] | None = None,
     ) -> int:
-        """The sum of an amount over the attention of all layers, or of these."""
+        """Return the sum of an amount over the attention of all layers, or of the given ones."""
         every = (layer.attention for layer in self.architecture.layers)
         return sum(map(amount, every if among is None else among))
 

@@ -54,6 +54,6 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[FormulaAccount, ...]
 
     def per_token(self, amount: int) -> int | float:
-        """Return the part of an amount that one token has: a whole number where it is one."""
+        """Return an amount divided by the tokens of the report, an int if it divides exactly."""
         share = Fraction(amount, self.tokens * self.sequences)
         return share.numerator if share.denominator == 1 else float(share)

@@ -57,8 +57,7 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="un
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the smallest of the values that at least `percent` of them do not exceed (nearest
-    rank).
+    """Return the nearest-rank percentile: the smallest value that `percent` of them do not exceed.
 
     >>> percentile([3.0, 1.0, 2.0, 4.0], 50), percentile([3.0, 1.0, 2.0, 4.0], 90)
     (2.0, 4.0)

@@ -57,9 +57,7 @@ class Formulas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction]") -> Polynomial:
-    """Return the terms by their powers, in the order of the names: the highest total degree
-    first.
-    """
+    """Return a polynomial of terms given by their powers, the highest total degree first."""
     order = sorted((powers for powers in terms if terms[powers]), key=_term_rank, reverse=True)
     return tuple(
         Term(

@@ -266,7 +266,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {key: tuple(calls) for key, calls in by_parent.items()}
 
     def operator_around(self, call: Call) -> Call | None:
-        """Return the operator in whose body a call was made, or None."""
+        """Return the operator whose body made a call (a custom function's), or None."""
         enclosing = (outer for outer in self.ancestors(call) if outer.level == "operator")
         return next(enclosing, None)
 
@@ -281,7 +281,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(by_module.values())
 
     def ancestors(self, call: Call) -> tuple[Call, ...]:
-        """Return the calls around this one, innermost first."""
+        """Return the calls that enclose this one, innermost first."""
         above = []
         while call.parent is not None:
             call = self.calls_by_key[call.parent]
@@ -365,9 +365,7 @@ def child_paths_squared(modules: Modules) -> dict[int, int]:
 
 
 def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
-    """Return, by module, the chains to it from each enclosing module, times those from the
-    root.
-    """
+    """Return, by module, its paths from each ancestor times its paths from the root."""
     return {
         module: {outer: count * counts.get(0, 0) for outer, count in counts.items()}
         for module, counts in module_chains(modules).items()
@@ -375,12 +373,12 @@ def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
 
 
 def registration_counts(modules: Modules) -> dict[int, int]:
-    """Once for each registered module, for any number of names and parents."""
+    """Return 1 for each registered module, whatever its number of names and parents."""
     return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 
 def containment_counts(modules: Modules) -> dict[int, dict[int, int]]:
-    """Return, by module, one for itself and for each enclosing module, under whatever name."""
+    """Return, by module, 1 for itself and 1 for each module that contains it."""
     return {module: dict.fromkeys(counts, 1) for module, counts in module_chains(modules).items()}
 
 

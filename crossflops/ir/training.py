@@ -140,7 +140,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_step(cls, step: TrainingStep) -> "Training":
-        """Build the counts of a step."""
+        """Return the counts of a training step as plain integers for a report."""
         return cls(
             forward_macs=step.forward.macs,
             backward_input_macs=step.inputs.macs,
@@ -212,7 +212,7 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
         tensors: int,
         sources: tuple[str, ...],
     ) -> "OptimizerStep":
-        """Build the step of an update and, if gradients are clipped, of the clipping."""
+        """Return an optimizer's step: the work of the update and of gradient clipping, if any."""
         return cls(
             **msgspec.structs.asdict(StepWork.from_cost(update)),
             clipping=UNSET if clipping is None else StepWork.from_cost(clipping),
@@ -243,7 +243,7 @@ def gradients_of(call: str) -> str:
 
 
 def scores_of(call: str) -> str:
-    """Return the key of what a fused attention computes again for its gradients."""
+    """Return the key of the attention scores that a call's backward pass recomputes."""
     return f"{call} (scores again)"
 
 
@@ -253,21 +253,17 @@ def rerun_of(call: str) -> str:
 
 
 def checkpoint_stop_key(call: str) -> str:
-    """Return the key of an operator call in which a checkpoint stops: it is begun once more."""
+    """Return the key of a call at which a checkpoint's recomputation stops."""
     return f"{call} (begun again)"
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether the glob matches the name or an enclosing module: `layer1` matches
-    `layer1.0.conv1`.
-    """
+    """Return whether a glob pattern matches a module's name or that of a module around it."""
     return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
 
 
 def is_trained(names: Collection[str], trainable: bool, step: StepSetting) -> bool:
-    """Return whether a step trains a parameter with these names; `trainable` is the model's own
-    setting.
-    """
+    """Return whether a step trains a parameter with these names, by patterns and `trainable`."""
     frozen, named = (
         any(matches(name, pattern) for name in names for pattern in patterns)
         for patterns in (step.frozen, step.trainable)

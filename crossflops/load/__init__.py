@@ -33,8 +33,7 @@ _PAGE = (b"<!doctype html", b"<html")
 
 
 def read_onnx_model(path: str) -> Any:
-    """Return the ModelProto of a file without its weights, checked, its nodes in topological
-    order.
+    """Return the checked ModelProto of a file, without weights, nodes in topological order.
 
     No tensor payload above 1 KiB is read, neither of the file nor of those with its external
     data, and they may be of any size. Raises TargetError.
@@ -53,13 +52,13 @@ def read_onnx_model(path: str) -> Any:
 
 
 def begin_to_read(path: str) -> None:
-    """Start to read a file for `read` in another process, if the system can fork."""
+    """Start another process that reads a file ahead, if the system can fork."""
     if hasattr(os, "fork"):
         start_file_reader(path, partial(_rest, path))
 
 
 def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
-    """Raise TargetError for a file that only points to a model: a pointer of Git LFS, a web page.
+    """Raise TargetError if a file is only a pointer of Git LFS or a web page, not a model.
 
     `head` is how the file begins, where that is known.
     """
@@ -75,7 +74,7 @@ def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
 
 
 def decode_onnx_model(data: bytes) -> Any:
-    """Return the model of bytes in memory, as `read` does of a file."""
+    """Return the checked ModelProto of these bytes, without weights."""
     return _parse_and_validate(weightless(data))
 
 

@@ -47,26 +47,22 @@ class OnnxHelperProcess:
         self._open = True
 
     def answer(self, seconds: float | None = None) -> bytes | None:
-        """Return the answer; b"" if the process has ended, None if the answer is too late or too
-        long.
-        """
+        """Return the process's answer; b"" if it has ended, None if too late or too long."""
         return _receive_message(self._answers, seconds)
 
     def request(self, *words: Any, data: bytes = b"") -> None:
-        """Send a request that `answer` returns the reply of. `words` must be valid for marshal."""
+        """Send a request with its words (as marshal) and data to the process."""
         with contextlib.suppress(BrokenPipeError):  # there will be no answer
             _send(self._requests, marshal.dumps(words))
             if data:
                 _send(self._requests, data)
 
     def infer(self, data: bytes, strict: bool, follow: bool) -> None:
-        """Request shape inference, at most once: it limits the memory of the process."""
+        """Request shape inference of a model from the process, at most once."""
         self.request(_INFER, strict, follow, data=data)
 
     def look_up(self, *words: Any) -> Any:
-        """Look up a schema as `protobuf.look_up` does, in that process, or here if that has
-        ended.
-        """
+        """Return an operator's schema or newest version from the process, or from here."""
         if not self._open:
             return look_up(*words)
         self.request(*words)
@@ -98,17 +94,13 @@ _asked: list[OnnxHelperProcess] = []  # whom the library is asked of
 
 
 def start_file_reader(path: str, read: Callable[[], bytes]) -> None:
-    """Read a file ahead in another process. On failure, the later reader fails and reports the
-    cause.
-    """
+    """Start another process that reads a file ahead, and keep it for the reader."""
     _reading[path] = OnnxHelperProcess(read)
     atexit.register(_reading[path].end, stop=True)
 
 
 def read_ahead(path: str) -> bytes | None:
-    """Return the content that was read ahead of a file, once; its reader then serves the
-    library.
-    """
+    """Return the content that was read ahead of a file, once, or None."""
     other = _reading.pop(path, None)
     data = other.answer() if other else None
     if other and data:
@@ -121,19 +113,19 @@ def read_ahead(path: str) -> bytes | None:
 
 
 def take_inference_process() -> OnnxHelperProcess | None:
-    """Return a process that can infer shapes, once."""
+    """Return a running process that can infer shapes, once, or None."""
     return _ready.pop() if _ready else None
 
 
 def release_file_readers() -> None:
-    """Let the processes that read a file end, while the graph is counted."""
+    """End the processes that read files ahead, while the graph is counted."""
     _ready.clear()
     while _asked:
         _asked.pop().close()
 
 
 def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
-    """Return b"+" and the model with all shapes that the library infers, or b"-" and its error."""
+    """Return b"+" and the model with inferred shapes, or b"-" and the error of ONNX's library."""
     try:
         model: bytes = library().shape_inference.infer_shapes(data, False, strict, follow)
         return b"+" + model
@@ -142,13 +134,13 @@ def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
 
 
 def infer_shapes_within_limits(data: bytes, strict: bool, follow: bool) -> bytes:
-    """Infer shapes as `infer_model_shapes` does, in a process with limited memory."""
+    """Return the answer of `infer_model_shapes` from a process with limited memory."""
     _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
     return infer_model_shapes(data, strict, follow)
 
 
 def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
-    """Serve as the child: answer, and exit without running any other code of this program.
+    """Serve requests as the forked child: answer each by a pipe, then exit.
 
     It holds nothing open by whose end others know that the command has ended.
     """
@@ -174,7 +166,7 @@ def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
 
 
 def _limit_memory(more: int) -> None:
-    """Limit the address space of this process to its present size plus so many bytes, on Linux."""
+    """Limit the address space of this process to its size plus `more` bytes, on Linux."""
     with contextlib.suppress(OSError, ValueError, ImportError):
         import resource
 
@@ -194,9 +186,7 @@ def _send(pipe: int, message: bytes) -> None:
 
 
 def _receive_message(pipe: int, seconds: float | None = None) -> bytes | None:
-    """Return a message; b"" at the end of the stream, None if it takes too long or is too
-    large.
-    """
+    """Return a message from a pipe; b"" at its end, None if it is too late or too large."""
     deadline = None if seconds is None else time.monotonic() + seconds
     parts: list[bytes] = []
     left, length = _LENGTH.size, None

@@ -33,7 +33,7 @@ _PACKED = {"int4": 2, "uint4": 2, "float4e2m1": 2, "int2": 4, "uint2": 4}  # ele
 
 
 def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int) -> str:
-    """Return the problem with a payload of so many bytes in that field, or "" if it fits.
+    """Return the problem with tensor data of `nbytes` bytes for these dims and type, or "".
 
     The payload of a field of varints is not read, so for these the size has only bounds.
     """
@@ -57,7 +57,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
 
 @lru_cache(maxsize=4096)  # a model has few shapes
 def wrong_dims(dims: tuple[int, ...]) -> str:
-    """Return the problem with these dimensions, or ""."""
+    """Return the problem with the sizes of a tensor (negative, too large), or ""."""
     if len(dims) > _MOST_DIMENSIONS:
         return f"has {len(dims)} dimensions"
     if min(dims, default=0) < 0:
@@ -97,7 +97,7 @@ def drop_tensor_data(tensor: Any) -> Any:
 
 
 def densify(graph: Any) -> None:
-    """Make the sparse initializers of a graph dense, in place, as runtimes do on loading.
+    """Replace the sparse initializers of a graph by dense ones, in place.
 
     ONNX's shape inference takes no operator's word for a sparse one.
     """
@@ -114,7 +114,7 @@ def is_dataless_tensor(tensor: Any) -> bool:
 
 
 def fill_model_weights(data: bytes) -> bytes:
-    """Return the bytes of a model with these weights written out, to be loaded as a file."""
+    """Return the bytes of a model with numbers written into its dataless weights."""
     if _PLACE.encode() not in data:
         return data
     from crossflops.load.protobuf import parse_model_proto
@@ -128,7 +128,7 @@ def fill_model_weights(data: bytes) -> bytes:
 
 
 def fill_tensor_data(tensor: Any) -> None:
-    """Write the number into the tensor, in place."""
+    """Write one repeated number as the data of a TensorProto, in place."""
     weight = UniformWeight(tensor)
     del tensor.external_data[:]
     tensor.ClearField("data_location")
@@ -156,17 +156,13 @@ class UniformWeight:
 
 
 def is_listed(tensor: Any) -> bool:
-    """Return whether a TensorProto has its elements in the field of their type, not as raw
-    bytes.
-    """
+    """Return whether a TensorProto has its elements in a typed field, not as raw bytes."""
     fields_of_types = ("int32_data", "float_data", "int64_data", "double_data", "uint64_data")
     return tensor.doc_string == LISTED or any(getattr(tensor, name) for name in fields_of_types)
 
 
 def all_graph_tensors(graph: Any) -> Iterator[Any]:
-    """Yield all tensors that are stored in a graph, in attributes of its nodes and in nested
-    graphs.
-    """
+    """Yield all tensors stored in a graph, also in attributes and nested graphs."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

@@ -73,8 +73,9 @@ class Schema(NamedTuple):
 
 
 def look_up(what: str, *words: Any) -> Any:
-    """Return a `SCHEMA` (domain, name, version) as a tuple, None if it is unknown; or the `NEWEST`
-    version of the operators of a domain, 0 if none is known. In this process.
+    """Return an operator's schema as a tuple, or the newest version of its domain.
+
+    In this process.
     """
     if what == NEWEST:
         return int(library().defs.schema_version_map().get(*words, (0, 0))[1])
@@ -91,7 +92,7 @@ _asked: list[Callable[..., Any]] = [look_up]  # the last one is
 
 
 def look_up_by(other: Callable[..., Any]) -> None:
-    """Use another process for `look_up` from now on: building the schemas takes long."""
+    """Use another process for `look_up` from now on."""
     _asked.append(other)
 
 
@@ -103,17 +104,13 @@ def operator_schema(domain: str, name: str, version: int) -> Schema | None:
 
 
 def since(domain: str, name: str, version: int) -> int:
-    """Return the version of the schema in force in that version of the operator set, or that
-    version.
-    """
+    """Return the version in which an operator's schema in force was introduced."""
     known = operator_schema(domain, name, version)
     return known.since if known else version
 
 
 def infers(domain: str, name: str, version: int) -> bool:
-    """Return whether the operator has a shape inference of its own, and not one through a
-    function.
-    """
+    """Return whether ONNX has shape inference for an operator, other than by its function."""
     known = operator_schema(domain, name, version)
     return known is not None and known.infers
 
@@ -125,7 +122,7 @@ def newest_operator_version(domain: str) -> int:
 
 
 def _import_when_used(name: str) -> None:
-    """Let `from package import module` find a module that is executed on its first use."""
+    """Register a module that is executed on its first use."""
     spec = None if name in sys.modules else importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
         return
@@ -138,7 +135,7 @@ def _import_when_used(name: str) -> None:
 
 
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
-    """Return a module of the onnx package, without running the package's own `__init__`.
+    """Return a module of the onnx package, without importing the package itself.
 
     It is registered under its own name, so that `import onnx` finds the same one later.
     """

@@ -54,7 +54,7 @@ def file_format_error(what: str, offset: int) -> TargetError:
 
 
 def varint(data: Data, at: int, end: int) -> tuple[int, int]:
-    """Return the number that begins at `at`, and its end.
+    """Return the varint that begins at `at`, and the position after it.
 
     Raises TargetError when it is longer than ten bytes, above 64 bits, or cut off by `end`.
     """
@@ -75,14 +75,14 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
 
 
 def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
-    """Return the fields of the message between `begin` and `end`."""
+    """Yield the protobuf fields of the message between two positions."""
     return map(Field._make, protobuf_field_rows(data, begin, end))
 
 
 def protobuf_field_rows(
     data: Data, begin: int, end: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield the fields as `fields` does, as plain tuples: a file has twenty for each node.
+    """Yield the protobuf fields of a message as plain tuples, faster than `fields`.
 
     Raises TargetError on a wire type that does not exist or is no longer in use, on field
     number 0 or above 2^29, and on a length that goes beyond the message.
@@ -179,8 +179,7 @@ _COPIED |= dict.fromkeys((_DROP, _METADATA), -1)
 
 
 def weightless(data: Data, copy: str = "") -> bytes:
-    """Return the bytes of the model without tensor payloads above 1 KiB, doc strings and stack
-    traces.
+    """Return the bytes of an ONNX model without large tensor data, doc strings and traces.
 
     What remains is a ModelProto of its own. Where the data have a `copy` beside it, a file of this
     name, payloads of raw bytes are external data in there, and others remain. Raises TargetError,
@@ -200,7 +199,7 @@ class _Copy:
         self._fields = 0
 
     def message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
-        """Return a copy of the message between `begin` and `end`."""
+        """Return a copy of a protobuf message of this kind, without large tensor data."""
         if depth > _DEEPEST:
             raise TargetError(
                 f"messages are nested deeper than {_DEEPEST} levels at byte {begin}",
@@ -257,8 +256,7 @@ class _Copy:
         return b"".join(parts)
 
     def _is_kept(self, begin: int, end: int) -> bool:
-        """Return whether metadata with the key in second position are the exporter's notes about
-        modules.
+        """Return whether a metadata entry has an exporter's note about modules.
 
         They are a StringStringEntryProto.
         """
@@ -333,7 +331,7 @@ def _too_large() -> TargetError:
 
 
 def _external(file: str, offset: int, length: int) -> bytes:
-    """Return the fields of a TensorProto whose payload lies in that file, at the same offset.
+    """Return the TensorProto fields that refer to data in a file, at an offset in bytes.
 
     https://onnx.ai/onnx/repo-docs/ExternalData.html
     """
@@ -360,7 +358,7 @@ PLACE = (
 
 
 def bring_in(model: Any, folder: Path) -> None:
-    """Load small tensors from files of this folder into the model, in place.
+    """Load small tensors from external files of a folder into the model, in place.
 
     One whose file is missing, too short, no regular file or outside of the folder stays outside.
     Where it lies stays noted: who copies the model copies that file, too.
@@ -376,7 +374,7 @@ def bring_in(model: Any, folder: Path) -> None:
 
 
 def location(tensor: Any) -> str:
-    """Return the file of a TensorProto's external data, "" if it holds them itself."""
+    """Return the name of the file with a TensorProto's external data, "" if it has none."""
     if tensor.data_location != _EXTERNAL:
         return ""
     return next((entry.value for entry in tensor.external_data if entry.key == PLACE.decode()), "")
@@ -394,7 +392,7 @@ def _tensor_nbytes(tensor: Any) -> int:
 
 
 def _read_external_data(folder: Path, location: str, tensor: Any, nbytes: int) -> bytes:
-    """Return the external data, as far as it exists; each tensor may have its own file."""
+    """Return a tensor's bytes from its external file, as far as the file has them."""
     inside = PurePath(location)
     if inside.anchor or ".." in inside.parts:
         return b""

@@ -21,7 +21,7 @@ _PAYLOADS = (("float_data", payload.FLOAT_DATA, 4), ("double_data", payload.DOUB
 
 
 def validate(model: Any) -> None:
-    """Check a parsed model, and sort its nodes if they are out of order, in place.
+    """Check names, order and sizes of a parsed ONNX model, and sort its nodes, in place.
 
     Sparse initializers become dense ones, a Constant keeps the first of several values, and the
     operators of ONNX get the one name of their domain that is used here: "".
@@ -77,7 +77,7 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
 
 
 def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) -> set[str]:
-    """Check the nodes of a graph, and sort them. Return the names of all values in it.
+    """Check and sort the nodes of a graph, in place; return the names of all its values.
 
     `provided` are those that no node makes, `outer` those that it sees around itself.
     """
@@ -140,7 +140,7 @@ def _check_attribute_tensors(node: Any, number: int, attributes: Iterable[Any]) 
 
 
 def _single(node: Any, number: int) -> None:
-    """Keep only the first value of a Constant, as onnxruntime does.
+    """Remove all but the first value of a Constant node, in place, as onnxruntime does.
 
     Source: onnxruntime/core/framework/tensorprotoutils.cc (ConstantNodeProtoToTensorProto).
     """

@@ -46,7 +46,7 @@ class _TypedOptions(NamedTuple):
     specs: Sequence[TensorSpec]
 
     def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
-        """Return the command line with the given options and these dimensions and shapes."""
+        """Return the command line of the given options with these dimensions and shapes."""
         provided = (
             (spec.name, "x".join(map(str, spec.shape or ())) or "scalar") for spec in self.specs
         )
@@ -63,7 +63,7 @@ class _TypedOptions(NamedTuple):
 def bind(
     graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec], path: str = "model.onnx"
 ) -> dict[str, int]:
-    """Write sizes into the inputs of a graph (in place), and return the dimensions by name.
+    """Write dimension sizes into a graph's inputs, in place; return the sizes by name.
 
     A shape from `specs`, by input name or index, also binds the dimension names of that input. The
     element type stays that of the file. A name like "past + seq" follows from its parts where it
@@ -125,8 +125,7 @@ def load_bound_model(file: OnnxFile) -> Any:
 
 
 def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Return whether shapes have the sizes that the file states, except for the first axis of
-    each.
+    """Return whether shapes equal the file's declared input sizes, apart from the first axis.
 
     `bind` takes any shape, so that a file can be counted at other sizes than it was made for.
     Raises InputError for an unknown input.
@@ -145,9 +144,7 @@ def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
 
 
 def model_inputs(graph: Any) -> list[Any]:
-    """Return the inputs that a caller passes: in old files initializers are listed as inputs,
-    too.
-    """
+    """Return the graph inputs that a caller passes, without initializers."""
     stored = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in stored]
 
@@ -205,9 +202,7 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
 
 
 def _file_input_sizes(value: Any) -> tuple[int | None, ...]:
-    """Return the sizes that the file fixes, None for others, up to the length of the given
-    shape.
-    """
+    """Return the sizes that a file declares for an input, None for open ones."""
     return tuple(
         dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
         for dim in _input_dims(value)
@@ -217,7 +212,7 @@ def _file_input_sizes(value: Any) -> tuple[int | None, ...]:
 def _write_input_sizes(
     value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]
 ) -> None:
-    """Write a given shape and the bound dimension sizes into an input's declared type, in place."""
+    """Write a given shape and bound dimension sizes into an input's declared type, in place."""
     if shape is not None:
         dims = value.type.tensor_type.shape.dim
         del dims[:]
@@ -273,7 +268,7 @@ def warn_about_file(path: str, sentence: str) -> None:
 def _overridden(
     path: str, name: str, stated: tuple[int | None, ...], shape: tuple[int, ...]
 ) -> None:
-    """Warn of an input that is counted at another size than the file fixes (None: not fixed).
+    """Warn that an input is counted at another size than the file declares.
 
     An input whose rank the file leaves open has no fixed sizes.
     """
@@ -291,9 +286,7 @@ def _overridden(
 
 
 def _warn_of_input_type(path: str, value: Any, dtype: str) -> None:
-    """Warn where the caller names another element type than the file, unless it is the default
-    float32.
-    """
+    """Warn that the caller gives an input another element type than the file."""
     fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
     if fixed and dtype not in (fixed, "float32", ""):
         warn_about_file(

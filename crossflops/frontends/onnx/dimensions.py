@@ -8,9 +8,7 @@ _DEEPEST = 100
 
 
 def formula_names(name: str) -> tuple[str, ...]:
-    """Return the names in a formula; () for a plain name, or for a formula that cannot be
-    parsed.
-    """
+    """Return the dimension names in a formula ("past + seq"); () for a plain name."""
     tree = _parse_formula(name)
     if tree is None or isinstance(tree, ast.Name):
         return ()
@@ -19,7 +17,7 @@ def formula_names(name: str) -> tuple[str, ...]:
 
 
 def follow(name: str, bound: Mapping[str, int]) -> int | None:
-    """Return the size that a formula has for these sizes; None where it has none."""
+    """Return the size of a dimension formula for these sizes, or None."""
     tree = _parse_formula(name)
     return None if tree is None else _formula_value(tree, bound)
 
@@ -60,9 +58,7 @@ def _formula_value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
 
 
 def _arithmetic_result(operator: ast.operator, left: int, right: int) -> int | None:
-    """Return the result of an operation, None for an inexact quotient unless the operator is
-    //.
-    """
+    """Return the result of an integer operation, None for an inexact quotient by `/`."""
     if isinstance(operator, ast.Add):
         return left + right
     if isinstance(operator, ast.Sub):

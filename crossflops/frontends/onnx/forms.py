@@ -25,7 +25,7 @@ class Objection(NamedTuple):
 def form_objection(
     domain: str, name: str, version: int, read: Sequence[str], names: Collection[str]
 ) -> Objection:
-    """Return the problem with the inputs that a node reads and the names of its attributes.
+    """Return the problem with a node's inputs and attributes in this operator version.
 
     Inputs that are left out at the end, and names that begin with __, are ignored.
     """
@@ -36,7 +36,7 @@ def form_objection(
 def _node_form_objection(
     domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
 ) -> Objection:
-    """Return the problem with a node's form; `read` says which inputs are present."""
+    """Return the problem with a node's inputs and attributes; `read`: which are present."""
     known = operator_schema(domain, name, version)
     if known is None or not (wrong := _wrong(name, known, read, names)):
         return Objection()
@@ -45,7 +45,7 @@ def _node_form_objection(
 
 
 def unknown_operator(domain: str, name: str, version: int) -> Objection:
-    """Return the problem of an operator that only other versions have."""
+    """Return the problem of an operator that exists only in other versions."""
     if operator_schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _versions(domain, name)]
@@ -54,7 +54,7 @@ def unknown_operator(domain: str, name: str, version: int) -> Objection:
 
 
 def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | None:
-    """Return the error of the first node, at any depth, whose form does not fit its version."""
+    """Return the error of the first node with wrong inputs or attributes, or None."""
     for number, node in enumerate(graph.node):
         version = imports.get(node.domain, 1)
         names = [attribute.name for attribute in node.attribute]
@@ -94,7 +94,7 @@ def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
 
 
 def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
-    """Return the remedy: the nearest of those versions in which the form is right."""
+    """Return the remedy: the nearest operator version that allows the node."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:
         return f"{declares}, and {name} has this form in no opset: export the model again"

@@ -30,7 +30,7 @@ class Scope(NamedTuple):
 
 
 def local(model: Any) -> dict[Identity, Any]:
-    """Return the local functions of a model, without those of PyTorch's operators.
+    """Return the local functions of an ONNX model, without those of PyTorch's operators.
 
     Such a node is counted as the operator that it is, while a runtime runs its function.
     """
@@ -42,7 +42,7 @@ def local(model: Any) -> dict[Identity, Any]:
 
 
 def size_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
-    """Return how many nodes the model has when every call is inlined, 0 if there is no call.
+    """Return the number of nodes after inlining all function calls, 0 without calls.
 
     It is computed without expanding. Raises TargetError when a function calls itself, or when
     calls are nested deeper than 32.
@@ -71,9 +71,7 @@ def inline_function_calls(
 
 
 def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the names that a subgraph takes from its parents and does not define
-    itself.
-    """
+    """Return the names, of those given, that a subgraph takes from its parents."""
     inner = dict(names)
     for value in (*body.input, *body.initializer):
         inner.pop(value.name, None)
@@ -84,7 +82,7 @@ def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
-    """Return copies of a function's nodes, with the attributes and the input names of a call."""
+    """Return copies of a function's nodes with a call's attributes and input names."""
     attributes = {
         attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)
     }
@@ -159,7 +157,7 @@ class _Inliner:
         self.imports: dict[str, int] = {}
 
     def graph(self, graph: Any, scope: Scope, edition: dict[str, int]) -> None:
-        """Expand the nodes of a graph, in place. `edition`: the operator sets of its function."""
+        """Expand the function calls of a graph, in place, with these operator set versions."""
         nodes: list[Any] = []
         for number, node in enumerate(graph.node):
             if not node.name:
@@ -170,7 +168,7 @@ class _Inliner:
         graph.node.extend(copies)
 
     def place(self, node: Any, scope: Scope, edition: dict[str, int], nodes: list[Any]) -> None:
-        """Append a node, or the nodes of the function that it calls, to `nodes`."""
+        """Append a node to `nodes`, or the nodes of the function that it calls."""
         key = _callee_identity(node, self._functions)
         if key is not None:
             return self._call(node, self._functions[key], scope, nodes)
@@ -183,7 +181,7 @@ class _Inliner:
         return None
 
     def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
-        """Rename a subgraph's references to outer values; its own values keep their names."""
+        """Rename the references of a subgraph to outer values, in place."""
         for number, node in enumerate(body.node):
             node.name = scope.prefix + onnx_node_label(node, number)
             _resolve(node, scope)
@@ -228,7 +226,7 @@ class _Inliner:
         returned: Mapping[str, str],
         nodes: list[Any],
     ) -> None:
-        """Append an Identity for each output that is an input, or another output repeated."""
+        """Append an Identity for each function output that is an input or a repeated output."""
         for inner, name in zip(function.output, call.output, strict=False):
             if name and returned.get(inner) != name:
                 node = type(call)(op_type="Identity", name=f"{call.name}/{name}")
@@ -238,7 +236,7 @@ class _Inliner:
 
 
 def _resolve(node: Any, scope: Scope) -> None:
-    """Replace the names of inputs, and the attributes that refer to those of the function."""
+    """Replace a node's input names and attribute references by the caller's, in place."""
     for index, name in enumerate(node.input):
         node.input[index] = scope.names.get(name, name)
     kept = []
@@ -305,7 +303,7 @@ class Calls:
         opset: Mapping[str, int],
         infer: Callable[[Any], tuple[Any, dict[str, Type]]],
     ) -> None:
-        """Take the local functions, the operator set versions and a function that infers shapes."""
+        """Take the local functions, operator set versions and a function that infers shapes."""
         self._functions = functions
         self._opset = opset
         self._infer = infer
@@ -324,7 +322,7 @@ class Calls:
     def refine(
         self, graph: Any, outer: Level | None = None, enclosing: Mapping[str, Type] | None = None
     ) -> bool:
-        """Write the types of function results, in place; return whether any was new."""
+        """Write the types of function results into a graph, in place; return if any was new."""
         here = graph_level(graph, outer)
         types = {**(enclosing or {}), **graph_value_types(graph)}
         changed = False
@@ -350,9 +348,7 @@ class Calls:
         return changed
 
     def unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
-        """Return the function that a node calls, inferred for these inputs. Raise TargetError
-        where that fails.
-        """
+        """Return a called function with shapes inferred for these operands. Raises TargetError."""
         attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
         key = (function_identity(node), operands, attributes)
         if key not in self._units:
@@ -396,9 +392,7 @@ class Calls:
 def operands_of(
     node: Any, types: Mapping[str, Type], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
-    """Return the facts of each input that determine the shapes in the called function; None for an
-    absent input.
-    """
+    """Return, for each input, the type and small value that determine a function's shapes."""
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
     named = {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()}
     return call_operands(node, named, values)
@@ -407,7 +401,7 @@ def operands_of(
 def call_operands(
     node: Any, types: Mapping[str, tuple[str, Shape]], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
-    """Return the facts of each input as `operands_of` does, from element types by name."""
+    """Return, for each input, its type and small value, from element types by name."""
     first: dict[str, int] = {}
     known_operands: list[Operand | None] = []
     for index, name in enumerate(node.input):

@@ -62,7 +62,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
-    """Return the module of each node of a graph, and remove the notes that say it.
+    """Remove the exporter's module notes from a graph's nodes; return each node's module.
 
     In files of PyTorch's exporter the notes are the larger part, which is not copied through
     ONNX's inference. Numbers of operations stay where there are any.
@@ -77,14 +77,12 @@ def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
 
 
 def _operation_number(node: Any) -> str:
-    """Return the number that an export noted at a NodeProto, "" where it noted none."""
+    """Return the operation number noted at a NodeProto, "" if there is none."""
     return next((entry.value for entry in node.metadata_props if entry.key == NUMBER), "")
 
 
 def _conversion_annotation(node: Any) -> ConversionAnnotation:
-    """Return the annotation of the operation that a NodeProto was written for, by its number
-    only.
-    """
+    """Return the annotation with the operation number noted at a NodeProto."""
     number = _operation_number(node)
     return ConversionAnnotation(written_for=number) if number else NO_CONVERSION
 
@@ -132,7 +130,7 @@ def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
-    """Raise OperandError where a node has operands that its operator cannot take."""
+    """Raise OperandError if an operator cannot take a node's operand types or shapes."""
     op = _operator_instance(node.domain, node.op_type, _node_opset_version(node, reading))
     known, specs = (
         find_operator_rule(op),
@@ -171,7 +169,7 @@ def _level_nodes(
     where: list[NodePlace],
     reading: Reading,
 ) -> tuple[Node, ...]:
-    """Return the nodes of one level."""
+    """Return the nodes of one graph level with their operands, modules and bodies."""
     nodes = []
     full = _whole_number_values(enclosing.values)
     pinned = any(tensor.name.endswith(PIN) for tensor in enclosing.graph.initializer)
@@ -224,7 +222,7 @@ def _inference_objection(node: Any) -> str:
 
 
 def _shrunk(node: Any, op: Op, enclosing: Level) -> str:
-    """Return the problem with the scales of a Resize, or ""; onnxruntime refuses the same ones.
+    """Return the problem with the scales of a Resize that onnxruntime rejects, or "".
 
     onnxruntime/core/providers/cpu/tensor/upsamplebase.h: ScalesValidation.
     """
@@ -256,7 +254,7 @@ def _objection_to(
 
 
 def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
-    """Return the values that are a whole number, or a vector of whole numbers."""
+    """Return the known small values that are integers, by name."""
     full = {
         name: tuple(item for item in value.items if isinstance(item, int))
         for name, value in values.items()
@@ -268,9 +266,7 @@ def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ..
 def _integral_float_operands(
     op: Op, read: Sequence[str], values: Mapping[str, Value]
 ) -> dict[int, tuple[int, ...]]:
-    """Return the float operands that the operator reads as whole numbers, such as bits, by
-    index.
-    """
+    """Return the float operands that an operator reads as integers, such as bits, by index."""
     known = find_operator_rule(op)
     if known is None or not known.numbers:
         return {}

@@ -81,16 +81,14 @@ _NO_CONTRADICTION = re.compile(r"\] (Invalid rank for|Data size mismatch\..* ele
 
 
 def _contradiction(message: str) -> str:
-    """Return the message with only those of its errors that contradict the model."""
+    """Return only those lines of an inference error that contradict the model."""
     begin, *errors = re.split(r"(?=\(op_type:)", message)
     kept = [error for error in errors if not _NO_CONTRADICTION.search(error)]
     return begin + "".join(kept) if kept or not errors else ""
 
 
 def strict_inference_objection(model: Any) -> str:
-    """Return the errors of strict inference, or ""; also "" where inference itself ends without an
-    answer.
-    """
+    """Return the errors of ONNX's strict shape inference, or ""."""
     data = model.SerializeToString()
     attempt = _Attempt(strict=True, follow=True)
     try:
@@ -107,9 +105,7 @@ def _shorten_message(message: str) -> str:
 
 
 def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
-    """Infer shapes in a forked process with limits on time and memory, where the system has
-    fork.
-    """
+    """Infer shapes in a forked process with limits on time and memory."""
     if not hasattr(os, "fork"):
         return beside.infer_model_shapes(data, *attempt)
     early = beside.take_inference_process()
@@ -143,7 +139,7 @@ Told = Mapping[str, tuple[int, ...]]
 def strict_shapes_by_name(
     path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec]
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return shapes by name, with 0 for an unknown size; None where inference raises.
+    """Return inferred shapes by value name, 0 for unknown sizes; None if inference fails.
 
     The file's own declarations of inner values are ignored, as by tools that infer afresh. `dims`
     and `specs` bind the sizes of its inputs.
@@ -165,7 +161,7 @@ def strict_shapes_by_name(
 
 
 def as_told(graph: Graph, shapes: Told) -> Graph:
-    """Return the graph with these shapes; a tensor without a shape is removed from its node."""
+    """Return the graph with these shapes; tensors without one are removed from their nodes."""
     nodes = tuple(
         msgspec.structs.replace(
             node,
@@ -210,8 +206,7 @@ _KINDS = {**dict.fromkeys(_FORMATS, ""), **FLOATS}  # of the values of a type th
 
 
 def pin(graph: Any) -> bool:
-    """Let nodes whose result has no shape read known sizes as constants, in place; return whether
-    there are any.
+    """Store known sizes as constants where shape inference needs them; return if any was.
 
     Such a constant has the name of the value, followed by `PIN`.
     """
@@ -242,7 +237,7 @@ def pin(graph: Any) -> bool:
 
 
 def store(graph: Any, name: str, kind: int, value: Value) -> None:
-    """Add an initializer of that type: INT32, INT64 or a float."""
+    """Add an initializer of this element type with a small value."""
     form = value.kind or _FORMATS[kind]
     graph.initializer.add(
         name=name,

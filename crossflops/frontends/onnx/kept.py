@@ -17,7 +17,7 @@ class LoopOfFile(NamedTuple):
 
 
 def loops_of(graph: Any) -> dict[str, LoopOfFile]:
-    """Return each Loop on the top level of a GraphProto, by the name of the node."""
+    """Return each top-level Loop of a GraphProto by its node's name."""
     return {
         node.name: LoopOfFile(tuple(node.input[:2]), tuple(node.output))
         for node in graph.node
@@ -26,7 +26,7 @@ def loops_of(graph: Any) -> dict[str, LoopOfFile]:
 
 
 def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
-    """Return the graph with the runs of each unrolled loop in one Loop, which runs once."""
+    """Return the graph with the copies of each unrolled loop in one Loop node."""
     nodes = list(graph.nodes)
     present = {node.key for node in nodes}
     for name, loop in loops.items():
@@ -49,7 +49,7 @@ def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
 
 
 def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node:
-    """Return a Loop whose only run consists of these nodes."""
+    """Return a Loop node with these nodes as its body, run once."""
     made = {spec.name: spec for node in inside for spec in node.outputs if spec}
     taken = {
         spec.name: spec

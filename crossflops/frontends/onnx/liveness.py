@@ -19,7 +19,7 @@ _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes n
 
 
 def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
-    """Return the graph with those nodes marked as dead on which none of these values depends."""
+    """Return the graph with nodes marked as dead if none of these outputs depends on them."""
     needed = set(outputs)
     if _are_all_read(graph.nodes, needed):  # as in most files
         return graph
@@ -28,7 +28,7 @@ def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
 
 
 def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
-    """Return whether each node has a result that is read or needed, and none has bodies.
+    """Return whether no node is dead: each has a read result, and none has bodies.
 
     Then none is dead: of dead nodes the last one has no reader.
     """
@@ -71,19 +71,19 @@ class _HolderForm(NamedTuple):
     has_all: bool = False
 
     def results(self, body: Graph, indices: frozenset[int]) -> frozenset[int]:
-        """Return the outputs of a body that are needed for results of these indices."""
+        """Return the body's output positions that produce these results of the node."""
         if self.has_all:
             return frozenset(range(len(body.outputs)))
         return frozenset((*range(self.given), *(self.given + index for index in indices)))
 
     def states(self, body: Graph, read: set[str]) -> frozenset[int]:
-        """Return which of the carried values a body reads."""
+        """Return the positions of the carried values that a body reads."""
         indices = (index - self.first_inside for index in _positions_of_names(body.inputs, read))
         return frozenset(index for index in indices if 0 <= index < self.carried)
 
 
 def _holder_form(node: Node) -> _HolderForm:
-    """Return the form of a Loop, a Scan or another node with bodies."""
+    """Return how a Loop, Scan or other node passes values in and out of its bodies."""
     kind, inputs = node.op.type if not node.op.domain else "", len(node.inputs)
     if node.choice == "function":
         return _HolderForm(frozenset())
@@ -109,7 +109,7 @@ class _LivenessWalk:
         self._read: list[Graph] = []  # what is known by its id must not go
 
     def mark(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
-        """Return the nodes, marked. The values that they need are added to `needed`."""
+        """Return the nodes, dead ones marked, and add the values they read to `needed`."""
         while True:
             marked = []
             for node in reversed(nodes):
@@ -140,7 +140,7 @@ class _LivenessWalk:
         return msgspec.structs.replace(node, dead=True, bodies=tuple(bodies))
 
     def _holder(self, node: Node, indices: frozenset[int], needed: set[str]) -> Node:
-        """Return a node with marked bodies, where results of these indices are needed."""
+        """Return a node with bodies whose dead nodes are marked, for these needed results."""
         form = _holder_form(node)
         states = frozenset(index for index in indices if index < form.carried)
         while True:
@@ -164,7 +164,7 @@ class _LivenessWalk:
         return _with_bodies(node, tuple(bodies))
 
     def _body(self, body: Graph, indices: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
-        """Return the marked body, and the values it reads: its inputs, and values of its parents.
+        """Return a body with dead nodes marked, and the values that it reads.
 
         Bodies are walked once for each set of results, since a loop walks its own several times. A
         called function gets the names of these results in its own name where a part of it is dead.
@@ -192,7 +192,7 @@ class _Pruning:
         self._bodies: dict[int, Graph] = {}
 
     def live(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return the nodes that are not dead: the same tuple where all are alive."""
+        """Return the nodes without dead ones, also in bodies."""
         kept = []
         for node in nodes:
             if node.dead:
@@ -211,7 +211,7 @@ class _Pruning:
 
 
 def _results_live_elsewhere(nodes: Sequence[Node]) -> set[str]:
-    """Return the results of dead nodes that are alive in another run of an unrolled loop."""
+    """Return results of dead nodes that another copy of an unrolled loop needs."""
     copies = [node for node in nodes if "@" in node.key]
     live = {_RUN.sub("", node.key) for node in copies if not node.dead}
     dead = (node for node in copies if node.dead and _RUN.sub("", node.key) in live)

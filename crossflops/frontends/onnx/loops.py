@@ -26,8 +26,7 @@ def loop_step_count(
     shapes: Mapping[str, tuple[int, ...] | None],
     enclosing: Mapping[str, Value],
 ) -> int | None:
-    """Return how often a body runs whose first run is certain; None where whole numbers do not
-    determine it.
+    """Return how often a loop body runs by its integer counters, or None if unknown.
 
     `carried` are the values that the loop starts with, as far as they are small whole numbers,
     `most` is the maximum number of runs, `shapes` and `enclosing` are further facts known inside.
@@ -67,7 +66,7 @@ def graph_level(
     types: Mapping[str, Type] | None = None,
     bound: bool = False,
 ) -> Level:
-    """Return the facts known in a graph, whose `types` may have been read already.
+    """Return the shapes and small values known in a graph, with those of its parents.
 
     The inputs of a subgraph have no known values, unless they are `bound` in `outer`.
     """
@@ -101,7 +100,7 @@ def is_control(node: Any, *names: str) -> bool:
 
 
 def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) -> int | None:
-    """Return how often the body of a Loop or a Scan runs, if the graph or the caller says so."""
+    """Return how often a Loop or Scan runs, by the graph or the caller, or None."""
     if node.name in provided:
         return provided[node.name]
     if is_control(node, "Scan"):
@@ -123,7 +122,7 @@ def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) ->
 
 
 def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | None:
-    """Return how often a body runs whose condition follows from counters, at most `most` times."""
+    """Return how often a Loop runs, at most `most`, if integer counters decide, or None."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return None
@@ -133,7 +132,7 @@ def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | 
 
 
 def _goes_on(node: Any, enclosing: Level) -> bool:
-    """Return whether the body's condition is always true: its own input, or a constant."""
+    """Return whether a Loop's continuation condition is always true."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return False
@@ -186,8 +185,7 @@ def has_control_operator(graph: Any, *names: str) -> bool:
 def refine(
     graph: Any, provided: Mapping[str, int], grows: set[str], outer: Level | None = None
 ) -> bool:
-    """Write into loops what follows from one inference, for the next; return whether anything
-    changed.
+    """Write shapes inferred around and in loops into them; return whether any changed.
 
     A value that a Loop carries has one shape if the body returns it with its initial shape;
     `grows` collects the other ones. Everything inferred with such a shape is wrong.
@@ -210,7 +208,7 @@ def loop_value_key(node: Any, value: Any) -> str:
 
 
 def unproven(graph: Any) -> set[str]:
-    """Return the values that loops carry with a shape that the body may not return."""
+    """Return the loop-carried values whose shape may change from run to run."""
     unproven_loops = set()
     for node in graph.node:
         body = body_of(node) if is_control(node, "Loop") else None
@@ -297,7 +295,7 @@ Names = dict[str, str]
 
 
 def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return every node that holds a body, with its key in a report; each gets a name.
+    """Return each node with bodies and its key in a report, and name the node.
 
     `graphs` are that of the model and those of functions, each with the prefix of its node keys.
     """
@@ -362,9 +360,7 @@ BRANCHES = ("then_branch", "else_branch")
 
 
 def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> str:
-    """Return the attribute of the one branch that is requested, observed or certain; "" for
-    both.
-    """
+    """Return the attribute of the If branch that counts; "" if both may."""
     if node.name in branches:
         side = branches[node.name].removeprefix(RAN)
         return "" if side == "sum" else f"{side}_branch"
@@ -373,8 +369,7 @@ def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> s
 
 
 def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) -> bool:
-    """Give the results of every If with a known branch that branch's shapes; return whether any
-    changed.
+    """Copy output shapes of the known branch to each If; return whether any changed.
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
     """

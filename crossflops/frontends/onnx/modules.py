@@ -50,7 +50,7 @@ class NodePlace(NamedTuple):
 def place_from_notes(
     node: Any, specs: Mapping[str, TensorSpec] = {}, sources: Mapping[str, str] = {}
 ) -> NodePlace | None:
-    """Return the module that torch.onnx wrote into the metadata, None where it wrote none.
+    """Return the module that torch.onnx noted in a node's metadata, or None.
 
     `sources` are the stored tensors from which values are dequantized.
 
@@ -87,7 +87,7 @@ def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
 
 
 def _place_of_path(path: str, root: str, layer: str) -> NodePlace:
-    """Return the place of a path with known classes of the root and of the innermost module."""
+    """Return the place of a dotted module path, with the root's and the layer's class."""
     parts = path.split(".") if path else []
     paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
     return NodePlace((("", root), *((index, layer if index == path else "") for index in paths)))
@@ -103,9 +103,7 @@ _WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
 
 
 def _weight_layer_class(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
-    """Return the class of PyTorch's layer with a weight of that name; "" where it is not a layer's
-    own.
-    """
+    """Return the class of the PyTorch layer that has such a weight, or ""."""
     form = float_form(node.op_type)
     shape = specs[weight].shape if weight in specs else None
     if form not in _LAYERS or shape is None or not _WEIGHT.search(weight):
@@ -123,7 +121,7 @@ def _place_from_weight(
     sources: Mapping[str, str],
     shared: Container[str],
 ) -> NodePlace | None:
-    """Return the place of the module that owns the name of a stored weight of the node.
+    """Return the module that owns a node's stored weight, by the weight's name.
 
     Exporters store equal tensors once: a vector, often all zeros, that several nodes read
     (`shared`) has the name of one of their modules. Neither it nor its copies identify a module.
@@ -143,14 +141,14 @@ def _place_from_weight(
 
 
 def _is_path_of_stored(spec: TensorSpec) -> bool:
-    """Return whether a tensor is a stored weight or constant whose name is a dotted module path."""
+    """Return whether a tensor is a stored weight or constant named by a dotted module path."""
     return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
 
 
 def _vectors_of_several_nodes(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> set[str]:
-    """Return the vectors that more than one node reads."""
+    """Return the names of the stored vectors that more than one node reads."""
     readers = Counter(
         sources.get(name, name)
         for node in nodes
@@ -167,7 +165,7 @@ def _vectors_of_several_nodes(
 def _find_places(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> list[NodePlace]:
-    """Return the places from the names of the nodes, otherwise from the names of their weights.
+    """Return each node's module, from its name or otherwise from its weight's name.
 
     A name with a "/" says that a node is in the root.
     """
@@ -196,7 +194,7 @@ def _complete_places(
     specs: Mapping[str, TensorSpec],
     sources: Mapping[str, str],
 ) -> list[NodePlace]:
-    """Return the places, completed for nodes that a quantizer wrote, which have no notes.
+    """Return each node's module, also for nodes that a quantizer added.
 
     They are in the module that owns their weight, or the bias that is added to them; a node that
     (de)quantizes a value is in the module that made it.
@@ -223,7 +221,7 @@ def _place_by_bias(
     specs: Mapping[str, TensorSpec],
     sources: Mapping[str, str],
 ) -> None:
-    """Place products without a named weight in the module whose bias is added to them."""
+    """Give matrix products without a named weight the module of the bias added to them."""
     readers: dict[str, list[int]] = {}
     for at, node in enumerate(nodes):
         for name in node.input:
@@ -261,9 +259,7 @@ def _has_stored_operands(
 
 
 def _sources_by_result(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
-    """Return the stored tensor behind each dequantized or transposed value, by the value's
-    name.
-    """
+    """Return the stored tensor behind each dequantized or transposed value, by name."""
     return {
         node.output[0]: node.input[0]
         for node in nodes
@@ -283,7 +279,7 @@ def _place_from_classes(paths: tuple[str, ...], classes: tuple[str, ...]) -> Nod
 
 
 def _module_scopes(scopes: str) -> tuple[str, ...]:
-    """Return the items of a printed list without the last, which is the operator's own."""
+    """Return the scopes in a printed list without the last one, the operator's own."""
     enclosing, comma, _ = scopes.rpartition("', '")
     if comma and '"' not in scopes and "\\" not in scopes:
         return _list_items_tuple(f"{enclosing}']")
@@ -337,9 +333,7 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
 
 
 def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
-    """Return the values, equal ones as one object: a million nodes may be in a few hundred
-    places.
-    """
+    """Return the values with equal ones as one shared object."""
     kept: dict[_P, _P] = {}
     return [kept.setdefault(value, value) for value in values]
 
@@ -404,9 +398,7 @@ def with_parameters(
 
 
 def _weight_owner_path(name: str, paths: Container[str], user: str) -> str:
-    """Return the innermost module whose path is a prefix of a weight's name, otherwise that of its
-    user.
-    """
+    """Return the module path that prefixes a weight's name, or otherwise its user's."""
     path = name
     while "." in path:
         path = path.rpartition(".")[0]

@@ -61,7 +61,7 @@ class NotedOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     values: dict[int, tuple[int, ...]] = {}
 
     def as_node(self, key: str) -> Node:
-        """Return the operation as a node that can be counted."""
+        """Return the noted operation as a node that can be counted."""
         return Node(
             key=key,
             op=Op(*self.op),
@@ -95,9 +95,7 @@ def _attribute_from_note(value: Any) -> Attribute:
 
 
 def note_operations(data: bytes, graph: Graph) -> bytes:
-    """Return an ONNX model with notes of the operations that nodes of its graph were written
-    for.
-    """
+    """Return an ONNX model with notes of its nodes' framework operations."""
     groups = list(_standing_groups(graph.nodes))
     if not groups:
         return data
@@ -123,7 +121,7 @@ def note_operations(data: bytes, graph: Graph) -> bytes:
 
 
 def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    """Yield the nodes that were written for one operation, level by level."""
+    """Yield groups of nodes that were written for one framework operation."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
         if not node.stands_for_itself:
@@ -149,7 +147,7 @@ def _nodes_by_name(graph: Any) -> dict[str, Any]:
 
 
 def _operation_note(node: Node) -> NotedOperation:
-    """Return the note of a node's operator, operands, results, attributes and values for a file."""
+    """Return the note of a node's operation for a file: operator, operands and attributes."""
     return NotedOperation(
         op=(node.op.domain, node.op.type, node.op.since),
         inputs=tuple(map(_note_tensor, node.inputs)),
@@ -192,7 +190,7 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
 
 
 def _has_possible_shapes(notes: OperationNotes) -> bool:
-    """Return whether no shape of the notes has an impossible size."""
+    """Return whether all noted shapes are possible."""
     rows = (
         row for known in notes.operations.values() for stored in known.values() for row in stored
     )
@@ -203,7 +201,7 @@ def _has_possible_shapes(notes: OperationNotes) -> bool:
 def stand_for_noted(
     graph: Graph, notes: OperationNotes, alone: Graph | None = None
 ) -> tuple[Graph, str]:
-    """Give nodes the cost of the operation that they were written for, by the file's notes.
+    """Give nodes the framework operations noted in the file; return the graph and a warning.
 
     The first node that an output depends on has the cost of all. `alone` is the graph without
     observed sizes, which change no node. Returns the graph, and a sentence about operations whose
@@ -250,7 +248,7 @@ class _NotedWalk:
         self.altered: list[str] = []
 
     def place_operations(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return the nodes of a level, each with the operations that it was written for."""
+        """Return nodes with the noted operations that they were written for."""
         groups: dict[tuple[str, str], list[Node]] = {}
         for node in nodes:
             if node.conversion.written_for:
@@ -277,7 +275,7 @@ class _NotedWalk:
     def _match_operations(
         self, number: str, nodes: list[Node]
     ) -> tuple[NotedOperation, ...] | None:
-        """Return the operations of these nodes, None where the nodes have changed."""
+        """Return the noted operations of these nodes, None if the nodes were changed since."""
         self.numbers.add(number)
         variants = self._operations.get(number, {})
         known = variants.get(nodes_digest(nodes))

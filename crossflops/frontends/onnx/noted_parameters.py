@@ -66,7 +66,7 @@ class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
-    """Return the notes of a counted model, without a digest yet."""
+    """Return the notes about a counted model's parameters for its ONNX file."""
     stored = module_parameter_sizes(trace.modules)
     return ParameterNotes(
         version=_VERSION,
@@ -87,7 +87,7 @@ def _module_note(module: Module) -> NotedModule:
 
 
 def sign(notes: ParameterNotes, model: Any) -> str:
-    """Return the text of the entry, signed with the weights of this ModelProto."""
+    """Return the text of parameter notes, with a digest of the ONNX model's weights."""
     signed = msgspec.structs.replace(notes, tensors=tensors_digest(model))
     return msgspec.json.encode(signed).decode()
 
@@ -100,9 +100,7 @@ def tensors_digest(model: Any) -> str:
 
 
 def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the type and shape of each stored weight, without single numbers (a scale, an
-    epsilon).
-    """
+    """Yield element type and shape of each stored weight, without single numbers."""
     levels = [model.graph, *model.functions]
     read = {value.name for value in model.graph.output}
     stored: list[Any] = []
@@ -163,14 +161,14 @@ def _is_possible(notes: ParameterNotes) -> bool:
 
 
 def parameter_places(notes: ParameterNotes) -> list[NodePlace]:
-    """Return the places of the modules that hold parameters, for the table of the modules."""
+    """Return the paths and classes of the modules that hold noted parameters."""
     return [NodePlace(((row.path, row.class_name),)) for row in notes.modules]
 
 
 def with_noted(
     graph: Graph, modules: tuple[Module, ...], notes: ParameterNotes
 ) -> tuple[Graph, tuple[Module, ...]]:
-    """Return the graph and the modules of a file with the parameters that were noted."""
+    """Return graph and module table of a file with the noted parameters."""
     by_path: dict[str, list[Parameter]] = {}
     for module in notes.modules:
         by_path.setdefault(module.path, []).extend(

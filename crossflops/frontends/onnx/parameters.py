@@ -64,9 +64,7 @@ def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
 
 
 def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
-    """Return a function for the elements of a byte tensor that packs several; 0 for one element
-    per byte.
-    """
+    """Return a function that counts the weights packed in a uint8 input."""
 
     def count(node: Node, index: int) -> int:
         """Return the number of weights packed in a uint8 input, or 0 if it is not packed."""
@@ -126,7 +124,7 @@ _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType
 
 
 def input_weight_count(node: Node, index: int) -> int:
-    """Return the number of weights packed into that input, 0 where each element is one."""
+    """Return the number of weights packed in an input, 0 if none are packed."""
     count = _COUNTS.get((node.op.type, index))
     return count(node, index) if count is not None else 0
 
@@ -222,9 +220,7 @@ def _sum_of_sizes(sizes: Iterable[Size]) -> Size:
 def _body_weight_sizes(
     nodes: list[Node], functions: dict[int, dict[str, Size]]
 ) -> dict[str, Size]:
-    """Return the stored tensors that are weights, with their sizes. `functions` are those read so
-    far.
-    """
+    """Return the weights that nodes of a body read, with their sizes, by name."""
     makers = _makers(nodes)
     weights: dict[str, Size] = {}
     roots_taken: set[str] = set()
@@ -242,8 +238,7 @@ def weight_elements_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
 
 
 def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
-    """Return the stored tensors that feed weight inputs, each once: by the key of the node, by
-    name.
+    """Return the sizes of stored weights by node key and by name, each weight once.
 
     The node is the first that uses the weight, or has it in a body. A weight may be behind other
     constant nodes (a transposition, a dequantization), or be made by ConstantOfShape. An operand
@@ -289,9 +284,7 @@ def _node_weight_sizes(
 
 
 def _attribute_weight_sizes(node: Node) -> dict[str, Size]:
-    """Return the weights of an operator of ai.onnx.ml; for trees the thresholds, without leaf
-    values.
-    """
+    """Return the sizes of the weights in an ai.onnx.ml operator's attributes."""
     lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
     modes = node.attrs.get("nodes_modes", ())
     inner = [mode for mode in modes if mode != "LEAF"] if isinstance(modes, tuple) else []
@@ -328,14 +321,14 @@ def _call_weight_sizes(
 
 
 def _may_be(node: Node, spec: TensorSpec) -> bool:
-    """Return whether an operand may be a weight: not one number beside a tensor, not a mask."""
+    """Return whether an operand may be a weight: not a single number, not a mask."""
     return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
 
 
 def _roots(
     spec: TensorSpec, makers: Mapping[str, Node], roots_taken: set[str], packed: int, full: bool
 ) -> dict[str, Size]:
-    """Return the stored tensors that a constant value is made of, with their sizes.
+    """Return the stored tensors that a constant value is computed from, with sizes.
 
     Whole numbers of any width are weights where `full` says so, or behind a dequantization.
     """

@@ -88,7 +88,7 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_snapshot(state: FileReading) -> Snapshot:
-    """Return the snapshot that a log compares: the nodes of the graph, or those of the file."""
+    """Return the nodes of the present graph or file, for the log of passes."""
     if state.graph is not None or state.model is None:
         return look_at(state.graph, state.trace)
     from crossflops.frontends.logged_nodes import nodes_of_proto
@@ -176,9 +176,7 @@ def _input_size_declarations(graph: Any) -> list[list[int | None]]:
 
 
 def _has_declared_sizes(declared: list[int | None], bound: list[int | None]) -> bool:
-    """Return whether an input has every declared size; one without a shape has no declared
-    size.
-    """
+    """Return whether a bound input keeps all sizes that the file declared."""
     return len(declared) <= len(bound) and all(map(_is_declared_size, declared, bound))
 
 
@@ -188,8 +186,7 @@ def _is_declared_size(declared: int | None, bound: int | None) -> bool:
 
 
 def _raise_version(state: FileReading) -> FileReading:
-    """Raise the IR version to the first one in which inference reads stored tensors that are not
-    inputs.
+    """Raise the model's IR version so that inference reads initializers that are not inputs.
 
     onnxruntime allows them in any version.
     """
@@ -239,7 +236,7 @@ def _add_observed(state: FileReading) -> FileReading:
 
 
 def _call_functions(state: FileReading) -> FileReading:
-    """Remove the functions that are kept apart, to be counted once for each kind of call."""
+    """Remove separate functions from the model, to infer each once per kind of call."""
     if not state.apart:
         return state
     copies = {
@@ -316,7 +313,7 @@ def _build_file_graph(state: FileReading) -> FileReading:
 def _file_graph_rewrite(
     change: Callable[[Graph, FileReading], Graph],
 ) -> Callable[[FileReading], FileReading]:
-    """Return a rewrite of the graph alone."""
+    """Return a pass that rewrites only the graph of the state."""
     return lambda state: _replace_reading_fields(state, graph=change(state.current_graph, state))
 
 

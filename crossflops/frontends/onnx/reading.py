@@ -38,8 +38,7 @@ def normalize_onnx_bytes(
     seen: Observation | None = None,
     has_dead: bool = False,
 ) -> tuple[Graph, Trace]:
-    """Return graph and trace as `normalize` does, for a model converted to ONNX in memory with
-    definite shapes.
+    """Return graph and trace of a converted ONNX model in memory.
 
     `has_dead` means that the converter writes work that no result depends on.
 
@@ -62,9 +61,7 @@ class OpenedFile:
         self._bytes: bytes = read_onnx_model(file.path).SerializeToString()
 
     def graph_with_dims(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
-        """Return the graph with these dimensions. Raise InputError, NormalizeError,
-        TargetError.
-        """
+        """Return graph and trace with these dimension sizes. Raises an error if impossible."""
         file = msgspec.structs.replace(self._file, dims=dims)
         return _normalize_model(
             lambda: parse_model_proto(self._bytes), file, setting, has_dead=True
@@ -74,7 +71,7 @@ class OpenedFile:
 def _normalize_model(
     model: Callable[[], Any], file: OnnxFile, setting: Setting, has_dead: bool
 ) -> tuple[Graph, Trace]:
-    """Return the graph and the trace of the model that `model` reads.
+    """Return graph and trace of the ONNX model that `model` reads.
 
     The caller must not hold the model, so that it can be released. Dead nodes are searched only
     where the graph is not that of a program, whose own calls show them.

@@ -45,9 +45,7 @@ def warn_of_empty(path: str, graph: Graph) -> None:
 
 
 def _empty_results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
-    """Yield float results that are empty although the operands are not; an empty list of sizes
-    does not count.
-    """
+    """Yield float results without elements although the operands have some."""
     for node in graph.nodes:
         for spec in node.outputs:
             if (
@@ -62,9 +60,7 @@ def _empty_results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
 
 
 def _can_run(node: Node) -> bool:
-    """Return whether the node takes its operands; otherwise an error, not a warning, reports
-    it.
-    """
+    """Return whether an operator can take a node's operands."""
     known = find_operator_rule(node.op)
     try:
         if known is not None:

@@ -61,7 +61,7 @@ class InferenceRequest(NamedTuple):
 
 
 def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """Infer shapes, and replace loops whose runs differ by their runs.
+    """Infer shapes, and unroll loops whose runs have different shapes.
 
     Returns the model and the loop-carried values whose shape varies between iterations.
     """
@@ -89,8 +89,7 @@ def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[
 
 
 def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """Infer shapes until nothing changes; return the model and the loop-carried values whose shape
-    varies.
+    """Infer shapes until nothing changes; return the model and the varying loop values.
 
     As soon as one of these is found, everything inferred with its first shape is discarded.
     """
@@ -114,7 +113,7 @@ def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[
 
 
 def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
-    """Infer the shapes of a whole model by ONNX, and by substitutes for operators unknown to it."""
+    """Infer the shapes of a model by ONNX, and by substitutes for operators unknown to it."""
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
     strict = requested.calls is None
@@ -179,8 +178,7 @@ def infer_shapes(
     trusted: bool,
     ran: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
-    """Return the model with all shapes that can be known, and the types of the values of its
-    graph.
+    """Return the model with all shapes that can be known, and its values' types by name.
 
     The options in `requested` grow with the copies of loops.
 
@@ -218,7 +216,7 @@ def infer_shapes(
 
 
 def _object(model: Any, gaps: list[Gap]) -> None:
-    """Note at nodes the errors of ONNX's inference, because a runtime refuses these nodes.
+    """Note shape inference's errors at the nodes that cause them, in place.
 
     Their operands have shapes, and their results none.
     """
@@ -282,9 +280,7 @@ def _graphs(graph: Any) -> Iterator[Any]:
 
 
 def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[Any, bool]]:
-    """Yield the graph and all nested graphs, and whether every run of the parents has the same
-    shapes.
-    """
+    """Yield a graph and its bodies, and whether every run of each has the same shapes."""
     yield graph, steady
     for node in graph.node:
         for body in node_subgraphs(node) if node.attribute else ():
@@ -295,7 +291,7 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
 
 
 def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
-    """Note at a Loop or a Scan the contradictions of its body's input declarations.
+    """Note at Loop and Scan nodes where their operands contradict their bodies' inputs.
 
     A runtime compares the nodes of a body with the sizes that the body declares.
     """
@@ -318,7 +314,7 @@ def _note_complaint(node: Any, complaint: str) -> None:
 def _remove_declarations(
     graph: Any, bound: Mapping[str, int], inside: bool = True, flat: bool = False
 ) -> Declared:
-    """Remove the file's declarations of values that nodes make; return the complete ones by name.
+    """Remove a file's declared shapes of computed values; return the complete ones by name.
 
     Declarations of body inputs are removed only if `inside`.
     """
@@ -369,7 +365,7 @@ def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
 
 
 def _open(inferred: Iterable[_Level]) -> list[Gap]:
-    """Return every tensor made by a node whose shape is unknown, and could be known.
+    """Return the tensors that nodes make and whose shapes are unknown.
 
     A value that a loop computes in another shape with every run is left out.
 
@@ -412,7 +408,7 @@ def _forget_impossible(graph: Any) -> None:
 
 
 def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
-    """Write the types of open values into their graphs; return whether there were any.
+    """Write these types into values of unknown shape; return whether there were any.
 
     The type of a value in the body of a Loop holds in every run.
     """
@@ -432,9 +428,7 @@ def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
 
 
 def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool:
-    """Fill open shapes by onnx-shape-inference, if that is installed; return whether it knew
-    any.
-    """
+    """Fill unknown shapes by onnx-shape-inference, if installed; return whether it helped."""
     try:
         import onnx_ir
         from onnx_shape_inference import infer_symbolic_shapes
@@ -496,9 +490,7 @@ _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 def merge_observed_control(
     graph: Any, requested: InferenceRequest, observation: Observation
 ) -> InferenceRequest:
-    """Return the caller's options for loops and branches, completed by those that the run
-    showed.
-    """
+    """Return loop counts and branches of the caller, with those that a run showed."""
     trips, branches = {}, {}
     for enclosing in levels(graph):
         for node in enclosing.graph.node:
@@ -521,18 +513,14 @@ def types(observation: Observation | None) -> Mapping[str, Type]:
 
 
 def mark_dependent_nodes(graph: Graph, alone: Graph) -> Graph:
-    """Return the graph with the nodes marked that differ from those of the graph read without a
-    run.
-    """
+    """Return the graph with nodes marked that differ from the graph without an observed run."""
     before = {node.key: node for node in alone.nodes}
     nodes = tuple(_mark_changed_node(node, before.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
 def _mark_changed_node(node: Node, before: Node | None) -> Node:
-    """Return a node, marked where a run changed it; all nodes of its bodies are where the run
-    chose the body or its count.
-    """
+    """Return a node marked if an observed run changed its shapes or choices."""
     same = before is not None and _control(node) == _control(before)
     others = before.bodies if same and before is not None else ()
     bodies = (

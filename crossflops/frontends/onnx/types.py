@@ -42,9 +42,7 @@ def type_of(proto: Any) -> Type | None:
 
 @lru_cache(maxsize=4096)
 def _decode_type(written: bytes) -> Type | None:
-    """Return the decoded type as a shared object: most values of a model have one of a few
-    types.
-    """
+    """Return the type in a serialized TypeProto, equal ones as one object."""
     proto = messages().TypeProto.FromString(written)
     return (
         Type(proto.tensor_type.elem_type, shape_from_proto(proto))
@@ -72,7 +70,7 @@ def initializer_types(graph: Any) -> dict[str, Type]:
 
 
 def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
-    """Write a shape, and an element type that is not 0."""
+    """Write a shape and, unless 0, an element type into a TypeProto."""
     tensor = proto.tensor_type
     if dtype:
         tensor.elem_type = dtype
@@ -83,7 +81,7 @@ def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
 
 
 def unset(proto: Any) -> None:
-    """Forget the shape; the value is marked as a tensor."""
+    """Remove the shape from a TypeProto of a tensor."""
     proto.tensor_type.ClearField("shape")
 
 

@@ -42,7 +42,7 @@ def uneven_loops(
     outer: Level | None = None,
     location: Place = (),
 ) -> dict[Place, int]:
-    """Return the outermost loops whose runs differ in shape, with the number of runs, if known.
+    """Return the outermost loops whose runs have different shapes, with their run counts.
 
     The graph has been inferred; `grows` are the values that a loop carries with changing shape.
     """
@@ -61,9 +61,7 @@ def uneven_loops(
 
 
 def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
-    """Return whether the shapes in the body change from run to run, or follow from the run's
-    number.
-    """
+    """Return whether shapes in a loop body change from run to run."""
     body = body_of(node)
     if any(loop_value_key(node, value) in grows for value in body.input[2:]):
         return True
@@ -78,7 +76,7 @@ def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
 
 
 def _first_run(node: Any, enclosing: Level) -> tuple[Level, Level]:
-    """Return the facts known in the body of a Loop in every run, and in its first one."""
+    """Return what is known in a Loop's body in every run, and in the first run."""
     body = body_of(node)
     before = graph_level(body, enclosing)
     bound = Level(body, before.shapes, dict(before.values))
@@ -96,8 +94,7 @@ def choosing_loops(
     outer: Level | None = None,
     location: Place = (),
 ) -> dict[Place, int]:
-    """Return the outermost loops whose runs take branches by their number, with the number of
-    runs.
+    """Return the outermost loops whose If choices depend on the run, with run counts.
 
     A branch that the caller chose (`branches`) is taken in every run.
     """
@@ -120,7 +117,7 @@ def choosing_loops(
 
 
 def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
-    """Return whether an If has a condition that is known in the first run, but not in all."""
+    """Return whether an If's condition is known in the first run only."""
     for node in first.graph.node:
         if not is_control(node, "If"):
             continue
@@ -205,7 +202,7 @@ def _copy_loop_node(node: Any) -> Any:
 
 
 def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -> list[Any]:
-    """Return the nodes of all runs, and those that return the Loop's results."""
+    """Return the nodes of all runs of a loop, and those that produce its results."""
     body = body_of(loop)
     shared = {tensor.name: f"{loop.name}/{tensor.name}" for tensor in body.initializer}
     for tensor in body.initializer:
@@ -236,9 +233,7 @@ def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -
 def _copy_loop_run(
     loop: Any, nodes: Iterable[Any], run: int, names: dict[str, str], unrolling: Unrolling
 ) -> list[Any]:
-    """Return the nodes of one run. `names` maps the body's values to their names, and is
-    extended.
-    """
+    """Return the nodes of one run of a loop, with names unique to the run."""
     folder = loop.name.rpartition("/")[0]
     suffix = f"@{loop.name.replace('/', '.')}[{run}]"
     copies = []

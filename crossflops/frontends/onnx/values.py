@@ -54,9 +54,7 @@ def tensor_sequence_length(value: Value | None) -> int | None:
 
 
 def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
-    """Return numbers as floats of that kind. Raise ValueError for an overflow or an inexact
-    integer.
-    """
+    """Return numbers rounded to a float type. Raises ValueError for an overflow."""
     items = tuple(numbers)
     form = f"<{len(items)}{kind}"
     try:
@@ -146,16 +144,14 @@ def _concat_values(values: list[Value]) -> Value:
 
 
 def _common_value_kind(values: list[Value]) -> str:
-    """Return the common kind of all: whole numbers, or floats of one kind. Raise ValueError for a
-    mixture.
-    """
+    """Return the common number kind of values: integers ("") or one float kind."""
     if len({value.kind for value in values}) > 1:
         raise ValueError("the values have several types")
     return values[0].kind
 
 
 def _make_value(rank: int, items: tuple[Number, ...], kind: str) -> Value:
-    """Return the result of a computation, rounded where it consists of floats."""
+    """Return a computed value, rounded to its float kind."""
     return Value(rank, round_to_float_kind(items, kind) if kind else items, kind=kind)
 
 
@@ -284,16 +280,14 @@ def _quotient(dividend: Number, divisor: Number) -> Number:
 
 
 def _remainder(dividend: Number, divisor: Number) -> Number:
-    """Return the remainder of non-negative whole numbers, for which both definitions agree, or of
-    floats.
-    """
+    """Return the remainder of floats or of non-negative integers."""
     if isinstance(dividend, float) or dividend < 0 or divisor < 0:
         raise ValueError("that depends on an attribute")
     return dividend % divisor
 
 
 def _exact_power(base: Number, exponent: Number) -> Number:
-    """Return the power of whole numbers where it is exact; the exponent has a type of its own."""
+    """Return an exact integer power, or a float one."""
     if base != int(base) or exponent != int(exponent) or not 0 <= exponent <= 64:
         raise ValueError("that is rounded")
     return prod([int(base)] * int(exponent))
@@ -436,7 +430,7 @@ def _sequence(
     known_values: Mapping[str, Value],
     attributes: Mapping[str, Any],
 ) -> Value | None:
-    """Return how many tensors a sequence holds, from the inputs of the operator that makes it."""
+    """Return the length of a sequence that a node makes, or None."""
     if node.op_type in ("SequenceConstruct", "SequenceEmpty"):
         return Value(SEQUENCE, (len(node.input),))
     if not node.input:
@@ -459,9 +453,7 @@ def _sequence(
 
 
 def _constant_of_shape_value(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
-    """Return a vector of one repeated number; without the attribute it is a float, which is not a
-    size.
-    """
+    """Return the vector of ConstantOfShape: one integer repeated, or None."""
     value = value_from_tensor(attributes["value"].t) if "value" in attributes else None
     if value is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
         return None

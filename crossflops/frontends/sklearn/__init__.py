@@ -60,9 +60,7 @@ class Sklearn(ShapeTracedFrontend):
         return spec
 
     def shape_of(self, array: Any, name: str = "X") -> TensorSpec:
-        """Return the shape and the type of an array as a spec. Raise InputError for another
-        value.
-        """
+        """Return the shape and the dtype of an array as a spec. Raises InputError."""
         if isinstance(array, TensorSpec):
             return array
         try:
@@ -75,8 +73,9 @@ class Sklearn(ShapeTracedFrontend):
             ) from error
 
     def shapes(self, values: Any) -> Arguments:
-        """Return specs for X as `predict` takes it, for a frame with an input for each column, or
-        for a dict of such columns. Raise InputError for other values.
+        """Return specs of the inputs: of an array X, or of each column of a frame or a dict.
+
+        Raise InputError for other values.
         """
         if isinstance(values, Mapping):
             return (), {str(name): self.shape_of(v, str(name)) for name, v in values.items()}
@@ -103,16 +102,14 @@ class Sklearn(ShapeTracedFrontend):
         return estimator_program(source.model, source.args, source.kwargs, recording.setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the estimator once: see `outputs.run_estimator_outputs`."""
+        """Return the outputs of one run of the estimator."""
         from crossflops.frontends.sklearn.outputs import run_estimator_outputs
 
         return run_estimator_outputs(source, setting)
 
 
 def _column_dtype_name(dtype: Any) -> str:
-    """Return the name of a type of NumPy or pandas; types other than numbers and truth values are
-    texts.
-    """
+    """Return the dtype name of a NumPy or pandas column; "string" for other than numbers."""
     kind = getattr(dtype, "kind", "O")
     return str(dtype.name) if kind in "fiub" else "string"
 

@@ -73,7 +73,7 @@ def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _transforming(estimators: list[Any]) -> Iterator[None]:
-    """Let a step whose `transform` is used return only the transform's output, in this context.
+    """Let skl2onnx convert only the `transform` output of steps that transform, in this context.
 
     skl2onnx/_parse.py returns the labels of clusters as well, or only these; `transform` gives
     their distances. For a classifier it has labels and probabilities, and no `transform`.
@@ -121,7 +121,7 @@ def _transformers(estimators: list[Any]) -> list[Any]:
 
 @contextmanager
 def _whole_numbers() -> Iterator[None]:
-    """Turn truth values in lists of whole numbers into numbers, which ONNX needs, in this context.
+    """Turn bools in lists of integers into integers for ONNX, in this context.
 
     skl2onnx/common/tree_ensemble.py gives nodes_missing_value_tracks_true as truth values.
     """
@@ -141,7 +141,7 @@ def _whole_numbers() -> Iterator[None]:
 
 @contextmanager
 def _any_number_of_rows() -> Iterator[None]:
-    """Add one zero to the products of KMeans, for any number of rows, in this context.
+    """Make skl2onnx's products in KMeans fit any number of rows, in this context.
 
     skl2onnx/operator_converters/k_means.py writes a zero for every row where it adds one for every
     cluster: ONNX accepts that only for as many rows as there are clusters, and for one.
@@ -174,7 +174,7 @@ _VALUES = ("WhiteKernel", "ConstantKernel")
 
 @contextmanager
 def kernels_recorded(names: set[str]) -> Iterator[None]:
-    """Record the nodes of kernels that multiply nothing in this context.
+    """Record into `names` the nodes of Gaussian process kernels, in this context.
 
     A WhiteKernel between two sets of rows is 0, a ConstantKernel one number: skl2onnx makes their
     shape as a product of two vectors of zeros (operator_converters/_gp_kernels.py).
@@ -230,7 +230,7 @@ def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any
 def as_computed(
     node: Node, makers: Mapping[str, Any], empty: Collection[str], points: Mapping[str, int]
 ) -> Node:
-    """Return the node, annotated with the estimator's own computation where that differs.
+    """Return a node annotated with the estimator's own computation, if it differs.
 
     `makers` are the estimators by the names of the nodes that were made for them, `empty` the
     nodes for which it computes nothing, such as those of kernels that multiply nothing. `points`
@@ -257,7 +257,7 @@ def _standing_for(node: Node, *operations: Node) -> Node:
 
 
 def _one_column(node: Node, features: int) -> Node:
-    """Return the classifier with the one column of weights that the estimator has for two classes.
+    """Return a linear classifier's node for two classes with one column of weights.
 
     skl2onnx/operator_converters/linear_classifier.py writes it a second time, negated.
     """
@@ -369,7 +369,7 @@ def write_estimator_onnx(
 
 
 def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[str, int]) -> None:
-    """Replace the probabilities of a two-class discriminant by the logistic of its score.
+    """Replace the probabilities of a two-class discriminant by the logistic function.
 
     skl2onnx/operator_converters/linear_classifier.py takes the softmax of the score and its
     negative, which is the logistic of twice the score.
@@ -387,7 +387,7 @@ def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[st
 
 
 def drop_unread(graph: Any) -> None:
-    """Remove nodes that are not read, such as the labels of clusters where distances are used."""
+    """Remove nodes whose results nothing reads, in place."""
     read = {value.name for value in graph.output}
     kept = []
     for node in reversed(graph.node):
@@ -401,7 +401,7 @@ def drop_unread(graph: Any) -> None:
 
 
 def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
-    """Declare shapes that ONNX's inference does not know: text features, and solutions.
+    """Declare shapes that ONNX cannot infer (text features, solutions of systems), in place.
 
     onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1], one for every entry.
     Solve of skl2onnx: L [n, n], B [n, rows] -> X [n, rows].
@@ -498,7 +498,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
     running: list[int | None] = []
 
     def convert_operator(self: Any, operator: Any, container: Any, **options: Any) -> None:
-        """Convert an operator, and record its estimator as the maker of the nodes that it added."""
+        """Convert an operator, and record its estimator as the maker of the nodes it added."""
         estimator = operator.raw_operator
         owner = owners.get(id(operator), id(estimator) if estimator is not None else None)
         before = len(container.nodes)
@@ -530,9 +530,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
 
 
 def require_fitted_estimator(model: Any) -> None:
-    """Raise MissingExtraError without skl2onnx, InputError for an estimator that was never
-    fitted.
-    """
+    """Raise an error without skl2onnx (MissingExtraError) or for an unfitted estimator."""
     require_packages(("skl2onnx",), "convert a model of scikit-learn", "sklearn")
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted

@@ -37,9 +37,7 @@ def estimator_parts(root: Any) -> list[Part]:
 
 
 def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield name, estimator and whether the user named it. Templates that are cloned are left
-    out.
-    """
+    """Yield name, estimator and whether the user named it, of the direct children."""
     attributes = vars(estimator)
     for attribute in _NAMED:
         value = attributes.get(attribute, ())
@@ -126,7 +124,7 @@ _SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
 
 
 def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """Yield the parameters that an estimator holds itself, not those of estimators in it.
+    """Yield the parameters (float arrays) of an estimator, without those of its children.
 
     `number` returns the same number for the same array.
     """
@@ -143,7 +141,7 @@ def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterat
 
 
 def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """Yield the float arrays in an attribute: itself, or in a list or an array of objects."""
+    """Yield the float arrays in an attribute, also in a list or an array of objects."""
     data = value.data if hasattr(value, "tocsr") else value  # of a sparse matrix what is stored
     kind = getattr(getattr(data, "dtype", None), "kind", "")
     if kind in ("f", "c") and (data.ndim or name in _SCALARS):
@@ -157,7 +155,7 @@ def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Par
 
 
 def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """Yield a threshold for each inner node, and the values of each leaf."""
+    """Yield a decision tree's parameters: thresholds of inner nodes and values of leaves."""
     inner = tree.children_left != tree.children_right
     leaves = int((~inner).sum())
     threshold, value = tree.threshold, tree.value
@@ -178,9 +176,7 @@ def _flatten_lists(value: Any) -> Iterator[Any]:
 def _histogram_parameters(
     name: str, tree: Any, number: Callable[[Any], int]
 ) -> Iterator[Parameter]:
-    """Yield parameters as `_tree_parameters` does, for a tree of HistGradientBoosting: sklearn's
-    TreePredictor.
-    """
+    """Yield a histogram gradient boosting tree's parameters: thresholds and leaf values."""
     leaves = int(tree.nodes["is_leaf"].sum())
     stored = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
     for field, length in stored.items():
@@ -189,9 +185,7 @@ def _histogram_parameters(
 
 
 def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
-    """Return the graph with each node in its module; `owners` are the paths by the names of
-    nodes.
-    """
+    """Return the graph with each node in the module path that `owners` has for its name."""
     nodes = tuple(_place_in_module(node, owners, "") for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
@@ -209,9 +203,7 @@ def _place_in_module(node: Node, owners: Mapping[str, str], enclosing: str) -> N
 
 
 def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Module, ...]:
-    """Return the modules, the root first: those that the user named, those with nodes, and their
-    parents.
-    """
+    """Return the module table, root first: named estimators, those with nodes, and parents."""
     kept = {""}
     for path in (part.path for part in inside if part.named or part.path in with_nodes):
         kept.update(_upwards(path))
@@ -238,7 +230,7 @@ def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Modul
 
 
 def _order(inside: list[Part]) -> Callable[[str], list[int]]:
-    """Return a sort key that keeps paths in the order in which they were found, parents first."""
+    """Return a sort key that orders module paths as they were found, parents first."""
     order: dict[str, int] = {}
     for number, part in enumerate(inside):
         for path in _upwards(part.path):
@@ -247,7 +239,7 @@ def _order(inside: list[Part]) -> Callable[[str], list[int]]:
 
 
 def _upwards(path: str) -> list[str]:
-    """Return the paths on the way from the root to this one: "a", "a.b", "a.b.c"."""
+    """Return a dotted path and its ancestors, outermost first: "a", "a.b", "a.b.c"."""
     words = path.split(".")
     return [".".join(words[:end]) for end in range(1, len(words) + 1)]
 

@@ -12,8 +12,7 @@ from crossflops.ir.trace import Setting, Trace
 def estimator_program(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
-    """Return the ONNX bytes, the graph of all predictions for inputs of these shapes, and the
-    trace.
+    """Return an estimator's ONNX bytes, graph and trace for inputs of these shapes.
 
     Modules are the steps of pipelines and the members of ensembles, as far as skl2onnx makes nodes
     of their own for them; the parameters of the others are those of the enclosing module. No calls
@@ -33,9 +32,7 @@ def estimator_program(
 def _check_estimator_inputs(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> None:
-    """Raise InputError unless X has the width of fitting. Columns that are given one by one are
-    not checked.
-    """
+    """Raise InputError unless X has as many columns as in fitting."""
     wide = getattr(model, "n_features_in_", None)
     shape = (1, wide or 4)
     hint = f"give --input {shape[0]}x{shape[1]}, or more rows"

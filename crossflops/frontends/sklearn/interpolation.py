@@ -16,7 +16,7 @@ from crossflops.patches.patching import patching_attribute
 
 @contextmanager
 def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[None]:
-    """Let skl2onnx interpolate isotonic calibrations in this context.
+    """Let skl2onnx write isotonic calibrations as interpolation in this context.
 
     `points` gets the nodes that give the results, with the number of thresholds, and `empty` the
     other nodes that make them.
@@ -49,7 +49,7 @@ class _Writer:
     """A writer that adds nodes to those of skl2onnx, with names of their own."""
 
     def __init__(self, scope: Any, container: Any, kinds: Any, dtype: Any) -> None:
-        """Take skl2onnx's scope and container, ONNX's element types and the dtype of the scores."""
+        """Take skl2onnx's scope and container, ONNX's element types and the scores' dtype."""
         self._scope = scope
         self._container = container
         self._dtype = dtype
@@ -64,7 +64,7 @@ class _Writer:
         )
 
     def interpolate_scores(self, scores: str, calibrator: Any) -> tuple[str, str]:
-        """Return the interpolated values at the scores, and the name of the node that adds last.
+        """Add nodes that interpolate scores; return the result and the name of the last node.
 
         One threshold has one value for all scores: no node interpolates. Thresholds that are equal
         in the type of the scores have no line between them.
@@ -85,9 +85,7 @@ class _Writer:
         return result, self._container.nodes[-1].name if len(at) > 1 else ""
 
     def _lines(self, scores: str, inner: Any) -> str:
-        """Return the numbers of the lines: the count of thresholds that are not above each
-        score.
-        """
+        """Add nodes that count the thresholds up to each score; return the result's name."""
         reached = self._add("GreaterOrEqual", scores, self._store_numbers(inner, [1, len(inner)]))
         ones = self._add("Cast", reached, to=self._whole)
         along = self._scope.get_unique_variable_name("along")

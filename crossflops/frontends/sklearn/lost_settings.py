@@ -26,12 +26,12 @@ def _has_indicator(model: Any) -> bool:
 
 
 def _votes(model: Any) -> bool:
-    """Return whether the estimators in it have only labels, and no probabilities."""
+    """Return whether an ensemble's estimators have labels and no probabilities to average."""
     return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
 
 
 def _scores_are_lost(model: Any) -> bool:
-    """Return whether the model calibrates scores that skl2onnx writes differently.
+    """Return whether a model calibrates scores that skl2onnx computes differently.
 
     skl2onnx/operator_converters/calibrated_classifier_cv.py reads the second output of the
     estimator, which for these is never its `decision_function`, nor for a search or one-vs-rest
@@ -95,7 +95,7 @@ LOST = (
 
 
 def refuse_lost_settings(estimators: Iterable[Any]) -> None:
-    """Raise NormalizeError for the first estimator that would lose a setting."""
+    """Raise NormalizeError for the first estimator with a setting that skl2onnx would lose."""
     for model in estimators:
         for loss in LOST:
             if type(model).__name__ == loss.estimator and loss.holds(model):

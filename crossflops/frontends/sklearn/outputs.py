@@ -24,7 +24,7 @@ _FLOATS = "fc"
 
 
 def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Return the results of the methods behind the outputs of the file, in its types and forms.
+    """Return an estimator's outputs on its inputs, in the types and shapes of its file.
 
     The methods run again with inputs, and arrays of the estimators, rounded differently by up to a
     step of the type of the file. Raises InputError.
@@ -76,7 +76,7 @@ def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any
 
 
 def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
-    """Return the argument of a method: the one array, or a frame of columns."""
+    """Return the argument of a method: one array, or a frame of named columns."""
     if not columns:
         return values[0]
     try:
@@ -92,9 +92,7 @@ def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> An
 
 
 def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
-    """Return the result of the method behind an output of the file. Raise InputError where there
-    is none.
-    """
+    """Return the estimator's result for an output of the file. Raises InputError."""
     if spec is None:
         raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
     method, index = _method(model, spec.name)
@@ -127,8 +125,7 @@ def _scores_of_both_classes(model: Any, scores: Any) -> Any:
 
 
 def _method(model: Any, name: str) -> tuple[str, int]:
-    """Return the method, and the index in its result, of an output by its name; "" where there is
-    none.
+    """Return the method and result index for an output's name; "" if there is none.
 
     skl2onnx/_parse.py names outputs so.
     """
@@ -151,7 +148,7 @@ def _method(model: Any, name: str) -> tuple[str, int]:
 
 
 def _with_rounded_arrays(model: Any, generator: Any) -> Any:
-    """Return a copy whose arrays are rounded as a file stores them, to float32."""
+    """Return a copy of an estimator with its arrays rounded to float32."""
     other = copy.deepcopy(model)
     for part in estimator_parts(other):
         stored = vars(part.estimator)

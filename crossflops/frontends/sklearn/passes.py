@@ -87,9 +87,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
-    """Return the snapshot that a log compares: the nodes of the graph, or those that skl2onnx
-    wrote.
-    """
+    """Return the nodes of the present graph or ONNX model, for the log of passes."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     written = parse_model_proto(state.data) if state.data else state.written

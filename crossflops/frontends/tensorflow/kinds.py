@@ -95,7 +95,7 @@ def _package(value: Any) -> str:
 
 
 def _is_loaded(value: object) -> bool:
-    """Return whether a value is an object of TensorFlow's own classes, as a loaded SavedModel is."""
+    """Return whether a value is of a class of TensorFlow itself, such as a loaded SavedModel."""
     return type(value).__module__.startswith("tensorflow.python.")
 
 

@@ -254,18 +254,18 @@ def _attempt_loop_kinds(
 
 
 def _inline_definition(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Inline the functions of the GraphDef."""
+    """Inline the functions of the GraphDef, and remove nodes that no output needs."""
     inlined = converter.inline_functions(state.definition, state.whole, state.results)
     return _replace_tensorflow_fields(state, inlined=inlined)
 
 
 def _unshare(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Copy functions that several operations share, one copy for each."""
+    """Copy functions that several branches or loops share, one copy for each."""
     return _replace_tensorflow_fields(state, inlined=unshare_functions(state.inlined))
 
 
 def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Give lookup tables a form that tf2onnx can convert."""
+    """Let the GraphDef create the lookup tables that it would be given."""
     make_tables(state.inlined)
     return state
 
@@ -288,7 +288,7 @@ def _write_definition(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Remove nodes that tf2onnx adds and TensorFlow does not have."""
+    """Remove aliases and write loops as ONNX has them, by tf2onnx's own optimizers."""
     return _replace_tensorflow_fields(state, writing=converter.remove_own_additions(state.writing))
 
 
@@ -323,18 +323,18 @@ def _on_model(
 
 
 def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Turn operations that only pass a value into aliases, and record where gradients stop."""
+    """Turn nodes that stop gradients into aliases, and record their names."""
     return _replace_tensorflow_fields(state, stopped=converter.make_aliases(state.model.graph))
 
 
 def _hand_on_own_results(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Rename the results of functions with custom gradients, and record their values."""
+    """Replace functions with custom gradients by aliases of their results."""
     provided = converter.hand_on_results(state.model.graph, state.results)
     return _replace_tensorflow_fields(state, given=provided)
 
 
 def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Give operators that ONNX does not define our own domain."""
+    """Give operations that ONNX lacks the domain of TensorFlow's."""
     if converter.own_unknown_operators(state.model.graph):
         state.model.opset_import.add(domain=converter.DOMAIN, version=1)
     return state

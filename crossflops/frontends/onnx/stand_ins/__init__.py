@@ -48,7 +48,7 @@ _OPSET = 21  # of stand-ins where the file has none
 
 
 def opset_of(model: Any) -> int:
-    """Return the version of ai.onnx in which stand-ins of the model are written."""
+    """Return the version of ai.onnx in which substitute nodes are written."""
     versions = [int(opset.version) for opset in model.opset_import if not opset.domain]
     return versions[-1] if versions else _OPSET  # of two the last, as for ONNX's inference
 
@@ -63,7 +63,7 @@ def foreign(domain: str, operator: str, opset: int) -> bool:
 
 
 def has_foreign_operator(graph: Any, opset: int) -> bool:
-    """Return whether any node may need a stand-in."""
+    """Return whether ONNX cannot infer some node's shapes without a substitute."""
     operators = {(node.domain, node.op_type) for node in graph.node}
     if any(foreign(*operator, opset) for operator in operators):
         return True

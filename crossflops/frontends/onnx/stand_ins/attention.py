@@ -14,8 +14,7 @@ def _write_state_outputs(draft: Draft, dims: Sequence[int], *digits: int) -> Non
 
 
 def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
-    """Return a writer for Attention and its kin: input [..., in] times merged weights; present [2,
-    B, N, T, D].
+    """Return a function that writes substitutes for Attention, with its present state.
 
     `scale` is the index of the input with the output's element type, where the first input has
     another.
@@ -49,9 +48,7 @@ def _present(draft: Draft, hidden: int, index: int) -> None:
 
 
 def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
-    """Return a writer for MultiHeadAttention: [B, S, N * Dv] of query and value; present [B, N, T,
-    D].
-    """
+    """Return a function that writes substitutes for MultiHeadAttention, with present states."""
 
     def write(draft: Draft) -> None:
         """Write nodes that give the output shapes of one MultiHeadAttention operator."""
@@ -159,9 +156,7 @@ def write_packed_multi_head(draft: Draft) -> None:
 
 
 def write_linear_attention(draft: Draft) -> None:
-    """Write the outputs of LinearAttention: [B, T, max(Hq, Hkv) * dv]; the state [B, Hkv, dk,
-    dv].
-    """
+    """Write the output shapes of LinearAttention: the result and its state."""
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
     if heads <= kv_heads:
@@ -201,9 +196,7 @@ _GRAPH = 5
 
 
 def flex_attention(draft: Draft) -> None:
-    """Write Y of FlexAttention, [B, Hq, L, Dv], and every body once, on values of the scores'
-    shape.
-    """
+    """Write the output shape of FlexAttention, [B, Hq, L, Dv], and infer its bodies."""
     query, key, value = (draft.shape(i) for i in (0, 1, 2))
     if query is None or key is None or value is None:
         return
@@ -235,7 +228,7 @@ def _branch(draft: Draft, attribute: Any, scores: str) -> None:
 
 
 def learn(original: Any, stand_in: Any) -> None:
-    """Write the shapes inferred in a branch into the body that it replaces, in place."""
+    """Copy the shapes inferred in an If branch to the body that it replaced, in place."""
     branch = next(attribute.g for attribute in stand_in.attribute if attribute.name == _THEN)
     body = next(attribute.g for attribute in original.attribute if attribute.name == stand_in.name)
     types = {value.name: value.type for value in (*branch.value_info, *branch.output)}

@@ -83,9 +83,7 @@ class Draft:
         return result
 
     def take_over(self, op: str, inputs: Sequence[str], output: str, names: Sequence[str]) -> str:
-        """Add a node with those attributes of the original that are in `names`; return the name of
-        its result.
-        """
+        """Add a node with some of the original's attributes; return its result's name."""
         result = self.put(op, inputs, output)
         for name in names:
             if name in self._attributes:

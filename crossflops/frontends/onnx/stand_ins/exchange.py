@@ -30,7 +30,7 @@ _KEY = "crossflops.stand_in"
 
 
 def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
-    """Return the model with every shape that follows, through operators of onnxruntime, too.
+    """Return the model with inferred shapes, also of operators of onnxruntime.
 
     A stand-in may need the results of the inference before: it is repeated while that changes
     anything. Raises NormalizeError as ONNX's inference does.
@@ -71,7 +71,7 @@ class _Exchange:
         self.drafts: list[bytes] = []
 
     def plan(self, graph: Any, outer: Types) -> None:
-        """Write the stand-ins for the nodes of a graph and of its bodies."""
+        """Write substitutes for nodes of a graph and its bodies that ONNX does not know."""
         types: Mapping[str, Any] = {**outer, **graph_value_types(graph)}
         stand_ins: list[Any] = []
         changed = False
@@ -96,7 +96,7 @@ class _Exchange:
             self._plans.append((graph, stand_ins))
 
     def put_in(self) -> None:
-        """Replace the nodes by their stand-ins, in place; nested graphs come first."""
+        """Replace the nodes by their substitutes, in place."""
         for graph, nodes in self._plans:
             _replace_graph_nodes(graph, nodes)
 
@@ -112,7 +112,7 @@ class _Exchange:
         return draft if draft.nodes else None
 
     def take_out(self, graph: Any, inferred: bool) -> None:
-        """Put the nodes back, in place, and forget the values that only stand-ins made."""
+        """Put the original nodes back in place of substitutes, in place."""
         kept_nodes: list[Any] = []
         back: set[int] = set()
         changed = False
@@ -142,7 +142,7 @@ class _Exchange:
 
 
 def _forget_parts(graph: Any, names: set[str]) -> None:
-    """Forget shapes of which only some sizes are known: inference would keep them unchanged."""
+    """Remove declared shapes of which only some sizes are known, in place."""
     for value in (*graph.value_info, *graph.output):
         known = value.name in names and is_tensor_type(value.type)
         if (
@@ -334,7 +334,7 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
 
 
 def stand_in(draft: Draft) -> None:
-    """Write the nodes that replace the draft's own; none when too little is known."""
+    """Write the nodes that replace an operator unknown to ONNX, if enough is known."""
     name = draft.node.op_type
     if draft.node.domain == "ai.onnx.ml":
         if name in others.WRITERS:

@@ -21,9 +21,7 @@ def put_shape(draft: Draft, index: int, dims: Sequence[int]) -> None:
 
 
 def write_like_first_input(draft: Draft) -> None:
-    """Write an operator whose result is like its first input; a second operand broadcasts to
-    it.
-    """
+    """Write a node whose result has the first input's shape."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 

@@ -188,9 +188,7 @@ def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]
 
 
 def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], None]:
-    """Return a writer for a classifier: a label for each row of X, and scores by the number of
-    classes.
-    """
+    """Return a function that writes a classifier's label and score shapes."""
 
     def write(draft: Draft) -> None:
         """Write nodes that give a classifier's labels (rows,) and scores (rows, scores)."""

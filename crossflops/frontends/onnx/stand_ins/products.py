@@ -38,9 +38,7 @@ def write_fused_matmul(draft: Draft) -> None:
 def matmul_writer(
     right: int, dtype: Callable[[Draft], int] | None = None
 ) -> Callable[[Draft], None]:
-    """Return a writer for a product of input 0 and another, in the first one's element type or
-    that of `dtype`.
-    """
+    """Return a function that writes a MatMul of input 0 and input `right`."""
 
     def write(draft: Draft) -> None:
         """Write a MatMul that gives the output shape and element type of one operator."""
@@ -57,7 +55,7 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
     """Return a writer for products of input 0 and packed weights, whose sizes are attributes."""
 
     def write(draft: Draft) -> None:
-        """Write MatMuls with weights of the sizes in a node's attributes, for its output shapes."""
+        """Write MatMuls with weights sized by a node's attributes, for its output shapes."""
         for index, width in enumerate(widths):
             if draft.output(index):
                 weights = draft.put_filled_tensor((draft.integer(depth), draft.integer(width)))
@@ -136,9 +134,7 @@ _BLOCK = 8  # channels in the shortest block; others are 16 long
 
 
 def _spatial_rank(draft: Draft, weight: int | None) -> int:
-    """Return the number of spatial dimensions: of the window, of the weight or of the data;
-    otherwise 2.
-    """
+    """Return the number of spatial dimensions of a convolution or pool."""
     if kernel := draft.integers("kernel_shape"):
         return len(kernel)
     for index in (weight, 0):
@@ -151,9 +147,7 @@ def _spatial_rank(draft: Draft, weight: int | None) -> int:
 def _window_writer(
     op: str, names: tuple[str, ...], weight: int | None = None, last: bool | None = None
 ) -> Callable[[Draft], None]:
-    """Return a writer for a Conv or a pool; `last` says whether channels are last, None that an
-    attribute does.
-    """
+    """Return a function that writes a convolution or a pool, also channels-last."""
 
     def write(draft: Draft) -> None:
         """Write a convolution or pool that gives the output shape, also for channels-last data."""

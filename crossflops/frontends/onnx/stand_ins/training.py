@@ -6,9 +6,7 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, Draft
 
 
 def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
-    """Return a writer that makes each output like the input of that index; None leaves an output
-    out.
-    """
+    """Return a function that gives each output the shape of an input, by index."""
 
     def write(draft: Draft) -> None:
         """Write Identity nodes that give each output the shape of its source input."""
@@ -20,9 +18,7 @@ def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
 
 
 def write_convolution_gradient(draft: Draft) -> None:
-    """Write ConvGrad or ConvTransposeGrad: dX and dW as X and W, a number for each channel of
-    dY.
-    """
+    """Write the gradients of a convolution in the shapes of X, W and bias."""
     writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:

@@ -34,7 +34,7 @@ def own_unknown_operators(graph: Any) -> bool:
 
 
 def _own_unknown_operator(node: Any) -> bool:
-    """Give an operator that ONNX does not define our own domain; return whether it was one."""
+    """Give an operation that ONNX lacks the domain of TensorFlow's; return whether it did."""
     from onnx import defs
 
     if node.domain or defs.has(node.op_type):
@@ -537,7 +537,7 @@ def _keeping_shared_products() -> Iterator[None]:
 
 
 def _is_read_once(node: Any) -> bool:
-    """Return whether one node alone reads a node's first output, and the graph does not return it."""
+    """Return whether exactly one node reads a node's result, and it is no graph output."""
     name = node.output[0]
     readers = node.graph.find_output_consumers(name)
     return len(readers) == 1 and name not in node.graph.outputs

@@ -62,7 +62,7 @@ class _Quietly(MetaPathFinder):
 
 
 def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    """Return a module loader that shows what was written to stderr only if it fails."""
+    """Return a module loader that hides stderr, and shows it only if loading fails."""
 
     def load_quietly(module: ModuleType) -> None:
         """Load a module with stderr hidden, and show it if loading fails."""

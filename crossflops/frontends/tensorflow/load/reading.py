@@ -75,7 +75,7 @@ def _backend() -> str:
 
 
 def _load_saved_model(path: Path, signature: str) -> Any:
-    """Return the model of a SavedModel folder, with a chosen signature. Raises TargetError."""
+    """Return the model of a SavedModel folder with its signature. Raises TargetError."""
     import tensorflow as tf
 
     if not (path / "saved_model.pb").stat().st_size:
