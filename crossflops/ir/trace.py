@@ -266,7 +266,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {key: tuple(calls) for key, calls in by_parent.items()}
 
     def operator_around(self, call: Call) -> Call | None:
-        """Return the operator whose body made a call (a custom function's), or None."""
+        """Return the nearest operator call that encloses a call, or None."""
         enclosing = (outer for outer in self.ancestors(call) if outer.level == "operator")
         return next(enclosing, None)
 

@@ -76,7 +76,7 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
 def _values_from_nodes(
     node: Any, number: int, maker: dict[str, int], known: set[str]
 ) -> list[str]:
-    """Return the values that a node reads and other nodes of the graph produce."""
+    """Return the values that a node reads from other nodes. Raises TargetError if missing."""
     requested = sorted(node_read_names(node) - known)
     missing = next((name for name in requested if name not in maker), None)
     if missing is not None:

@@ -48,31 +48,23 @@ class Jax(ShapeTracedFrontend):
     takes_parameters = True
 
     def recognizes(self, value: object) -> bool:
-        """Return whether the value is a module of Flax NNX, or a model of Keras that runs on
-        JAX.
-        """
+        """Return whether a value is a Flax NNX module or a Keras model that runs on JAX."""
         from crossflops.frontends.jax.kinds import is_jax_keras_model, is_module
 
         return is_module(value) or is_jax_keras_model(value)
 
     def may_be_model(self, value: object) -> bool:
-        """Return whether the value is callable, if JAX is imported: it may be a function of
-        JAX.
-        """
+        """Return whether a value is callable while JAX is imported, so perhaps a JAX function."""
         return "jax" in sys.modules and callable(value)
 
     def is_function(self, value: object) -> bool:
-        """Return whether JAX made the function, or the module that defines it imports JAX or
-        Flax.
-        """
+        """Return whether a function was made by JAX or is defined in a module that imports it."""
         from crossflops.frontends.jax.kinds import is_function, speaks_jax
 
         return is_function(value) or speaks_jax(value)
 
     def require(self, model: Any) -> None:
-        """Raise MissingExtraError unless the packages that trace and convert a model are
-        installed.
-        """
+        """Raise MissingExtraError unless the packages for tracing and converting are installed."""
         require_packages(("jax", "jax2onnx"), "read a JAX model", self.extra)
 
     def placeholder(self, spec: TensorSpec) -> Any:
@@ -89,7 +81,7 @@ class Jax(ShapeTracedFrontend):
         return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
     def shapes(self, values: Any) -> Arguments:
-        """Return shape objects for arrays or jax.ShapeDtypeStruct, alone or in lists and dicts.
+        """Return jax.ShapeDtypeStructs of arrays, also in lists and dicts, for a call.
 
         Plain numbers, texts and None are kept: the model is traced for them. Raises InputError for
         other values.
@@ -139,21 +131,19 @@ class Jax(ShapeTracedFrontend):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """Return for each output whether the loss depends on it, by the loss's derivatives on
-        shapes.
-        """
+        """Return for each output whether the loss depends on it, by JAX's derivatives."""
         from crossflops.frontends.jax.observe.training_step import jax_loss_dependence
 
         return jax_loss_dependence(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the cost of custom backward functions, by the programs that JAX makes of them."""
+        """Return the operations of custom backward functions of the model, by function."""
         from crossflops.frontends.jax.train.own_backward import jax_own_backwards
 
         return jax_own_backwards(source, setting)
 
     def limit_threads(self, threads: int) -> None:
-        """Limit the CPUs that this process sees, since XLA takes as many threads."""
+        """Limit this process to so many CPUs, since XLA starts a thread for each."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 

@@ -95,9 +95,7 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
 
 
 def jax_snapshot(state: JaxConversion) -> Snapshot:
-    """Return the snapshot that a log compares: the nodes of the graph, or those that jax2onnx
-    wrote.
-    """
+    """Return the nodes of the present graph or ONNX model, for the log of passes."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     model = state.model
@@ -269,7 +267,7 @@ def _link_jax_equations(state: JaxConversion) -> JaxConversion:
 def _graph_rewrite(
     change: Callable[[Graph, JaxConversion], Graph],
 ) -> Callable[[JaxConversion], JaxConversion]:
-    """Return a rewrite of the graph alone."""
+    """Return a pass that rewrites only the graph of the state."""
     return lambda state: _with_state_fields(state, graph=change(state.current_graph, state))
 
 

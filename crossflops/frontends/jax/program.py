@@ -81,9 +81,7 @@ def _root_module(name: str, pure: Pure) -> Module:
 
 
 def _own_parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
-    """Return the module's own variables of the type nnx.Param, without statistics and random
-    state.
-    """
+    """Return the nnx.Param variables that a Flax module holds itself."""
     from flax import nnx
 
     parameters = []

@@ -311,12 +311,12 @@ class Calls:
         self._numbers: dict[str, int] = {}
 
     def opset(self, node: Any) -> dict[str, int]:
-        """Return the operator sets of the function that a node calls."""
+        """Return the operator set versions, by domain, of the function that a node calls."""
         own = self._functions[function_identity(node)].opset_import
         return {**self._opset, **{imported.domain: imported.version for imported in own}}
 
     def is_function_call(self, node: Any) -> bool:
-        """Return whether the node calls a function."""
+        """Return whether a node calls a local function of the model."""
         return function_identity(node) in self._functions
 
     def refine(

@@ -211,7 +211,7 @@ class _Pruning:
 
 
 def _results_live_elsewhere(nodes: Sequence[Node]) -> set[str]:
-    """Return results of dead nodes that another copy of an unrolled loop needs."""
+    """Return results of dead nodes whose copy in another loop run is not dead."""
     copies = [node for node in nodes if "@" in node.key]
     live = {_RUN.sub("", node.key) for node in copies if not node.dead}
     dead = (node for node in copies if node.dead and _RUN.sub("", node.key) in live)

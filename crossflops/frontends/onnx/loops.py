@@ -208,7 +208,7 @@ def loop_value_key(node: Any, value: Any) -> str:
 
 
 def unproven(graph: Any) -> set[str]:
-    """Return the loop-carried values whose shape may change from run to run."""
+    """Return the loop-carried values whose shape may differ in the next run."""
     unproven_loops = set()
     for node in graph.node:
         body = body_of(node) if is_control(node, "Loop") else None

@@ -321,7 +321,7 @@ def _call_weight_sizes(
 
 
 def _may_be(node: Node, spec: TensorSpec) -> bool:
-    """Return whether an operand may be a weight: not a single number, not a mask."""
+    """Return whether an operand may be a weight, not just one number of a pointwise operator."""
     return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
 
 

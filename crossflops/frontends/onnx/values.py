@@ -280,14 +280,14 @@ def _quotient(dividend: Number, divisor: Number) -> Number:
 
 
 def _remainder(dividend: Number, divisor: Number) -> Number:
-    """Return the remainder of floats or of non-negative integers."""
+    """Return the remainder of non-negative integers. Raises ValueError for other numbers."""
     if isinstance(dividend, float) or dividend < 0 or divisor < 0:
         raise ValueError("that depends on an attribute")
     return dividend % divisor
 
 
 def _exact_power(base: Number, exponent: Number) -> Number:
-    """Return an exact integer power, or a float one."""
+    """Return an integer to a power from 0 to 64. Raises ValueError for other numbers."""
     if base != int(base) or exponent != int(exponent) or not 0 <= exponent <= 64:
         raise ValueError("that is rounded")
     return prod([int(base)] * int(exponent))

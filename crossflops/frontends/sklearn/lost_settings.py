@@ -26,7 +26,7 @@ def _has_indicator(model: Any) -> bool:
 
 
 def _votes(model: Any) -> bool:
-    """Return whether an ensemble's estimators have labels and no probabilities to average."""
+    """Return whether one of an ensemble's estimators lacks class probabilities."""
     return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
 
 

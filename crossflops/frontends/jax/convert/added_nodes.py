@@ -23,7 +23,7 @@ _MOST_AXES = 3  # of a pool in onnxruntime: onnxruntime/core/providers/cpu/nn/po
 def make_runnable(
     model: Any, equations: Sequence[Equation], origins: Mapping[str, int], to_run: bool
 ) -> dict[str, int]:
-    """Add the nodes that a model of onnx_ir needs to compute the function, in place.
+    """Add the nodes that an ONNX model needs to compute the function exactly, in place.
 
     `origins` are the numbers of equations by the names of nodes; those of the added nodes are
     returned. For a model that is not `to_run`, only slices in loops are completed: their count
@@ -45,7 +45,7 @@ def make_runnable(
 
 
 def is_added(key: str) -> bool:
-    """Return whether a node was added here."""
+    """Return whether a node was added only to make the model run."""
     return key.startswith(_ADDED)
 
 
@@ -115,7 +115,7 @@ class NodeWriter:
 
 
 def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Clamp the start indices of a slice so that all of it is inside."""
+    """Add nodes that clamp the start indices of a slice to valid values."""
     starts, ends = node.inputs[1], node.inputs[2].producer()
     full, part = equation.inputs[0].shape, equation.outputs[0].shape
     if full is None or part is None or ends is None or ends.op_type != "Add":
@@ -133,7 +133,7 @@ def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
 
 
 def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Round values halfway between two whole numbers away from zero."""
+    """Add nodes that round halves away from zero, as the JAX equation does."""
     import onnx_ir as ir
 
     if equation.settings.get("rounding_method") != _AWAY:
@@ -154,7 +154,7 @@ def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
 
 
 def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Let a pool move only along the axes where its window is wider than one element.
+    """Remove the axes from a pool along which its window has one element.
 
     The other axes become one axis of channels.
     """
@@ -210,7 +210,7 @@ def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
 def _set_along(
     node: Any, moved: Sequence[int], along: Mapping[str, list[int]], pads: list[int] | None
 ) -> None:
-    """Keep only these axes in the attributes of a pool."""
+    """Keep only some axes in a pool node's attributes."""
     import onnx_ir as ir
 
     for name, numbers in along.items():
@@ -229,7 +229,7 @@ def _set_shape(value: Any, sizes: Sequence[int]) -> None:
 
 
 def _read_instead(value: Any, other: Any, readers: Sequence[Any]) -> None:
-    """Let all nodes except these read another value; an output of the model keeps its name."""
+    """Let all nodes but some read another value instead of this one."""
     uses = [(user, index) for user, index in value.uses() if user not in readers]
     for user, index in uses:
         user.replace_input_with(index, other)

@@ -33,14 +33,14 @@ _BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}
 
 
 def turn_weights(model: Any) -> None:
-    """Transpose stored weights: their order changes, and no node computes."""
+    """Replace Transposes of weights by weights that are stored transposed, in place."""
     for node in list(model.graph):
         if node.op_type == "Transpose" and node.inputs[0].is_initializer():
             _turn(node)
 
 
 def drop_zero_biases(model: Any) -> None:
-    """Remove biases of zeros, which no equation adds."""
+    """Remove biases that are all zeros, which jax2onnx adds, from an ONNX model."""
     for node in list(model.graph.all_nodes()):
         index = _BIASED.get(node.op_type)
         if index is not None and len(node.inputs) > index and _is_made(node.inputs[index]):
@@ -48,7 +48,7 @@ def drop_zero_biases(model: Any) -> None:
 
 
 def drop_dropout_modes(model: Any) -> None:
-    """Remove the mode input of a Dropout that does not drop."""
+    """Remove the training mode input of Dropout nodes that drop nothing."""
     for node in list(model.graph.all_nodes()):
         if node.op_type == "Dropout" and len(node.inputs) > 2 and _is_made(node.inputs[2]):
             node.replace_input_with(2, None)
@@ -62,7 +62,7 @@ def write_out_vector_products(model: Any) -> None:
 
 
 def average_windows(model: Any, primitives: Sequence[str]) -> None:
-    """Replace windows summed by a Conv with ones, which multiplies nothing, by averages.
+    """Replace windows that a Conv with weights of 1 sums by AveragePools.
 
     `primitives` are those of the equations that the nodes were made for.
     """
@@ -73,7 +73,7 @@ def average_windows(model: Any, primitives: Sequence[str]) -> None:
 
 
 def _is_made(value: Any) -> bool:
-    """Return whether all elements are 0, as jax2onnx fills a missing bias.
+    """Return whether a bias is all zeros, as jax2onnx adds for a missing one.
 
     The variables of a module are noted, whatever numbers they have.
     """
@@ -129,7 +129,7 @@ def _as_product(node: Any) -> None:
 
 
 def _as_average(node: Any) -> None:
-    """Replace the node by an AveragePool that counts padding, times the size of the window."""
+    """Replace a Conv by an AveragePool times the number of window elements."""
     import onnx_ir as ir
 
     kernel = [int(size) for size in node.inputs[1].shape[2:]]
@@ -163,7 +163,7 @@ def _as_average(node: Any) -> None:
 
 
 def _replace_ir_node(node: Any, made: list[Any]) -> None:
-    """Replace a node by others: all results have its shape, and the last one its name."""
+    """Replace a node by others that have results of its shape."""
     import onnx_ir as ir
 
     result = node.outputs[0]
@@ -215,7 +215,7 @@ def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
 
 
 def _attempts() -> Iterator[tuple[bool, set[str]]]:
-    """Yield whether an equation may stay a JAX equation, and the rules that are left out."""
+    """Yield the attempts of a conversion: opaque equations or not, and the rules left out."""
     yield from (
         (False, left_out) for left_out in (rules.rules_to_skip(), rules.replacing(), set[str]())
     )
@@ -249,7 +249,7 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
 
 
 def as_bytes(model: Any) -> tuple[bytes, bytes]:
-    """Return the model without inner shapes, and one with those of jax2onnx.
+    """Return the ONNX model as bytes without inner shapes, and with jax2onnx's shapes.
 
     Where jax2onnx moves a transposition past others, it leaves the shapes of their results
     unchanged: they can be wrong.
@@ -296,9 +296,7 @@ def _jax_conversion_error(error: BaseException) -> NormalizeError:
 
 
 def declare_opsets(model: Any) -> None:
-    """Declare the opset that the operators belong to: jax2onnx also writes newer ones than it
-    declares.
-    """
+    """Declare the operator set versions that the model's operators need."""
     from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
     newest = onnx_opset_version()
@@ -314,7 +312,7 @@ def declare_opsets(model: Any) -> None:
 
 
 def _forget(graph: Any) -> None:
-    """Remove the shapes of values between inputs and outputs, as far as they can be inferred."""
+    """Remove inner shapes of an ONNX graph that inference can find again."""
     known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
     kept = [value for value in graph.value_info if value.name in known]
     del graph.value_info[:]
@@ -326,7 +324,7 @@ def _forget(graph: Any) -> None:
 
 
 def shed_weights(model: Any) -> None:
-    """Remove the data of weights that are too large; their shapes stay."""
+    """Remove the data of large weights from an ONNX model, but not their shapes."""
     import onnx_ir as ir
 
     weights = [
@@ -344,7 +342,7 @@ def shed_weights(model: Any) -> None:
 
 @contextmanager
 def _keeping() -> Iterator[None]:
-    """Let jax2onnx remove movements and dead nodes, and keep all nodes that compute."""
+    """Let jax2onnx's optimizer keep all nodes that compute, in this context."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
     before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
     kept = tuple(step for step in before if step.name not in _LEFT_OUT)
@@ -357,7 +355,7 @@ _WEIGHT = "crossflops.weight"  # notes at a stored tensor which of the model's a
 
 @contextmanager
 def _living(pure: Pure) -> Iterator[None]:
-    """Let jax2onnx convert only equations on which a result depends, and note weights.
+    """Let jax2onnx convert only equations that a result depends on, in this context.
 
     jax2onnx/converter/conversion_api.py: the program of _trace_to_jaxpr is lowered as a whole,
     after _bind_closed_jaxpr_constants has made a stored tensor of each of its constants.
@@ -394,9 +392,7 @@ def _living(pure: Pure) -> Iterator[None]:
 
 
 def _as_pairs(constant: Any) -> Any:
-    """Return a constant in the form of jax2onnx's rules: complex numbers as pairs of their
-    parts.
-    """
+    """Return a constant as jax2onnx needs it: complex numbers as (real, imaginary) pairs."""
     if not is_complex(constant):
         return constant
     values = np.asarray(constant)
@@ -404,7 +400,7 @@ def _as_pairs(constant: Any) -> Any:
 
 
 def _alive(closed: Any) -> Any:
-    """Return the program without dead equations; all of its inputs stay."""
+    """Return a JAX program without equations that no result depends on."""
     from jax.extend.core import ClosedJaxpr
     from jax.interpreters import partial_eval
 

@@ -27,7 +27,7 @@ def dead_states_dropped() -> Iterator[None]:
 def _without_dead_states(
     used_results: Sequence[bool], equation: Any
 ) -> tuple[list[bool], Any | None]:
-    """Return which operands of a loop are used, and the loop without unused states.
+    """Return which operands of a `while` equation are used, and the loop without dead states.
 
     Args:
         used_results: for each state whether something behind the loop reads it.

@@ -39,7 +39,7 @@ class Mesh:
 
     @contextmanager
     def over(self, axes: Mapping[str, int]) -> Iterator[None]:
-        """Lower everything in this context for devices along these axes, too."""
+        """Lower the equations in this context for devices along more mesh axes."""
         self._sizes.append({**self._sizes[-1], **axes})
         try:
             yield
@@ -47,9 +47,7 @@ class Mesh:
             self._sizes.pop()
 
     def settings(self, eqn: Any) -> dict[str, Scalar]:
-        """Return how many `devices` an equation runs on; for a collective also the devices in its
-        `group`.
-        """
+        """Return the number of devices that an equation runs on, and that take part in it."""
         devices = prod(self._sizes[-1].values())
         own: dict[str, Scalar] = {"devices": devices} if devices > 1 else {}
         return own | ({"group": self.group(eqn)} if eqn.primitive.name in COLLECTIVES else {})
@@ -69,8 +67,7 @@ def _collective_axis_names(eqn: Any) -> tuple[Any, ...]:
 
 
 def collective(eqn: Any, mesh: Mesh) -> Equal | None:
-    """Return the local computation of an equation about devices; None where several devices take
-    part.
+    """Return the computation of a collective on one device, None if several take part.
 
     The device's number decides no count: `axis_index` is 0.
     """
@@ -87,7 +84,7 @@ def collective(eqn: Any, mesh: Mesh) -> Equal | None:
 
 
 def primitive_of(eqn: Any) -> str:
-    """Return the primitive of an equation; for a collective over array axes the reduction.
+    """Return the name of an equation's primitive; for a reduction over axes, that one's.
 
     vmap makes these of a collective over its own axis.
     """
@@ -112,9 +109,7 @@ def _over_axes(eqn: Any) -> Equal | None:
 
 
 def _single_device_collective(eqn: Any) -> Equal:
-    """Return a collective of one device: at most a reshape. A `ppermute` from no device gives
-    zeros.
-    """
+    """Return a collective of one device: its operands, reshaped, or zeros."""
     shapes = [variable.aval.shape for variable in eqn.outvars]
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
 
@@ -195,9 +190,7 @@ def _inline_device_body(
 def _lower_function(
     ctx: Any, function: Callable[..., Any], provided: Sequence[Any], native: dict[int, Any]
 ) -> list[Any]:
-    """Return the result variables of a function outside of the program, lowered on these
-    operands.
-    """
+    """Lower a function in the current graph; return the variables of its results."""
     import jax
 
     shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in provided]
@@ -212,7 +205,7 @@ def _lower_function(
 def _scan_devices(
     ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, native: dict[int, Any]
 ) -> list[Any]:
-    """Return the results of the body for every device, stacked."""
+    """Return a shard_map's results for all devices, by a scan over the devices."""
     from jax.core import ShapedArray
     from jax.extend.core import Jaxpr, Var
 
@@ -240,16 +233,14 @@ def _scan_devices(
 
 
 def _parts_of(spec: Any, rank: int, axes: Mapping[str, int]) -> list[tuple[str, ...]]:
-    """Return the device axes over which each array axis is split, the outermost first."""
+    """Return, for each array axis, the mesh axes that split it, outermost first."""
     cut: list[Any] = [*spec, *(None,) * rank][:rank]
     named = (names if isinstance(names, tuple) else (names,) for names in cut)
     return [tuple(name for name in names if name in axes) for names in named]
 
 
 def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
-    """Reshape [...] to [n devices, *local]; an array that is not split along a device axis is
-    copied.
-    """
+    """Return an array split by device: [...] to [devices, *local shape]."""
     from jax import lax
 
     shape: list[int] = []
@@ -270,7 +261,7 @@ def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
 
 
 def _merge_devices(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
-    """Reshape [n devices, *local] to [...]; of equal copies the first one is used."""
+    """Return an array merged from its parts by device: [devices, *local shape] to [...]."""
     from jax import lax
 
     local = array.shape[1:]

@@ -22,9 +22,7 @@ _REFUSED = "JAX has no gradient of {}, so the model cannot be differentiated"
 def mark_jax_gradients(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
-    """Return the graph with each node's gradient behaviour; `origins` are the equations by node
-    name.
-    """
+    """Return the graph with nodes marked that stop gradients or are recomputed."""
 
     def mark_node(node: Node, enclosing: int | None) -> Node:
         """Return a node and its bodies with the gradient marks of their equation."""
@@ -44,7 +42,7 @@ def mark_jax_gradients(
 
 
 def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
-    """Return the training fields of a node; `number` is that of its equation.
+    """Return the training fields of a node (checkpoint, gradient) by its equation.
 
     A checkpoint in another one runs again with it and once more by itself, which is not modelled.
     """
@@ -74,7 +72,7 @@ def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dic
 
 
 def _enclosing_equations(number: int, equations: Sequence[Equation]) -> Iterator[int]:
-    """Yield the equation and its enclosing equations, the innermost first."""
+    """Yield the number of an equation and those of its enclosing equations, innermost first."""
     index: int | None = number
     while index is not None:
         yield index
@@ -87,7 +85,7 @@ def with_own_gradients(
     origins: Mapping[str, int],
     equations: Sequence[Equation],
 ) -> Graph:
-    """Return the graph with its custom derivative functions, as far as they are followed."""
+    """Return the graph with the custom derivative functions of the model."""
 
     def inner_node_keys(number: int) -> frozenset[str]:
         """Return the keys of all nodes that were made inside an equation."""

@@ -26,7 +26,7 @@ _INTERPRETER = "jax._src.pallas.hlo_interpreter"
 
 
 def kernel_equations(eqn: Any) -> Equal | None:
-    """Return the equations of a kernel; None where its grid depends on data, or is very large."""
+    """Return a Pallas kernel as JAX equations, None if its grid is unknown or too large."""
     mapping = eqn.params["grid_mapping"]
     if (
         not all(isinstance(size, int) for size in mapping.grid)
@@ -47,7 +47,7 @@ def kernel_equations(eqn: Any) -> Equal | None:
 
 @contextmanager
 def _stepping(mapping: Any) -> Iterator[None]:
-    """Let the interpreter scan the kernel's grid by known indices in this context."""
+    """Let JAX's Pallas interpreter run a grid as a scan, in this context."""
     interpreter: Any = importlib.import_module(_INTERPRETER)
     kind: Any = type(mapping.block_mappings[0]) if mapping.block_mappings else None
     tables = _tables(mapping)
@@ -79,7 +79,7 @@ def _stepping(mapping: Any) -> Iterator[None]:
 
 
 def _grid_positions(grid: tuple[int, ...]) -> Any:
-    """Return the grid indices [positions, axes]: the last axis changes first."""
+    """Return the positions of a grid as an array [positions, axes], last axis fastest."""
     return np.indices(grid, np.int32).reshape(len(grid), prod(grid)).T
 
 
@@ -90,7 +90,7 @@ def _block_sizes(block: Any) -> tuple[int, ...]:
 
 
 def _tables(mapping: Any) -> dict[int, list[Any]]:
-    """Return for each array and axis the elements of each block: [positions, size of the block].
+    """Return, by array and axis, the elements in the block of each grid position.
 
     None for an array whose blocks depend on data that is fetched before.
     """
@@ -124,7 +124,7 @@ def _scan_grid(
     body: Any,
     start: Any,
 ) -> Any:
-    """Return the scan of the same body over all positions of the grid."""
+    """Return the results of a kernel's body scanned over all grid positions."""
     import jax.numpy as jnp
     from jax import lax
 
@@ -145,7 +145,7 @@ def _scan_grid(
 
 
 def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    """Return for each axis the elements of a block, known or computed from its first one."""
+    """Return the element indices of a block along each axis, from its start."""
     import jax.numpy as jnp
 
     return [
@@ -155,7 +155,7 @@ def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
 
 
 def _read_block(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequence[bool]) -> Any:
-    """Return the block at this position, without the axes that are `dropped`."""
+    """Return a block of an array at these start indices, without the dropped axes."""
     from jax import lax
 
     for axis, indices in enumerate(_indices(begin, sizes)):
@@ -167,7 +167,7 @@ def _read_block(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequenc
 def _write_block(
     begin: Any, sizes: tuple[int, ...], array: Any, block: Any, dropped: Sequence[bool]
 ) -> Any:
-    """Return the array with a block written at this position."""
+    """Return an array with a block written at these start indices."""
     from jax import lax
 
     kept = [axis for axis, gone in enumerate(dropped) if not gone]

@@ -46,7 +46,7 @@ def link_equations(
     origins: Mapping[str, int],
     rows: tuple[Module, ...],
 ) -> LinkedGraph:
-    """Link every node to the equation that it was made for, in the equation's module.
+    """Return the graph with its nodes' equations and modules, and the calls of equations.
 
     A node that only the converter inserted (a layout transposition, say) gets a call of its own,
     whose target says so. `origins` are the equations by the names of nodes.
@@ -126,15 +126,13 @@ def _operation_lookup(
 
 
 def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
-    """Return the paths of the modules around an equation, the root first."""
+    """Return the module paths around an equation, outermost first."""
     inner = [path for path in paths_of(equation.stack) if path and path in ids]
     return ("", *inner)
 
 
 def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return a key for every equation: "layers.0/dot_general", the next one
-    "layers.0/dot_general_2".
-    """
+    """Return a unique key for each equation: its module's path and primitive."""
     times: Counter[str] = Counter()
     keys = []
     for equation, chain in zip(equations, chains, strict=True):
@@ -145,7 +143,7 @@ def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ..
 
 
 def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
-    """Return the equations with at least one node that does more than move values."""
+    """Return the equations with a node that computes, not only moves values."""
     return {
         origins[name]
         for node in all_nested_nodes(nodes)

@@ -79,7 +79,7 @@ IGNORED: Mapping[str, str | Mapping[str, str]] = {
 
 
 def lossy_equation_kind(eqn: Any) -> str | None:
-    """Return the node kind of an equation whose work jax2onnx's rule would lose; None for others.
+    """Return the node kind for an equation whose work jax2onnx would lose, or None.
 
     These are functions of selected elements, and the parts of an approximate search.
     """
@@ -92,7 +92,7 @@ def lossy_equation_kind(eqn: Any) -> str | None:
 
 
 def permuting_reshape(eqn: Any) -> Equal | None:
-    """Return two equations for a reshape that first permutes the axes; None for others."""
+    """Return a reshape that permutes axes as transpose and reshape; None for others."""
     order = eqn.params.get("dimensions")
     if eqn.primitive.name != "reshape" or order is None:
         return None

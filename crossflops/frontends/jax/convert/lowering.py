@@ -154,7 +154,7 @@ class LoweringRecorder:
             node.metadata_props.setdefault(_NOTE, str(number))
 
     def _derivative_obstacle(self, eqn: Any) -> str:
-        """Return the reason why a function's custom derivative is not followed."""
+        """Return the reason why a custom derivative is not followed, or ""."""
         enclosing = {self.equations[number].primitive for number in self._open}
         if enclosing & {"remat2", "checkpoint"}:
             return "it is in a checkpoint"
@@ -184,7 +184,7 @@ def _to_equation(
 
 
 def _is_saved(eqn: Any, policy: Any) -> bool:
-    """Return whether a checkpoint with this policy keeps the result. jax/_src/ad_checkpoint.py."""
+    """Return whether a checkpoint with this policy saves an equation's result."""
     if policy is None or getattr(eqn.primitive, "multiple_results", False):
         return False
     verdict = policy(eqn.primitive, *(variable.aval for variable in eqn.invars), **eqn.params)
@@ -192,9 +192,7 @@ def _is_saved(eqn: Any, policy: Any) -> bool:
 
 
 def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
-    """Return the JAX function that a `jit` wraps, or in which JAX wrote a convolution; otherwise
-    "".
-    """
+    """Return the name of the JAX function that an equation belongs to, or ""."""
     if eqn.primitive.name in _CALLS:
         inner = getattr(eqn.params.get("jaxpr"), "jaxpr", None)
         written = str(getattr(getattr(inner, "debug_info", None), "func_filename", None) or "")
@@ -210,9 +208,7 @@ def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
 
 
 def _name_in_jax(file: str, name: str) -> str:
-    """Return "numpy/linalg.solve" for solve in jax/_src/numpy/linalg.py; "" for a file outside of
-    JAX.
-    """
+    """Return a JAX function's public name by its file ("numpy/linalg.solve"), or ""."""
     index = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
     return f"{index.removesuffix('.py')}.{name}" if index else ""
 
@@ -224,7 +220,7 @@ def _variable_spec(name: str, variable: Any) -> TensorSpec:
 
 
 def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
-    """Return the plain parameters of an equation: numbers, texts, lists of numbers."""
+    """Return the parameters of an equation that are numbers, texts or lists of numbers."""
     settings: dict[str, Scalar] = {}
     for name, value in params.items():
         if name in _KINDS:
@@ -237,7 +233,7 @@ def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
 
 
 def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
-    """Return the contracted axes of each factor of a product with a sparse array."""
+    """Return the contracted axes of both factors of a sparse product."""
     numbers = eqn.params.get("dimension_numbers")
     if not eqn.primitive.name.startswith(_SPARSE) or numbers is None:
         return {}
@@ -388,9 +384,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
 
 
 def _kind_without_equal(eqn: Any) -> str | None:
-    """Return the node kind of an equation that jax2onnx would expand or get wrong; None for
-    others.
-    """
+    """Return the node kind for an equation that jax2onnx would convert wrongly, or None."""
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"
@@ -400,9 +394,7 @@ def _kind_without_equal(eqn: Any) -> str | None:
 
 
 def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
-    """Return equations in place of one that jax2onnx converts to another function, or without
-    shapes.
-    """
+    """Return equivalent JAX code for an equation that jax2onnx converts wrongly, or None."""
     for rewrite in (single_product, permuting_reshape, whole_array_update):
         if (same := rewrite(eqn)) is not None:
             return same
@@ -419,22 +411,18 @@ def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
 
 
 def _tell_shape(ctx: Any, variable: Any) -> None:
-    """Give a result in the body of a loop the shape that JAX knows."""
+    """Declare the shape that JAX knows of an equation's result in a loop."""
     value = _cast_and_reshape(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
     ctx.bind_value_for_var(variable, value)
 
 
 def _is_complex(eqn: Any) -> bool:
-    """Return whether it transforms complex numbers: jax2onnx ignores that their parts are an
-    axis.
-    """
+    """Return whether an equation transforms complex numbers (an FFT or similar)."""
     return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
 
 
 def _moves_complex(eqn: Any) -> bool:
-    """Return whether it moves complex numbers, whose two parts jax2onnx's rules for movements
-    ignore.
-    """
+    """Return whether an equation moves complex numbers, such as a slice."""
     return eqn.primitive.name in COMPLEX_MOVES and any(map(_holds_complex, eqn.outvars))
 
 
@@ -449,9 +437,7 @@ def is_complex(array: Any) -> bool:
 
 
 def _makes_complex(eqn: Any) -> bool:
-    """Return whether real numbers become complex ones: jax2onnx gives them no axis of the two
-    parts.
-    """
+    """Return whether an equation makes complex numbers of real ones."""
     if eqn.primitive.name != "convert_element_type":
         return False
     return _holds_complex(eqn.outvars[0]) and not _holds_complex(eqn.invars[0])
@@ -474,7 +460,7 @@ def _magnitude(x: Any) -> Any:
 
 
 def _with_parts(ctx: Any, eqn: Any) -> Any:
-    """Return the equation with its complex literals stored as pairs, which jax2onnx's rules read.
+    """Return an equation with its complex literals stored as (real, imaginary) pairs.
 
     A number beside an array has as many axes: the rules look for the pairs after these.
     """
@@ -500,7 +486,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
 
 
 def _with_all_keys(eqn: Any) -> Any:
-    """Return the equation that draws bits for all of its keys: jax2onnx draws those of one key."""
+    """Return an equation that draws random bits for all keys at once."""
     if eqn.primitive.name != "random_bits":
         return eqn
     return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
@@ -514,7 +500,7 @@ def _is_large(eqn: Any) -> bool:
 
 
 def _tell_parts(ctx: Any, eqn: Any) -> None:
-    """Give complex results their axis of two parts, which jax2onnx leaves out of some shapes."""
+    """Declare complex results with a last axis of 2 for real and imaginary parts."""
     import onnx_ir as ir
 
     for variable in filter(_holds_complex, eqn.outvars):
@@ -524,7 +510,7 @@ def _tell_parts(ctx: Any, eqn: Any) -> None:
 
 
 def _undo(nodes: Any, last: Any) -> None:
-    """Remove the nodes after `last`, which only read each other."""
+    """Remove the nodes that were added after `last`."""
     made = []
     for node in reversed(nodes):
         if node is last:
@@ -535,7 +521,7 @@ def _undo(nodes: Any, last: Any) -> None:
 
 
 def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
-    """Add a node that names the equation; its results have the shapes that JAX knows.
+    """Add one node of an operator that ONNX lacks, instead of the equation's expansion.
 
     Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
     loop, where jax2onnx keeps only ranks, a Cast and a Reshape restore type and shape.

@@ -49,9 +49,7 @@ class OwnFunction(msgspec.Struct, frozen=True):
 
 
 def is_own(eqn: Any) -> bool:
-    """Return whether the equation is such a function, and not an activation of JAX or Flax with
-    its own rule.
-    """
+    """Return whether an equation applies a function with a custom derivative of the user's."""
     if eqn.primitive.name not in CUSTOM:
         return False
     rule = eqn.params.get("jvp_jaxpr_fun")
@@ -60,14 +58,14 @@ def is_own(eqn: Any) -> bool:
 
 
 def live_results(eqn: Any) -> list[int]:
-    """Return the indices of the results that are read."""
+    """Return the positions of an equation's results that something reads."""
     from jax._src.core import DropVar
 
     return [index for index, stored in enumerate(eqn.outvars) if not isinstance(stored, DropVar)]
 
 
 def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
-    """Add a node after such a function for each result, the first one with the function's inputs.
+    """Add a marker node for each result of a function with a custom derivative.
 
     None where no result is read.
     """
@@ -95,7 +93,7 @@ def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | N
 
 
 def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
-    """Turn these nodes of a model (of onnx_ir) into aliases.
+    """Turn the marker nodes of custom derivatives into aliases; return them by equation.
 
     Returns each first one by the number of its equation, with the inputs of its function.
     """
@@ -111,7 +109,7 @@ def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
 def own_gradient_functions(
     applied: Iterable[OwnEquation], owners: Mapping[int, tuple[Any, list[Any]]]
 ) -> tuple[OwnFunction, ...]:
-    """Return these functions by the names of nodes and values."""
+    """Return functions with custom derivatives by the names of their nodes and values."""
     return tuple(
         OwnFunction(
             number=own.number,
@@ -144,7 +142,7 @@ class DerivativesOfPrimitives:
         self._known: dict[tuple[str, ...], str] = {}
 
     def verdict(self, eqn: Any) -> str:
-        """Return `STOPPED` where JAX's rule gives none, `REFUSED` where it has no rule, or ""."""
+        """Return "" if JAX differentiates an equation, otherwise STOPPED or REFUSED."""
         if any(True for _ in _inner_programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
             return ""
         types = (str(getattr(stored.aval, "dtype", "")) for stored in eqn.invars)
@@ -160,7 +158,7 @@ def _is_real_array(variable: Any) -> bool:
 
 
 def _inner_programs(eqn: Any) -> Iterator[Any]:
-    """Yield the programs that an equation holds, whose equations are judged separately."""
+    """Yield the inner programs of an equation (loop bodies, branches, calls)."""
     for value in eqn.params.values():
         for stored in value if isinstance(value, tuple | list) else (value,):
             if hasattr(stored, "eqns") or hasattr(stored, "jaxpr"):
@@ -215,9 +213,7 @@ class BackwardProgram(msgspec.Struct, frozen=True):
 
 
 def backward_program(own: OwnEquation) -> BackwardProgram:
-    """Return the backward program that JAX makes of a custom derivative, for its one live
-    result.
-    """
+    """Return the program of a custom derivative's backward pass, as JAX makes it."""
     import jax
 
     eqn = own.eqn

@@ -26,7 +26,7 @@ class Equal(NamedTuple):
 
 
 def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
-    """Lower other equations in place of one; `native` gets those that are in no program."""
+    """Lower equivalent JAX code in place of an equation."""
     import jax
     import numpy as np
 
@@ -50,8 +50,7 @@ def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]
 
 
 def single_product(eqn: Any) -> Equal | None:
-    """Return a product along axes of size 1 as one of [..., M, 1] and [..., 1, N]; None for
-    others.
+    """Return a dot_general over axes of size 1 as a matrix product; None for others.
 
     An Einsum would only show that nothing is summed along them. For JAX it is a product like any
     other: a gradient of weights for a batch of 1 has the work of any sample.
@@ -97,8 +96,7 @@ NODES = {
 
 
 def is_beyond_conv(eqn: Any) -> bool:
-    """Return whether a convolution crops its input, or has dilation and stride, which no ONNX node
-    supports.
+    """Return whether a convolution needs several ONNX nodes (cropped, or dilated and strided).
 
     jax2onnx writes a crop as negative pads, and turns the holes of a dilation into elements.
     """
@@ -112,7 +110,7 @@ def is_beyond_conv(eqn: Any) -> bool:
 
 
 def onnx_ordered_convolution(eqn: Any) -> Equal:
-    """Return a convolution with the axes in the order of ONNX, and batch groups as channel groups.
+    """Return a convolution with axes in ONNX's order and batch groups as channel groups.
 
     A convolution in this order is a node of ONNX itself.
     """
@@ -148,7 +146,7 @@ def _batch_as_channels(x: Any, groups: int) -> Any:
 
 
 def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
-    """Return a Conv, or a ConvTranspose where the input is dilated.
+    """Return an ONNX Conv of these arrays, or a ConvTranspose for a dilated input.
 
     For a transposed one that is padded by more than its filter reaches, the holes are made before.
     """
@@ -201,8 +199,7 @@ class _Phase(NamedTuple):
 
 
 def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: int) -> list[Any]:
-    """Return the phases of a result, for a filter of these sizes; None for one that meets only
-    holes.
+    """Return, for each phase of a strided result, the filter elements that it meets.
 
     Output o and tap k meet element i where o * stride + k * dilation - low = step * i.
     """
@@ -228,7 +225,7 @@ def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: 
 
 
 def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
-    """Return a convolution with a dilated input and a stride, without the taps that meet holes.
+    """Return a dilated and strided convolution, phase by phase, without products with 0.
 
     The outputs that meet the same taps are a convolution without holes.
     """
@@ -249,7 +246,7 @@ def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
 
 
 def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any, ...]) -> Any:
-    """Return the result of these phases along the first axes, and of all along the others."""
+    """Return the convolution results for these phases along the first axes."""
     from jax import lax
 
     if len(chosen) == len(axes):
@@ -272,7 +269,7 @@ def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any
 
 
 def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
-    """Return the outputs of one phase along every axis."""
+    """Return the convolution result for one phase along every axis."""
     for axis, phase in enumerate(phases):
         weights = weights[(slice(None),) * (axis + 2) + (phase.taps,)]
     pads = []
@@ -289,7 +286,7 @@ def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> An
 
 
 def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
-    """Return a convolution without spatial axes by a Conv, which needs at least one: of size 1."""
+    """Return a convolution without spatial axes by a Conv with one axis of size 1."""
     from jax import lax
 
     result = eqn.outvars[0].aval
@@ -312,7 +309,7 @@ def _flip_filters(weights: Any, groups: int) -> Any:
 
 @functools.cache
 def _primitive(name: str) -> Any:
-    """Return a primitive of which only the result shape is known: it becomes a node."""
+    """Return a JAX primitive that only has a shape rule and becomes one ONNX node."""
     from jax.core import ShapedArray
     from jax.extend.core import Primitive
 
@@ -322,13 +319,13 @@ def _primitive(name: str) -> Any:
 
 
 def gather_along_axis(x: Any, indices: Any, axis: int) -> Any:
-    """Return the elements at these indices along an axis, as a Gather of ONNX: [...] by [n]."""
+    """Return the elements of an array at indices along an axis, as ONNX's Gather."""
     out = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     return _primitive("onnx_gather").bind(x, indices, axis=axis, out=out)
 
 
 def scatter_block(x: Any, indices: Any, block: Any) -> Any:
-    """Return the array with a block at these indices, as a ScatterND of ONNX: [*block, rank]."""
+    """Return an array with a block written at indices, as ONNX's ScatterND."""
     return _primitive("onnx_scatter").bind(x, indices, block, out=x.shape)
 
 
@@ -360,7 +357,7 @@ def lower(ctx: Any, eqn: Any) -> None:
 
 
 def _convolution_attributes(eqn: Any) -> list[Any]:
-    """Return the attributes of a Conv or a ConvTranspose."""
+    """Return the ONNX attributes of a Conv or a ConvTranspose."""
     import onnx_ir as ir
 
     params = eqn.params
@@ -379,15 +376,13 @@ def _convolution_attributes(eqn: Any) -> list[Any]:
 
 
 def equal(eqn: Any) -> Equal | None:
-    """Return a JAX function that computes the same as an equation; None where there is none."""
+    """Return JAX code that computes the same as an equation, or None."""
     known = _KNOWN.get(eqn.primitive.name)
     return known(eqn) if known is not None else None
 
 
 def _comparison_rule(name: str) -> Callable[[Any], Equal]:
-    """Return the rule of a comparison: `lt_to` and its like in jax/_src/lax/lax.py also order NaN
-    and the two zeros.
-    """
+    """Return a function that replaces a total-order comparison by the plain one."""
 
     def equivalent_comparison(eqn: Any) -> Equal:
         """Return the comparison of JAX that does the same as the equation."""
@@ -399,7 +394,7 @@ def _comparison_rule(name: str) -> Callable[[Any], Equal]:
 
 
 def _platform(eqn: Any) -> Equal:
-    """Return the rule of `platform_index`: the index of this processor among those of the code."""
+    """Return the index of the current platform for a `platform_index` equation."""
     import numpy as np
 
     platforms = eqn.params["platforms"]
@@ -411,7 +406,7 @@ def _platform(eqn: Any) -> Equal:
 
 
 def _switch(eqn: Any) -> Equal | None:
-    """Return a `cond` of three branches or more as nested ones of two, the last one first."""
+    """Return a `cond` of three or more branches as nested conds of two, or None."""
     branches = eqn.params.get("branches", ())
     if len(branches) < 3:
         return None
@@ -440,9 +435,7 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
 
 
 def _linear_solution(eqn: Any) -> Equal:
-    """Return the solution of a `custom_linear_solve` alone, without the parts for its
-    derivatives.
-    """
+    """Return a `custom_linear_solve` as only its solving program."""
     from jax.extend.core import jaxpr_as_fun
 
     lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
@@ -457,7 +450,7 @@ def _linear_solution(eqn: Any) -> Equal:
 
 
 def _forwards(eqn: Any) -> Equal | None:
-    """Return a reversed `scan` as a forward one over reversed arrays; None for others."""
+    """Return a reversed `scan` as a forward one on reversed arrays; None for others."""
     params = eqn.params
     if not params.get("reverse"):
         return None
@@ -476,7 +469,7 @@ def _forwards(eqn: Any) -> Equal | None:
 
 
 def _interior_padding(eqn: Any) -> Equal | None:
-    """Return a `pad` between elements: a new axis behind each is padded, and merged again."""
+    """Return a `pad` between elements by reshapes and edge padding; None for others."""
     sides = eqn.params["padding_config"]
     if not any(inner for *_, inner in sides):
         return None
@@ -594,9 +587,7 @@ def whole_array_update(eqn: Any) -> Equal | None:
 
 
 def _empty_equivalent(eqn: Any) -> Equal:
-    """Return `empty` or `empty2` as zeros: an unwritten array, such as the results of other
-    branches.
-    """
+    """Return an array without values (`empty`) as zeros."""
     result = eqn.outvars[0].aval
 
     def empty_array() -> Any:
@@ -609,7 +600,7 @@ def _empty_equivalent(eqn: Any) -> Equal:
 
 
 def _call_equivalent(eqn: Any) -> Equal:
-    """Return a call as its equations."""
+    """Return a call equation as the equations that it calls."""
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
     stored = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))

@@ -55,7 +55,7 @@ def register() -> None:
 
 @contextmanager
 def removing_rules(names: Iterable[str]) -> Iterator[None]:
-    """Remove the rules of these names in this context."""
+    """Remove jax2onnx's rules of these names in this context."""
     rules = _rule_registry()
     before = dict(rules)
     for name in names:
@@ -68,7 +68,7 @@ def removing_rules(names: Iterable[str]) -> Iterator[None]:
 
 
 def rules_to_skip() -> set[str]:
-    """Return the names of the rules for whole functions whose equations are better converted."""
+    """Return the names of jax2onnx's rules for functions that convert better without."""
     return replacing() - _WANTED
 
 
@@ -78,7 +78,7 @@ def replacing() -> set[str]:
 
 
 def failing_rules(error: BaseException) -> set[str]:
-    """Return the names of the rules for functions in whose code an error arose.
+    """Return the names of the jax2onnx rules in whose code an error was raised.
 
     One whose function takes other arguments than the model passes is named in the message.
     """
@@ -120,9 +120,7 @@ def patching_lowering_rules() -> Iterator[None]:
 
 
 def _only_by_averages(method: Any) -> Any:
-    """Return a method that leaves a layer that normalizes by its batch, or along another axis, to
-    its equations.
-    """
+    """Return a patch that keeps jax2onnx's batch norm rule to running averages."""
 
     def wrap_batch_norm(original: Any) -> Any:
         """Return a batch norm that uses jax2onnx's version only with running averages."""
@@ -142,9 +140,7 @@ def _only_by_averages(method: Any) -> Any:
 
 
 def _only_along_features(method: Any) -> Any:
-    """Return a method that leaves a layer whose mean is along other axes than its scale to its
-    equations.
-    """
+    """Return a patch that keeps jax2onnx's norm rule to a mean over the scaled axes."""
 
     def wrap_feature_norm(kind: Any, original: Any) -> Any:
         """Return a norm that uses jax2onnx's version only if it reduces over its feature axes."""

@@ -83,9 +83,7 @@ class HloProgram(msgspec.Struct, frozen=True, dict=True):
 
 
 def read_hlo_program(data: bytes) -> HloProgram:
-    """Return the program of an HloModuleProto. Raise TargetError where the bytes cannot be
-    parsed.
-    """
+    """Return the program in a serialized HloModuleProto. Raises TargetError."""
     computations: dict[int, Computation] = {}
     entry = 0
     for field in fields(data, 0, len(data)):
@@ -168,7 +166,7 @@ def _field_text(data: bytes, at: Field) -> str:
 
 
 def _field_integers(data: bytes, at: Field) -> list[int]:
-    """Return the whole numbers of a field that may hold one, or many in a row."""
+    """Return the integers of a protobuf field, packed or single."""
     if at.wire != BYTES:
         return [_to_signed_integer(at.value)]
     numbers, index = [], at.value
@@ -191,7 +189,7 @@ def _op_name(data: bytes, at: Field) -> str:
 
 
 def _window_dimension(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
-    """Return the fields of a window dimension; zeros are not written in the file."""
+    """Return the sizes of one window dimension in an HLO file, by name."""
     record = dict.fromkeys(names.values(), 0)
     for field in _inner_fields(data, at):
         if field.number in names:
@@ -200,7 +198,7 @@ def _window_dimension(data: bytes, at: Field, names: dict[int, str]) -> dict[str
 
 
 def _dimension_numbers(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
-    """Return the dimension numbers by name; a single 0 is not written in the file."""
+    """Return the dimension numbers of an HLO instruction by name."""
     dimensions: dict[str, Scalar] = {
         name: [] if name.endswith(("spatial", "contracting")) or names is _DOT else 0
         for name in names.values()
@@ -216,7 +214,7 @@ def _dimension_numbers(data: bytes, at: Field, names: dict[int, str]) -> dict[st
 
 
 def _array_shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the arrays of a shape: (type, dimensions) each. A token has none."""
+    """Yield the element type and dimensions of each array in an HLO shape."""
     kind, sizes, inner = 0, list[int](), list[Field]()
     for field in _inner_fields(data, at):
         if field.number == 2:
@@ -248,7 +246,7 @@ _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
 def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
-    """Return the kind of the operation behind a sum with a weight of fewer axes.
+    """Return "convolution", "product" or so, if a sum adds a bias to one; otherwise "".
 
     It is "convolution", "product", or "".
     """
@@ -261,7 +259,7 @@ def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
 
 
 def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
-    """Return the instruction that made a value, before others passed it on."""
+    """Return the instruction that computes a value, past those that only move it."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.instruction_by_id[instruction.operands[0]]
     return instruction
@@ -273,7 +271,7 @@ def _result_rank(instruction: Instruction) -> int:
 
 
 def number_kind(instruction: Instruction, operands: Sequence[Instruction]) -> str:
-    """Return whether it computes with "whole" numbers (truth values too) or with "real" ones."""
+    """Return whether an instruction computes with "whole" or "real" numbers."""
     seen = instruction.results[0].dtype if instruction.results else ""
     if seen == "bool" and operands and operands[0].results:
         seen = operands[0].results[0].dtype
@@ -281,7 +279,7 @@ def number_kind(instruction: Instruction, operands: Sequence[Instruction]) -> st
 
 
 def pooling_kind(instruction: Instruction, applied: Mapping[str, Scalar]) -> str:
-    """Return whether a window pools by "max" or by "sum"; "" for running sums and the like.
+    """Return the kind of a pooling window, "max" or "sum", or "".
 
     These have a window as wide as the dimension along which they run.
     """

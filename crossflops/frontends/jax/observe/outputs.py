@@ -15,8 +15,7 @@ _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
 
 
 def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Run the model with its weights; outputs that depend on a drawing equation are marked as
-    drawn.
+    """Return the outputs of one run of the JAX model, and which depend on random numbers.
 
     Further runs have weights and inputs that differ by one rounding. Raises InputError.
     """
@@ -54,7 +53,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
 
 
 def _module_arrays(function: Pure) -> Any:
-    """Return the arrays of the module, which its function closes over."""
+    """Return the weights with their values of the module in a function."""
     return function.function.args[0]  # type: ignore[attr-defined]
 
 
@@ -76,7 +75,7 @@ def _jax_input_values(source: Source, function: Pure) -> list[Any]:
 
 
 def _draws_numbers(function: Pure) -> list[bool]:
-    """Return for each output whether it depends on an equation that draws numbers."""
+    """Return for each output whether it depends on random numbers."""
     import jax
     from jax.interpreters import partial_eval
 

@@ -18,7 +18,7 @@ from crossflops.ir.training import matches
 
 
 def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
-    """Return the model with the gradients of trained arrays as further outputs, as of `jax.vjp`.
+    """Return the model with gradients of its trained arrays as further outputs.
 
     These begin as ones at the outputs of the loss, which are those of their sum: the loss does no
     work of its own here. Arrays that a function closes over become arguments.
@@ -58,9 +58,7 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
 def _trainable_array_names(
     names: Sequence[str], inputs: int, modules: Iterable[Module], step: StepSetting
 ) -> set[str]:
-    """Return the names of trained arrays; a model without parameters may be given them as
-    inputs.
-    """
+    """Return the names of arrays that a training step trains."""
     rows = tuple(modules)
     if any(row.params for row in rows):
         return trainable_parameter_names(rows, step) & set(names[: len(names) - inputs])
@@ -78,9 +76,7 @@ def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
 
 
 def _with_constants(pure: Pure) -> Pure:
-    """Return a function with the float arrays that it closes over as its weights, by their
-    names.
-    """
+    """Return a function with the float arrays that it closes over as its weights."""
     import jax
 
     with isolating_jax_cache():

@@ -55,9 +55,7 @@ class ProgramPlace(msgspec.Struct, frozen=True):
     branches: tuple[tuple[str, int, int], ...] = ()
 
     def with_computation(self, at: Instruction, number: int = 0, step: str = "") -> "ProgramPlace":
-        """Return the place within a computation that an instruction calls; `step` is a loop's
-        step.
-        """
+        """Return the place inside a computation that an instruction calls."""
         return ProgramPlace(
             nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
             names=self.full_name_stack(at.op_name) if at.opcode == "call" else self.names,
@@ -67,16 +65,12 @@ class ProgramPlace(msgspec.Struct, frozen=True):
         )
 
     def with_branch_number(self, condition: Instruction, number: int) -> "ProgramPlace":
-        """Return the place within this branch of a condition, whose computation it is in
-        already.
-        """
+        """Return the place inside one branch of a conditional."""
         branch = ("/".join(self.nest), number, len(condition.called))
         return msgspec.structs.replace(self, branches=(*self.branches, branch))
 
     def full_name_stack(self, op_name: str) -> str:
-        """Return the whole name stack: that of the call of the function, and the instruction's
-        own.
-        """
+        """Return the full name stack of an instruction, with that of its caller."""
         if not self.names or op_name.partition("/")[0] == self.names.partition("/")[0]:
             return op_name
         return f"{self.names}/{op_name}"
@@ -175,7 +169,7 @@ class _ProgramWalk:
         )
 
     def _scalar_opcodes(self, instruction: Instruction) -> dict[str, Scalar]:
-        """Return the opcodes of the scalar functions that an instruction applies to elements."""
+        """Return the opcodes of the scalar functions that a reduction or a map applies."""
         if instruction.opcode == "select-and-scatter":
             selecting, scattering = instruction.called
             return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
@@ -197,9 +191,7 @@ def _operand_specs(operands: list[Instruction]) -> Iterator[TensorSpec]:
 
 
 def xla_visit_order(computation: Computation) -> Iterator[Instruction]:
-    """Yield the instructions in the order in which XLA visits them: operands first, dead ones
-    first.
-    """
+    """Yield an HLO computation's instructions in XLA's order, operands first."""
     by_id = {instruction.id: instruction for instruction in computation.instructions}
     used = {
         key
@@ -254,7 +246,7 @@ _BACKWARD = "transpose(jvp("
 def name_stack_owner(
     rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False
 ) -> Owner:
-    """Return a function that finds the owner of a name stack among these modules and calls.
+    """Return a function that finds parent call and module for a name stack.
 
     A backward pass is that of a step: a gradient in a model's own code is work of the model.
     """
@@ -280,7 +272,7 @@ def name_stack_owner(
 
 
 def _layer_kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
-    """Return the kind of layer that the module is or lies in: a normalization, a cell, or ""."""
+    """Return the kind of layer of a module ("normalization", "cell"), or ""."""
     for enclosing in _path_ancestors(path):
         bases = rows[ids[enclosing]].bases if enclosing in ids else ()
         for base in bases:
@@ -298,7 +290,7 @@ def _path_ancestors(path: str) -> Iterator[str]:
 
 
 def _innermost_function(names: str) -> str:
-    """Return the innermost known function around an instruction, "" for none."""
+    """Return the innermost known function in a name stack, or ""."""
     known = [name for name in _JITTED.findall(names) if name in _FUNCTIONS]
     return _FUNCTIONS[known[-1]] if known else ""
 
@@ -313,7 +305,7 @@ _PRODUCTS = (
 
 
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
-    """Return the operator calls of nodes with products in them, in order."""
+    """Return the operator calls that have matrix products or convolutions."""
     calls_of_products = {
         node.call for node in all_nested_nodes(graph.nodes) if node.op.type in _PRODUCTS
     }
@@ -321,7 +313,7 @@ def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
 
 
 def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
-    """Return the instructions, each contraction with the operator calls whose work it does.
+    """Return XLA's instructions, each contraction with the operators that it computes.
 
     Forward and recomputed contractions are in the order of the model, and matched by module and
     size of result. An operator that is lowered to several instructions (attention) is assigned to
@@ -356,7 +348,7 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
 
 
 def _per_device_keys(operators: Iterable[Call]) -> set[str]:
-    """Return the keys of the calls that run on each of several devices, and of their gradients."""
+    """Return the keys of operator calls that run on each of several devices."""
     several = [call.key for call in operators if "devices" in call.settings]
     return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
 
@@ -364,7 +356,7 @@ def _per_device_keys(operators: Iterable[Call]) -> set[str]:
 def _best_matching_calls(
     contractions: list[Call], matched: Callable[[list[Call]], Iterable[tuple[Call, Call]]]
 ) -> list[Call]:
-    """Return the contractions of the counted branches: of every condition the best matching one.
+    """Return the contractions, of each conditional only those in the best matching branch.
 
     All stay where all are counted, and the fewest of those with equally many matches.
     """
@@ -387,7 +379,7 @@ def _best_matching_calls(
 
 
 def _branch_numbers(call: Call) -> dict[object, object]:
-    """Return the numbers of the branches around an instruction, by their conditions."""
+    """Return the branch number of each conditional around an instruction."""
     enclosing = call.settings["branches"]
     return {name: number for name, number, _ in enclosing} if isinstance(enclosing, list) else {}
 
@@ -397,7 +389,7 @@ _AGAIN = "rematted_computation"  # jax/_src/ad_checkpoint.py
 
 
 def _pass(call: Call) -> int:
-    """Return whether an instruction runs forward, backward, or forward again for a checkpoint."""
+    """Return the pass of an instruction as a number: forward, backward or recomputed."""
     if not call.settings["backward"]:
         return FORWARD
     return AGAIN if _AGAIN in str(call.settings["names"]).split("/") else BACKWARD
@@ -406,7 +398,7 @@ def _pass(call: Call) -> int:
 def _match_gradients(
     gradients: Iterable[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    """Yield each contraction of the backward pass with the one whose gradient it is.
+    """Yield each contraction of the backward pass with its forward contraction.
 
     They come in the reverse order. The gradient of an operand has the operand's size, and is made
     of the other operand and of a tensor of the size of the result.
@@ -421,9 +413,7 @@ def _match_gradients(
 
 
 def _gradient_match_key(call: Call, made: TensorSpec) -> tuple[object, ...]:
-    """Return the key that a contraction shares with the one that makes this tensor or its
-    gradient.
-    """
+    """Return a key that matches a contraction of the backward pass to its forward one."""
     sizes = sorted(spec.numel for spec in (*call.inputs, *call.outputs))
     return (call.module, call.target, call.settings["in_loop"], made.numel, *sizes)
 
@@ -475,9 +465,7 @@ LEVELS = ("lowered", "compiled")
 
 
 def lower(pure: Pure) -> Any:
-    """Return `jax.jit(f).lower` with the weights among the arguments. Raise NormalizeError where
-    it fails.
-    """
+    """Return the model lowered by `jax.jit` to XLA. Raises NormalizeError."""
     import jax
 
     try:
@@ -494,7 +482,7 @@ def lower(pure: Pure) -> Any:
 def xla_view_calls(
     pure: Pure, trace: Trace, graph: Graph | None, observed: Iterable[Setting]
 ) -> Iterator[Call]:
-    """Yield the instructions of the programs that these settings need.
+    """Yield the instructions, as calls, of the XLA programs for these settings.
 
     Those of the lowered program are added for comparison where the compiled one is needed. Each
     product and convolution of it names the operator calls in `trace` whose work it does; without
@@ -541,7 +529,7 @@ def unavailable_program_call(view: View, reason: str) -> Call:
 
 
 def compile_xla_program(lowered: Any) -> HloProgram:
-    """Return the program that XLA compiles. Raise NormalizeError where it fails."""
+    """Return the HLO program that XLA compiles. Raises NormalizeError."""
     try:
         modules = lowered.compile().runtime_executable().hlo_modules()
         return read_hlo_program(modules[0].as_serialized_hlo_module_proto())

@@ -41,7 +41,7 @@ class Pure(msgspec.Struct, frozen=True):
     held: tuple[tuple[str, Any], ...] = ()
 
     def array_names(self, constants: Iterable[Any]) -> Iterator[str]:
-        """Yield the name of each array of a program, "" for one that the model does not hold.
+        """Yield each array's name in the model, "" for those that it does not hold.
 
         A program has other objects for them, but the same memory, read in the same way.
         """
@@ -64,7 +64,7 @@ def pure(
     training: bool,
     valued: bool = False,
 ) -> Pure:
-    """Return the model as a function of the arrays in its arguments; other arguments stay fixed.
+    """Return a model as a function of arrays alone; other arguments stay fixed.
 
     `args` and `kwargs` hold jax.ShapeDtypeStruct. The function has the weights of the model if it
     is `valued`, otherwise one repeated number in their shapes. Raises InputError where the model
@@ -123,16 +123,14 @@ def _is_key(spec: Any) -> bool:
 
 
 def _key_words_spec(spec: Any) -> Any:
-    """Return the spec of a random key's words, which are whole numbers; other specs are
-    unchanged.
-    """
+    """Return the spec of a random key as that of its integer words; others unchanged."""
     import jax
 
     return jax.eval_shape(jax.random.key_data, spec) if _is_key(spec) else spec
 
 
 def as_words(array: Any) -> Any:
-    """Return a random key as its words; any other array unchanged."""
+    """Return a random key as an array of its words; any other array unchanged."""
     import jax
 
     return jax.random.key_data(array) if hasattr(array, "dtype") and _is_key(array) else array
@@ -148,7 +146,7 @@ def _as_key(array: Any, spec: Any) -> Any:
 
 
 def _arrays_by_name(arrays: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the arrays of a module by the names of its parameters: "layers.0.kernel"."""
+    """Return the arrays of a module with their dotted names ("layers.0.kernel")."""
     import jax
 
     pairs = zip(names_of(arrays), jax.tree.leaves(arrays), strict=True)
@@ -156,9 +154,7 @@ def _arrays_by_name(arrays: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def names_of(arrays: Any) -> tuple[str, ...]:
-    """Return the names of the arrays in a tree, as parameters have them, in the order of its
-    leaves.
-    """
+    """Return the dotted names of the arrays in a tree, in order of its leaves."""
     import jax
 
     leaves = jax.tree_util.tree_flatten_with_path(arrays)[0]
@@ -171,7 +167,7 @@ def names_of(arrays: Any) -> tuple[str, ...]:
 
 
 def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
-    """Return a call of a copy of the module, made for every trace, and the module's arrays.
+    """Return a function that calls an NNX module with given arrays, and its arrays.
 
     The caller's module is not changed. The arrays are the first argument of the call.
     """
@@ -197,9 +193,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
 def _linen(
     model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], valued: bool
 ) -> tuple[Callable[..., Any], Any]:
-    """Return a call of the module on variables, and these: by shape alone, or initialized with
-    seed 0.
-    """
+    """Return a function that calls a linen module with variables, and the variables."""
     import jax
     import jax.numpy as jnp
 
@@ -223,7 +217,7 @@ def _linen(
 def _keras_model_call(
     model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], training: bool
 ) -> tuple[Callable[..., Any], Any]:
-    """Return a call of a Keras model on variables, and these: weights, statistics and seeds.
+    """Return a function that calls a Keras model with variables, and the variables.
 
     The call has the same form as for flax.linen.
     """
@@ -253,7 +247,7 @@ def _keras_model_call(
 
 
 def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Let a model of Keras create its variables, by a call on shapes."""
+    """Let a Keras model create its variables by calling it on symbolic inputs."""
     import jax
     import keras
 
@@ -280,14 +274,14 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 def _light(stored: Any) -> Any:
-    """Return the arrays of a module with floats as one repeated number, which takes no memory."""
+    """Return a module's arrays with floats replaced by one repeated number."""
     import jax
 
     return jax.tree.map(_lighten, stored)
 
 
 def _own_arrays(stored: Any) -> Any:
-    """Return the arrays of a module unchanged. Raise NormalizeError where they are only shapes."""
+    """Return a module's arrays with their values. Raises NormalizeError without values."""
     import jax
     import jax.numpy as jnp
 
@@ -322,9 +316,7 @@ def _lighten(array: Any) -> Any:
 
 
 def _arrays(stored: Any) -> Any:
-    """Return the leaves as arrays of JAX, with which a traced function computes, unlike
-    NumPy's.
-    """
+    """Return the stored values of a tree as JAX arrays and random keys."""
     import jax
     import jax.numpy as jnp
 
@@ -340,7 +332,7 @@ def _arrays(stored: Any) -> Any:
 def _jax_argument_names(
     args: Any, kwargs: Mapping[str, Any], indices: list[int]
 ) -> tuple[str, ...]:
-    """Return the arrays by the index or the name of their argument: "0", "tokens", "0.kernel"."""
+    """Return names of the array arguments by position or keyword: "0", "tokens"."""
     import jax
 
     leaves = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
@@ -349,9 +341,7 @@ def _jax_argument_names(
 
 
 def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
-    """Return the float arrays that a function closes over, numbered. Raise InputError where it
-    cannot be traced.
-    """
+    """Return the float arrays that a function closes over, with names. Raises InputError."""
     import jax
     import jax.numpy as jnp
 
@@ -361,7 +351,7 @@ def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
 
 
 def _call_model(question: Callable[[], Any]) -> Any:
-    """Return the result of calling the model. Raise InputError with the model's own error."""
+    """Return the result of running a model's code. Raises InputError for its error."""
     try:
         with isolating_jax_cache():
             return question()
@@ -374,7 +364,7 @@ def _call_model(question: Callable[[], Any]) -> Any:
 
 
 def isolating_jax_cache() -> Any:
-    """Return a context in which JAX has a trace cache of its own.
+    """Return a context in which JAX has a separate cache of traces.
 
     A function under jax.jit is traced once: jax2onnx's replacement must not be found when the
     model runs, and vice versa.

@@ -25,7 +25,7 @@ def paths_of(stack: str) -> list[str]:
 
 
 def path_of(stack: str) -> str | None:
-    """Return the path of the innermost module in a name stack, None where there is none.
+    """Return the path of the innermost module in a name stack, or None.
 
     "jit(f)/nnx:/vmap(nnx:layers.0)/dot_general" is in "layers.0".
     """
@@ -53,7 +53,7 @@ def flax_modules(model: Any) -> list[tuple[str, Any]]:
 
 
 def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
-    """Return the sort position of an attribute or an item among others."""
+    """Return the sort position of an attribute among those of its object."""
     if name.isdigit():
         return int(name), ""
     names = list(vars(holder)) if holder is not None else []
@@ -61,9 +61,7 @@ def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
 
 
 def mark_module_paths(model: Any) -> set[type]:
-    """Write its path into every module, where transformations of Flax keep it; return the
-    classes.
-    """
+    """Write each module's path into it; return the classes of the modules."""
     classes = set()
     for path, module in flax_modules(model):
         patching_attribute(module, _PATH, path, inventory.PATHS).keep()
@@ -73,7 +71,7 @@ def mark_module_paths(model: Any) -> set[type]:
 
 @contextmanager
 def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
-    """Run the methods of these classes in the scope of their module in this context."""
+    """Run methods of these classes in their module's name scope, in this context."""
     with ExitStack() as stack:
         for kind in classes:
             for name in _scope_methods(kind):
@@ -82,9 +80,7 @@ def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
 
 
 def _scope_methods(kind: type) -> list[str]:
-    """Return `__call__`, and the public methods that the class or its bases below Flax's own
-    define.
-    """
+    """Return the names of a class's `__call__` and public methods to wrap in a scope."""
     from flax import nnx
 
     own = [
@@ -141,11 +137,11 @@ class CalledModules:
         self._scope: Any = None
 
     def begin(self) -> None:
-        """Forget the scope before a new trace."""
+        """Forget the recorded calls' scope before a new trace."""
         self._scope = None
 
     def note(self, module: Any) -> str:
-        """Return the path of a module that is called, and note the call."""
+        """Record the call of a linen module, and return its path."""
         path = ".".join(module.path)
         if type(module.scope).__name__ == "TestScope":
             return path  # flax/linen/module.py: a copy, of which only the fields are wanted
@@ -159,7 +155,7 @@ class CalledModules:
 
 @contextmanager
 def linen_entered(called: CalledModules) -> Iterator[None]:
-    """Run methods of modules of flax.linen in the scope of their module in this context."""
+    """Run methods of linen modules in their module's name scope, in this context."""
     linen = sys.modules.get("flax.linen")
     if linen is None or not hasattr(linen, "intercept_methods"):
         yield
@@ -180,7 +176,7 @@ def linen_entered(called: CalledModules) -> Iterator[None]:
 def linen_rows(
     root: Module, called: CalledModules, variables: Mapping[str, Any]
 ) -> tuple[Module, ...]:
-    """Return the root and all modules called in it, with the `variables` that are parameters.
+    """Return the module table of a linen model: root and called modules.
 
     Variables are nested by path: {"layer": {"kernel": ...}}.
     """
@@ -231,7 +227,7 @@ def _linen_parameters(
 
 
 def _longest_known_parent(path: str, known: Any) -> str:
-    """Return the longest known parent path; "" is that of the model."""
+    """Return the longest known module path that is a prefix of a path, or ""."""
     enclosing = path.rpartition(".")[0]
     while enclosing not in known:
         enclosing = enclosing.rpartition(".")[0]
@@ -244,6 +240,6 @@ def _bases(kind: type) -> tuple[str, ...]:
 
 
 def _linen_settings(module: Any) -> dict[str, Scalar]:
-    """Return the plain fields: features, kernel_size, strides ..."""
+    """Return a linen module's plain fields (features, kernel_size, strides)."""
     fields = getattr(module, "__dataclass_fields__", ())
     return plain_layer_settings(((name, getattr(module, name, None)) for name in fields), _OWN)

@@ -11,14 +11,14 @@ from crossflops.ir.training import OwnBackward, OwnBackwards
 
 
 def jax_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Return the backward cost of each custom derivative function that is followed."""
+    """Return the backward operations of each function with a custom derivative."""
     model = record_jax_model(source.model, source.args, source.kwargs, setting)
     recorder = TO_BYTES.run(JaxConversion(function=model.pure)).recorder
     return tuple(map(_own_function_backward, recorder.own if recorder is not None else ()))
 
 
 def _own_function_backward(own: OwnEquation) -> OwnBackward:
-    """Return the backward pass of a function, whose forward pass the program has, too."""
+    """Return the backward operations of one function with a custom derivative."""
     name = own.name
     try:
         made = backward_program(own)
