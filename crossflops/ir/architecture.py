@@ -64,7 +64,7 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def matrices(self) -> int:
-        """Return 3 with a gate and 2 without."""
+        """The number of matrices: 3 if gated, otherwise 2."""
         return 3 if self.gated else 2
 
     @property

@@ -30,12 +30,12 @@ class FormulaAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> int:
-        """Theirs minus ours."""
+        """The formula's FLOPs minus the native count."""
         return self.theirs - self.ours
 
     @property
     def residual(self) -> int:
-        """Return what no explanation covers."""
+        """The FLOPs that no explanation covers."""
         return self.delta - sum(int(row.amount) for row in self.explanations)
 
 

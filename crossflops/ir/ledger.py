@@ -125,7 +125,7 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def uncounted(self) -> tuple[UncountedNode, ...]:
-        """The nodes that have none."""
+        """The nodes without a known cost."""
         return tuple(count for count in self.counts if isinstance(count, UncountedNode))
 
     @cached_property

@@ -245,7 +245,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Work:
-        """The part that no cause covers."""
+        """The work of the difference that no cause covers."""
         left = self.delta
         for cause in self.causes:
             left = left - Work(macs=cause.macs, flops=cause.flops, params=cause.params)

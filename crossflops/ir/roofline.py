@@ -126,7 +126,7 @@ class StepBound(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shortest(self) -> float:
-        """The shortest time: node by node where that is known."""
+        """The shortest time of the step in seconds, node by node if that is known."""
         return self.whole_seconds if self.seconds is None else self.seconds
 
 

@@ -66,15 +66,13 @@ class TensorFlow(ShapeTracedFrontend):
         return is_model(value)
 
     def is_function(self, value: object) -> bool:
-        """Return whether the value is a plain function of tensors, by the names in its code."""
+        """Return whether a value is a plain function of tensors, by the names in its code."""
         from crossflops.frontends.tensorflow.kinds import is_function
 
         return is_function(value)
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """Return a plain function of TensorFlow's tensors as a tf.function; None for other
-        values.
-        """
+        """Return a function of tensors as a tf.function, with its inputs; None for others."""
         from crossflops.frontends.tensorflow.kinds import is_of_tensors
 
         if not is_of_tensors(value, inputs):
@@ -90,9 +88,7 @@ class TensorFlow(ShapeTracedFrontend):
         return usual_input(model)
 
     def reads(self, target: str) -> bool:
-        """Return whether the target is a file of Keras or TensorFlow, or the folder of a
-        SavedModel.
-        """
+        """Return whether a target is a Keras or TensorFlow file or a SavedModel folder."""
         if target.endswith(".onnx") and os.path.isfile(target):
             return False  # most files, which need none of this frontend
         from crossflops.frontends.tensorflow.kinds import is_path
@@ -108,16 +104,14 @@ class TensorFlow(ShapeTracedFrontend):
         return read_tensorflow_model(target, allow_pickle)
 
     def building(self) -> AbstractContextManager[None]:
-        """Return a context that keeps TensorFlow's log lines off stderr, also while it is
-        imported.
-        """
+        """Return a context that keeps TensorFlow's log lines off stderr."""
         from crossflops.frontends.tensorflow.load.quiet import quiet
 
         return quiet()
 
     @contextmanager
     def building_without_values(self, sure: bool) -> Iterator[None]:
-        """Build without memory for weights of Keras, if it is imported and runs on TensorFlow."""
+        """Build Keras models without memory for large weights, in this context."""
         if sure and find_spec("keras") is not None:
             import_module("keras")
         if "keras.src.backend.tensorflow.core" not in sys.modules:
@@ -219,21 +213,19 @@ class TensorFlow(ShapeTracedFrontend):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """Return for each output whether the loss depends on it, by the loss's gradients in a
-        graph.
-        """
+        """Return for each output whether the loss depends on it, by TensorFlow's gradients."""
         from crossflops.frontends.tensorflow.observe.training_step import loss_dependence_flags
 
         return loss_dependence_flags(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the cost of custom gradient functions, by the programs of their gradients."""
+        """Return the operations of custom gradient functions of the model, by function."""
         from crossflops.frontends.tensorflow.train.own_backward import tensorflow_own_backwards
 
         return tensorflow_own_backwards(source, setting)
 
     def limit_threads(self, threads: int) -> None:
-        """Set the number of threads, which TensorFlow reads once, when it starts."""
+        """Set the number of threads that TensorFlow uses, before it starts."""
         os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
         os.environ["TF_NUM_INTEROP_THREADS"] = "1"
 

@@ -14,7 +14,7 @@ _FILES = {".keras", ".h5", ".hdf5", ".pb", ".tflite"}
 
 
 def is_model(value: object) -> bool:
-    """Return whether TensorFlow or Keras made the value; only imported packages are consulted."""
+    """Return whether a value is a model, layer or function of TensorFlow or Keras."""
     keras, tf = sys.modules.get("keras"), sys.modules.get("tensorflow")
     if keras is not None and hasattr(keras, "Layer") and isinstance(value, keras.Layer):
         return bool(keras.backend.backend() == "tensorflow")
@@ -29,7 +29,7 @@ def is_model(value: object) -> bool:
 
 
 def is_of_tensors(value: object, inputs: Any) -> bool:
-    """Return whether the value is a plain function that takes tensors of TensorFlow.
+    """Return whether a value is a plain function that takes TensorFlow tensors.
 
     This is decided by its inputs, or otherwise by the names in its code: modules, and values of
     their types.
@@ -45,9 +45,7 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
 
 
 def is_function(value: object) -> bool:
-    """Return whether the value is a plain function of tensors by the names in its code; one of
-    Keras builds layers.
-    """
+    """Return whether a value is a plain function of tensors, without Keras, by its code."""
     function = value.func if isinstance(value, partial) else value
     if not isinstance(function, FunctionType) or "keras" in _code_names(function.__code__):
         return False
@@ -55,9 +53,7 @@ def is_function(value: object) -> bool:
 
 
 def _function_references(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
-    """Yield the globals, closures and annotations of a function and of those of its file that it
-    calls.
-    """
+    """Yield the objects that a function refers to: globals, closures and annotations."""
     known.add(function)
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
     names = set(_code_names(function.__code__)) & function.__globals__.keys()
@@ -87,7 +83,7 @@ def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def _package(value: Any) -> str:
-    """Return the package of a module, a class or a function, or of the type of a value."""
+    """Return the top package of a module, class or function, or of a value's type."""
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0]
     owner = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
@@ -100,9 +96,7 @@ def _is_loaded(value: object) -> bool:
 
 
 def split_signature(target: str) -> tuple[Path, str]:
-    """Return the path of a target, and the signature after a colon behind the folder of a
-    SavedModel.
-    """
+    """Return a target's path and the SavedModel signature after a colon."""
     folder, colon, signature = target.rpartition(":")
     if colon and not os.path.exists(target) and _is_folder(folder):
         return Path(folder), signature

@@ -113,9 +113,7 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
 
 
 def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
-    """Return the snapshot that a log compares: the nodes of the graph, or of the forms before
-    it.
-    """
+    """Return the nodes of the present graph, for the log of passes."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     nodes: Iterator[tuple[str, LoggedNode]] = iter(())
@@ -222,7 +220,7 @@ def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
 def _on_definition(
     change: Callable[[Any], object],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
-    """Return a rewrite of the GraphDef, in place."""
+    """Return a pass that changes the GraphDef in place."""
 
     def apply(state: TensorFlowConversion) -> TensorFlowConversion:
         """Apply the change to the GraphDef in place."""
@@ -312,7 +310,7 @@ def _tell_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
 def _on_model(
     change: Callable[[Any], None],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
-    """Return a rewrite of the graph of the ONNX model, in place."""
+    """Return a pass that changes the ONNX model's graph in place."""
 
     def apply(state: TensorFlowConversion) -> TensorFlowConversion:
         """Apply the change to the graph of the ONNX model in place."""
@@ -379,7 +377,7 @@ def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
 def _tensorflow_graph_rewrite(
     change: Callable[[Graph, TensorFlowConversion], Graph],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
-    """Return a rewrite of the graph alone."""
+    """Return a pass that rewrites only the graph of the state."""
     return lambda state: _replace_tensorflow_fields(
         state, graph=change(state.current_graph, state)
     )

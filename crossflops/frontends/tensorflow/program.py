@@ -184,9 +184,7 @@ def _tensorflow_model_name(model: Any) -> str:
 
 
 def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
-    """Return the modules: the layers of a Keras model, otherwise those in the names of
-    operations.
-    """
+    """Return the module table: Keras layers, or modules by operation names."""
     if is_rebuilt(model):
         rows: LayerTable = model.layers()
         return rows
@@ -205,7 +203,7 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
 
 
 def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
-    """Return number and bytes of the parameters, which are variables.
+    """Return the count and the bytes of a model's parameters.
 
     Empty for a graph that was frozen already: its constants were variables. The constants of a
     function are not parameters (a matrix of a transform, a window).

@@ -73,7 +73,7 @@ def average_windows(model: Any, primitives: Sequence[str]) -> None:
 
 
 def _is_made(value: Any) -> bool:
-    """Return whether a bias is all zeros, as jax2onnx adds for a missing one.
+    """Return whether a bias is all zeros and not a variable of the model.
 
     The variables of a module are noted, whatever numbers they have.
     """

@@ -47,7 +47,7 @@ class Mesh:
             self._sizes.pop()
 
     def settings(self, eqn: Any) -> dict[str, Scalar]:
-        """Return the number of devices that an equation runs on, and that take part in it."""
+        """Return an equation's device settings: `devices`, and a collective's `group` size."""
         devices = prod(self._sizes[-1].values())
         own: dict[str, Scalar] = {"devices": devices} if devices > 1 else {}
         return own | ({"group": self.group(eqn)} if eqn.primitive.name in COLLECTIVES else {})

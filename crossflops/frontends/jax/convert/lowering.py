@@ -233,7 +233,7 @@ def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
 
 
 def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
-    """Return the contracted axes of both factors of a sparse product."""
+    """Return the contracted and the batch axes of both factors of a sparse product."""
     numbers = eqn.params.get("dimension_numbers")
     if not eqn.primitive.name.startswith(_SPARSE) or numbers is None:
         return {}
@@ -417,7 +417,7 @@ def _tell_shape(ctx: Any, variable: Any) -> None:
 
 
 def _is_complex(eqn: Any) -> bool:
-    """Return whether an equation transforms complex numbers (an FFT or similar)."""
+    """Return whether an equation is an FFT of complex numbers."""
     return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
 
 
@@ -521,7 +521,7 @@ def _undo(nodes: Any, last: Any) -> None:
 
 
 def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
-    """Add one node of an operator that ONNX lacks, instead of the equation's expansion.
+    """Add one node named after an equation, with the result shapes that JAX knows.
 
     Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
     loop, where jax2onnx keeps only ranks, a Cast and a Reshape restore type and shape.

@@ -394,7 +394,7 @@ def _comparison_rule(name: str) -> Callable[[Any], Equal]:
 
 
 def _platform(eqn: Any) -> Equal:
-    """Return the index of the current platform for a `platform_index` equation."""
+    """Return the index of the CPU's code for a `platform_index` equation."""
     import numpy as np
 
     platforms = eqn.params["platforms"]

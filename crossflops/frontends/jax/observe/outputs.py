@@ -53,7 +53,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
 
 
 def _module_arrays(function: Pure) -> Any:
-    """Return the weights with their values of the module in a function."""
+    """Return the weights of the module that a function calls."""
     return function.function.args[0]  # type: ignore[attr-defined]
 
 

@@ -106,7 +106,7 @@ def _presents(
 
 
 def write_group_query_attention(draft: Draft) -> None:
-    """Write the outputs of GroupQueryAttention: [B, S, Hq * D]; present [B, Hkv, T, D].
+    """Write the output shapes of GroupQueryAttention: [B, S, Hq * D]; present [B, Hkv, T, D].
 
     T is past + S; a longer cache is known from the file alone.
     """
@@ -135,7 +135,7 @@ def write_group_query_attention(draft: Draft) -> None:
 
 
 def write_paged_attention(draft: Draft) -> None:
-    """Write the outputs of PagedAttention: tokens of Hq * Dv; the caches as they are."""
+    """Write the output shapes of PagedAttention: tokens of Hq * Dv; the caches as they are."""
     query, heads = draft.shape(0), draft.integer("num_heads")
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
     if query is not None and every > 0:
@@ -147,7 +147,7 @@ def write_paged_attention(draft: Draft) -> None:
 
 
 def write_packed_multi_head(draft: Draft) -> None:
-    """Write the output of PackedMultiHeadAttention: [tokens, N * Dv]."""
+    """Write the output shapes of PackedMultiHeadAttention: [tokens, N * Dv]."""
     query, value = draft.shape(0), draft.shape(2)
     if query is None:
         return

@@ -222,24 +222,24 @@ def _statistics(draft: Draft) -> None:
 
 
 def mul_integer(draft: Draft) -> None:
-    """Write MulInteger: both operands broadcast, in 32 bits."""
+    """Write the output shapes of MulInteger: both operands broadcast, in 32 bits."""
     operands = [draft.cast(draft.input(i), "", INT32) for i in (0, 2)]
     draft.put("Mul", operands, draft.output(0))
 
 
 def qlinear_where(draft: Draft) -> None:
-    """Write QLinearWhere: condition 0, X 1, Y 4."""
+    """Write the output shapes of QLinearWhere: condition 0, X 1, Y 4."""
     draft.put("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
 
 
 def qlinear_concat(draft: Draft) -> None:
-    """Write QLinearConcat: every third input from the third on is data."""
+    """Write the output shapes of QLinearConcat: every third input from the third on is data."""
     data = list(draft.node.input)[2::3]
     draft.put("Concat", data, draft.output(0), axis=draft.integer("axis"))
 
 
 def bias_split_gelu(draft: Draft) -> None:
-    """Write BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
+    """Write the output shapes of BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
     if (dims := draft.shape(0)) is not None:
         draft.put_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
@@ -258,12 +258,12 @@ def write_quantized_reduction(draft: Draft) -> None:
 
 
 def quantize(draft: Draft) -> None:
-    """Write QuantizeLinear: the element type is that of the zero point."""
+    """Write the output shapes of QuantizeLinear: the element type is that of the zero point."""
     draft.cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
 
 
 def dequantize(draft: Draft) -> None:
-    """Write DequantizeLinear: the element type is that of the scale."""
+    """Write the output shapes of DequantizeLinear: the element type is that of the scale."""
     draft.cast(draft.input(0), draft.output(0), draft.dtype(1))
 
 
@@ -292,7 +292,7 @@ def gather_quantized(draft: Draft) -> None:
 
 
 def torch_embedding(draft: Draft) -> None:
-    """Write TorchEmbedding: rows of the weight."""
+    """Write the output shapes of TorchEmbedding: rows of the weight."""
     draft.put("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
 
 

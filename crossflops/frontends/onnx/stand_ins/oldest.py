@@ -26,7 +26,7 @@ def write_like_first_input(draft: Draft) -> None:
 
 
 def write_old_dropout(draft: Draft) -> None:
-    """Write Dropout: the mask is like the data."""
+    """Write the output shapes of Dropout: the mask is like the data."""
     for index in (0, 1):
         if draft.output(index):
             draft.put("Identity", (draft.input(0),), draft.output(index))
@@ -40,14 +40,14 @@ def batch_normalization(draft: Draft) -> None:
 
 
 def write_old_cast(draft: Draft) -> None:
-    """Write Cast: `to` is the name of a type."""
+    """Write the output shapes of Cast: `to` is the name of a type."""
     dims, kind = draft.shape(0), _KINDS.get(draft.text("to").lower(), 0)
     if dims is not None and kind:
         draft.put("RandomNormal", (), draft.output(0), shape=dims, dtype=kind)
 
 
 def concat(draft: Draft) -> None:
-    """Write Concat: along axis 1 where no axis is given."""
+    """Write the output shapes of Concat: along axis 1 where no axis is given."""
     parts = [draft.shape(index) for index in range(len(draft.node.input))]
     known = [part for part in parts if part is not None]
     axis = draft.integer("axis", 1)
@@ -58,7 +58,7 @@ def concat(draft: Draft) -> None:
 
 
 def write_old_gemm(draft: Draft) -> None:
-    """Write Gemm: M x N, for any C."""
+    """Write the output shapes of Gemm: M x N, for any C."""
     left, right = draft.shape(0), draft.shape(1)
     if left and right and len(left) == len(right) == 2:
         rows = left[1 if draft.integer("transA") else 0]
@@ -77,7 +77,7 @@ def write_old_lp_pool(draft: Draft) -> None:
 
 
 def write_old_recurrent(draft: Draft) -> None:
-    """Write GRU, LSTM or RNN: Y [T, D, B, H], then the last states [D, B, H].
+    """Write the output shapes of GRU, LSTM or RNN: Y [T, D, B, H], then the last states [D, B, H].
 
     Without a direction ONNX infers no shape: the default of the first versions is misspelled.
     """
@@ -90,7 +90,7 @@ def write_old_recurrent(draft: Draft) -> None:
 
 
 def write_old_pad(draft: Draft) -> None:
-    """Write Pad: `paddings` are the pads before all axes, then those behind."""
+    """Write output shapes of Pad: `paddings` are the pads before all axes, then those behind."""
     dims, pads = draft.shape(0), draft.integers("paddings") or draft.integers("pads")
     if dims is not None and len(pads) == 2 * len(dims):
         both = zip(dims, pads, pads[len(dims) :], strict=False)

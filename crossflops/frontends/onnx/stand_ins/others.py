@@ -38,7 +38,7 @@ def rfft(draft: Draft) -> None:
 
 
 def irfft(draft: Draft) -> None:
-    """Write Irfft: m complex elements -> 2 * (m - 1) real ones, or m."""
+    """Write the output shapes of Irfft: m complex elements -> 2 * (m - 1) real ones, or m."""
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
         last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
@@ -46,19 +46,19 @@ def irfft(draft: Draft) -> None:
 
 
 def write_pair_distances(draft: Draft) -> None:
-    """Write CDist: [M, K] and [N, K] -> [M, N]."""
+    """Write the output shapes of CDist: [M, K] and [N, K] -> [M, N]."""
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
         draft.put_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
 
 
 def all_finite(draft: Draft) -> None:
-    """Write IsAllFinite: one truth value."""
+    """Write the output shapes of IsAllFinite: one truth value."""
     draft.put_filled_tensor((), draft.output(0), BOOL)
 
 
 def write_restored_padding(draft: Draft) -> None:
-    """Write RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
+    """Write the output shapes of RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
         draft.put_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
@@ -77,7 +77,7 @@ def write_grid_sample(draft: Draft) -> None:
 
 
 def pre_mix(draft: Draft) -> None:
-    """Write HyperConnectionPreMix: [..., C, H] or [..., C * H] -> [..., H]."""
+    """Write output shapes of HyperConnectionPreMix: [..., C, H] or [..., C * H] -> [..., H]."""
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
         left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])

@@ -67,7 +67,7 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
 
 
 def bnb4(draft: Draft) -> None:
-    """Write MatMulBnb4: B is [N, K] when transposed."""
+    """Write the output shapes of MatMulBnb4: B is [N, K] when transposed."""
     sizes = (draft.integer("K"), draft.integer("N"))
     weights = draft.put_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
     draft.put("MatMul", (draft.input(0), weights), draft.output(0))
@@ -237,7 +237,7 @@ def write_blocked_upsample(draft: Draft) -> None:
 
 
 def write_same_as_input(draft: Draft) -> None:
-    """Write BatchNormalization, InstanceNormalization or LRN: as the input."""
+    """Write output shapes of BatchNormalization, InstanceNormalization or LRN: as the input."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 

@@ -49,7 +49,7 @@ def write_training_loss(draft: Draft) -> None:
 
 
 def write_training_sum(draft: Draft) -> None:
-    """Write ReduceSumTraining: as ReduceSum since version 13."""
+    """Write the output shapes of ReduceSumTraining: as ReduceSum since version 13."""
     names = ("keepdims", "noop_with_empty_axes")
     inputs = [name for name in draft.node.input if name]
     if draft.opset >= 13:
@@ -57,26 +57,26 @@ def write_training_sum(draft: Draft) -> None:
 
 
 def write_training_concat(draft: Draft) -> None:
-    """Write ConcatTraining: the whole, and the length of each part."""
+    """Write the output shapes of ConcatTraining: the whole, and the length of each part."""
     draft.take_over("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
         draft.put_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
 
 
 def write_training_split(draft: Draft) -> None:
-    """Write SplitTraining: as Split since version 13."""
+    """Write the output shapes of SplitTraining: as Split since version 13."""
     if draft.opset >= 13:
         draft.take_over("Split", list(draft.node.input), draft.output(0), ("axis",))
         draft.more_outputs(list(draft.node.output)[1:])
 
 
 def moments(draft: Draft) -> None:
-    """Write LambOptimizer: the step, and each of its tensors unchanged."""
+    """Write the output shapes of LambOptimizer: the step, and each of its tensors unchanged."""
     writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
 
 
 def write_mixed_precision_scale(draft: Draft) -> None:
-    """Write MixedPrecisionScale: each tensor in the type `to`."""
+    """Write the output shapes of MixedPrecisionScale: each tensor in the type `to`."""
     for index in range(len(draft.node.output)):
         if draft.output(index) and not draft.integer("fuse_outputs"):
             draft.cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
@@ -88,12 +88,12 @@ def scalar(draft: Draft) -> None:
 
 
 def truth(draft: Draft) -> None:
-    """Write IsFinite: a truth value for each element."""
+    """Write the output shapes of IsFinite: a truth value for each element."""
     draft.cast(draft.input(0), draft.output(0), BOOL)
 
 
 def write_gradient_accumulator(draft: Draft) -> None:
-    """Write InPlaceAccumulatorV2: whether it was updated, and the buffer."""
+    """Write the output shapes of InPlaceAccumulatorV2: whether it was updated, and the buffer."""
     draft.put_filled_tensor((1,), draft.output(0), BOOL)
     writer_like_inputs(None, 0)(draft)
 

@@ -40,7 +40,7 @@ def make_tables(graph: Any) -> None:
 
 
 def _become_table(node: Any, reader: Any) -> None:
-    """Let a node create a table with the types of its reader, otherwise from texts to numbers."""
+    """Turn a node into one that creates a lookup table of its reader's types."""
     from tensorflow.core.framework import attr_value_pb2, types_pb2
 
     node.op = _TABLE
@@ -59,14 +59,14 @@ def _looks_up(node: Any) -> bool:
 
 
 def model_inputs(function: Any) -> list[Any]:
-    """Return the inputs of a frozen function, without the tables that it captured."""
+    """Return the input tensors of a frozen function, without captured lookup tables."""
     return [tensor for tensor in function.inputs if tensor.dtype.name != "resource"]
 
 
 def with_values(
     data: bytes, domain: str, frozen: Any, source: Any, provided: Mapping[str, Any]
 ) -> tuple[bytes, Mapping[str, Any]]:
-    """Return the ONNX model with results of the domain's operations as inputs, and their values.
+    """Return an ONNX model with TensorFlow's own operations replaced by inputs, and their values.
 
     Results of operations on text become inputs as well. The values are those of one run of the
     `frozen` function, on the inputs `provided` by name, otherwise on made-up numbers and words.
@@ -105,7 +105,7 @@ def _tensors_with_values(graph: Any) -> Iterator[Any]:
 
 
 def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
-    """Yield the nodes of the domain, those that work on text, and those between them.
+    """Yield ONNX nodes that only TensorFlow can run: of a domain, on text, or between those.
 
     A node that the converter wrote between two of these has a result that TensorFlow's graph does
     not have.
@@ -120,13 +120,13 @@ def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
 
 
 def _has_domain(node: Any, domain: str) -> bool:
-    """Return whether a node, or one in its bodies, is of this domain."""
+    """Return whether a node, or one in its bodies, is of an operator domain."""
     inner = [inner for body in node_subgraphs(node) for inner in body.node]
     return node.domain == domain or any(_has_domain(stored, domain) for stored in inner)
 
 
 def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of these tensors in one run of a frozen function."""
+    """Return the values of tensors from one run of a frozen function, by name."""
     import tensorflow as tf
 
     if not tensors:
@@ -141,9 +141,7 @@ def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) 
 
 
 def _tensor_array(tensor: Any) -> Any:
-    """Return the values of a tensor, with texts of one length, as an archive without pickles
-    stores them.
-    """
+    """Return a tensor as a NumPy array, texts with a fixed length."""
     values = np.asarray(tensor.numpy())
     texts = values.dtype == object
     return np.char.decode(values.astype(bytes), errors="replace") if texts else values
@@ -160,9 +158,7 @@ def _names_inside(node: Any) -> Iterator[str]:
 
 
 def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
-    """Return the given value of an input, otherwise a made-up one: random floats, one word for
-    texts.
-    """
+    """Return the given value of an input, or a made-up one."""
     if tensor.name in provided:
         return provided[tensor.name]
     shape, kind = tensor.shape.as_list(), tensor.dtype.as_numpy_dtype
@@ -174,7 +170,7 @@ def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
 
 
 def _declare_fed_values(graph: Any, values: Mapping[str, Any]) -> None:
-    """Make inputs of these values, and outputs of all values that no node reads.
+    """Make these values graph inputs, and values that no node reads graph outputs.
 
     A graph without a node passes the values on.
     """

@@ -21,8 +21,7 @@ _FIRST = "_first"  # an attribute of a Case that is the rest of another: its fir
 
 
 def split_cases(graph: Any) -> Any:
-    """Return the GraphDef with an If for every Case, whose else branch chooses among the further
-    ones.
+    """Return the GraphDef with nested Ifs in place of each Case, in place.
 
     As in TensorFlow, an index that is out of range takes the last branch.
     """
@@ -34,7 +33,7 @@ def split_cases(graph: Any) -> Any:
 
 
 def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the nodes of the graph and of its functions, including those added meanwhile.
+    """Yield the node lists of a graph and its functions, with functions added meanwhile.
 
     The second item is the suffix of an Equal's name where its result is read: a function names the
     result as well.
@@ -47,9 +46,7 @@ def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
-    """Replace a Case by an If: of its first branch, and of the last one or a function of the
-    others.
-    """
+    """Replace a Case by an If with its first branch and the others as else branch."""
     names = [branch.name for branch in node.attr["branches"].list.func]
     index, number = node.input[0], node.attr[_FIRST].i
     if len(names) > 2:
@@ -74,9 +71,7 @@ def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
 
 
 def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
-    """Return the name of a function of the index and the inputs: the Case of the further
-    branches.
-    """
+    """Return the name of a new function that is a Case of the remaining branches."""
     function = _reading_index(library, names[0])
     del function.node_def[:], function.signature.control_output[:]
     function.control_ret.clear()
@@ -92,7 +87,7 @@ def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
 
 
 def _reading_index(library: Any, name: str) -> Any:
-    """Return a copy of this function that takes the index of the branch before its inputs."""
+    """Return a copy of a function that takes the branch index before its inputs."""
     function = _copy_library_function(library, name)
     taken = function.signature.input_arg
     taken.insert(0, taken.add(name="branch_index", type=_INT32))
@@ -103,8 +98,7 @@ def _reading_index(library: Any, name: str) -> Any:
 
 
 def unshare_functions(graph: Any) -> Any:
-    """Return the GraphDef with a separate function for each branch or loop, where several shared
-    one.
+    """Return the GraphDef with one function for each branch or loop, none shared.
 
     Sharing occurs where a function with a branch in it was inlined twice. tf2onnx writes the graph
     of a function into the node that calls it, and stores it only once.
@@ -122,7 +116,7 @@ def unshare_functions(graph: Any) -> Any:
 
 
 def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
-    """Return a context in which tf2onnx reads branches and bodies with the shapes of their inputs.
+    """Return a context in which tf2onnx reads branches and bodies with known input shapes.
 
     tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If,
     including the condition, and a function none where it reads it before its caller.
@@ -141,7 +135,7 @@ def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
 
 
 def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
-    """Convert the functions that `caller` calls, each after those that it calls itself."""
+    """Convert the functions that a graph calls, with input shapes, into `made` by name."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     for op in caller.get_operations():

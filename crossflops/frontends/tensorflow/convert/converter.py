@@ -29,7 +29,7 @@ _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
 def own_unknown_operators(graph: Any) -> bool:
-    """Give operations that ONNX lacks the domain of TensorFlow's; return whether there are any."""
+    """Give operations that ONNX lacks TensorFlow's domain; return whether there are any."""
     return bool(sum(_own_unknown_operator(node) for node in _everything(graph)))
 
 
@@ -44,7 +44,7 @@ def _own_unknown_operator(node: Any) -> bool:
 
 
 def bring_out_of_loops(graph: Any) -> None:
-    """Let loops read unchanged values from outside, in place, inner loops first."""
+    """Let loop bodies read unchanged values from outside, not as states, in place."""
     for node in graph.node:
         for body in node_subgraphs(node):
             bring_out_of_loops(body)
@@ -53,7 +53,7 @@ def bring_out_of_loops(graph: Any) -> None:
 
 
 def pad_outputs(graph: Any) -> None:
-    """Write negative pads of transposed convolutions with TensorFlow's meaning, in place.
+    """Write a transposed convolution's negative pads as TensorFlow means them, in place.
 
     ONNX does not allow them.
     """
@@ -75,7 +75,7 @@ def compare_whole_numbers(graph: Any) -> None:
 
 
 def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
-    """Write shapes that TensorFlow knows and ONNX cannot infer into the GraphProto.
+    """Write shapes that TensorFlow knows and ONNX cannot infer into a GraphProto.
 
     They are those of operations that tf2onnx left unchanged, and of those whose sizes ONNX needs
     as an initializer (the depth of OneHot). Others may have another order of axes than
@@ -119,8 +119,7 @@ def tell_groups(graph: Any) -> None:
 
 
 def _pad_the_output(node: Any) -> None:
-    """Write the output of a transposed convolution beyond its windows as `output_padding` at the
-    end.
+    """Write a transposed convolution's negative pads as `output_padding`, in place.
 
     tf2onnx writes it as negative pads, half of them at the beginning. TensorFlow's windows begin
     at the first element wherever the output is longer than they reach (VALID, and SAME with a
@@ -142,7 +141,7 @@ def _pad_the_output(node: Any) -> None:
 
 
 def _bring_out(loop: Any, graph: Any) -> None:
-    """Let the body read unchanged carried values (weights) from outside, and no longer carry them.
+    """Let a loop's body read unchanged states from outside.
 
     A carried value has an unknown shape for ONNX's inference, since the body could change it.
     """
@@ -246,7 +245,7 @@ class WritingNotes(NamedTuple):
 def convert_with_whole_loops(
     convert: Callable[[WritingNotes, set[str]], _Converted],
 ) -> _Converted:
-    """Return the result of `convert`, with the kinds of loops left whole that tf2onnx fails on.
+    """Return a conversion's result, with loops left whole that tf2onnx cannot convert.
 
     `convert` gets the object for notes, and those kinds. Raises NormalizeError where it fails
     otherwise.
@@ -281,9 +280,7 @@ def make_aliases(graph: Any) -> frozenset[str]:
 
 
 def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Replace these nodes by an alias of the result that is read; return the further values of
-    each.
-    """
+    """Replace custom gradient nodes by aliases of their results; return their other values."""
     provided: dict[str, tuple[str, ...]] = {}
     read = {value for node in _everything(graph) for value in node.input}
     read.update(output.name for output in graph.output)
@@ -336,14 +333,14 @@ def write_tensorflow_onnx(graph: Any, frozen: Any) -> Any:
 
 
 def remove_own_additions(graph: Any) -> Any:
-    """Return the graph (of tf2onnx) without aliases, with loops as ONNX has them."""
+    """Return tf2onnx's graph after its optimizers for aliases and loops."""
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
     return optimizer.optimize_graph(graph, False, optimizers=chosen)
 
 
 def empty_weights(graph: Any) -> None:
-    """Keep one number of each large float tensor of a GraphDef, which TensorFlow repeats."""
+    """Replace each large float tensor of a GraphDef by one repeated number."""
     for node in _definition_nodes(graph):
         tensor = node.attr["value"].tensor if node.op == "Const" else None
         if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
@@ -359,7 +356,7 @@ def _definition_nodes(graph: Any) -> Iterator[Any]:
 
 
 def drop_order(graph: Any) -> None:
-    """Remove control inputs of a GraphDef, which only order operations."""
+    """Remove the control inputs, which only order operations, from a GraphDef."""
     for node in _definition_nodes(graph):
         inputs = [value for value in node.input if not value.startswith("^")]
         del node.input[:]
@@ -381,7 +378,7 @@ def forget_seeds(graph: Any) -> None:
 
 
 def allow_inlining(graph: Any) -> None:
-    """Turn the functions for XLA of a GraphDef into plain functions, which can be inlined."""
+    """Turn XLA functions in a GraphDef into plain ones that can be inlined."""
     for holder in (*_definition_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
             holder.attr.pop(name, None)
@@ -469,7 +466,7 @@ def _recording_nodes(
 
 
 def _unless_named(handle: Any, names: Container[str]) -> Any:
-    """Return a handler of tf2onnx that leaves the nodes of these names unchanged."""
+    """Return a tf2onnx handler that leaves nodes of these names unchanged."""
 
     def handle_other_nodes(graph: Any, node: Any, **named: Any) -> Any:
         """Convert a node by the handler unless it has one of the reserved names."""
@@ -479,7 +476,7 @@ def _unless_named(handle: Any, names: Container[str]) -> Any:
 
 
 def _begin_lists_empty(graph: Any, loop: Any) -> None:
-    """Remove the initial rows of a list before its loop, and join them to the rows after it.
+    """Begin a loop's tensor list empty, and join its first rows to those after the loop.
 
     tf.scan without an initializer writes the first row before its loop, and tf2onnx supports only
     lists that begin empty. `graph` is tf2onnx's.
@@ -504,7 +501,7 @@ def _begin_lists_empty(graph: Any, loop: Any) -> None:
 
 
 def _read_by(graph: Any, name: str) -> Iterator[Any]:
-    """Yield the nodes that read a result, skipping aliases."""
+    """Yield the nodes that read a value, also through aliases."""
     for reader in graph.find_output_consumers(name):
         if reader.type == "Identity":
             yield from _read_by(graph, reader.output[0])
@@ -513,7 +510,7 @@ def _read_by(graph: Any, name: str) -> Iterator[Any]:
 
 
 def _as_it_is(*_given: Any, **_named: Any) -> None:
-    """Leave the node unchanged, in place of tf2onnx's handler."""
+    """Leave a node as it is, in place of tf2onnx's handler."""
 
 
 @contextmanager
@@ -545,7 +542,7 @@ def _is_read_once(node: Any) -> bool:
 
 @contextmanager
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
-    """Let tf2onnx fold only sizes and moved weights, all in one run instead of one run each."""
+    """Let tf2onnx fold only sizes and moved weights into constants, in this context."""
     name = "compute_const_folding_using_tf"
     with patching_attribute(tfonnx, name, _fold_sizes_and_weights, inventory.FOLDING):
         yield
@@ -553,7 +550,7 @@ def _folding_sizes(tfonnx: Any) -> Iterator[None]:
 
 @contextmanager
 def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
-    """Prevent tf2onnx from joining two recurrent layers into a bidirectional one."""
+    """Keep tf2onnx from joining two recurrent layers into one, in this context."""
     with ExitStack() as undo:
         for name in _JOINING:
             kept = patching_attribute(
@@ -565,7 +562,7 @@ def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
 
 @contextmanager
 def _bfloat16_kept() -> Iterator[None]:
-    """Make bfloat16 a type of tf2onnx, which treats it as float16 and fails.
+    """Let tf2onnx convert bfloat16, in this context.
 
     tf2onnx/tf_utils.py: TF_TO_ONNX_DTYPE; tf2onnx/utils.py has its types of NumPy and names.
     """
@@ -633,7 +630,7 @@ def _omitting_weight_copies() -> Iterator[None]:
 def _fold_sizes_and_weights(
     graph: Any, stored: Any, outputs: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return values and types of a graph's tensors that are known sizes or moved weights."""
+    """Return the values and types of tensors that are known sizes or moved weights."""
     import numpy as np
     import tensorflow as tf
 

@@ -26,7 +26,7 @@ _WITHIN = "a checkpoint within another one runs again by itself, too: counted as
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Return the names, with a number after repeated ones: "Variable", "Variable_2"."""
+    """Return names made unique by numbers: "Variable", "Variable_2"."""
     times: Counter[str] = Counter()
     different = []
     for name in names:
@@ -43,7 +43,7 @@ class WeightNames(NamedTuple):
 
 
 def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> WeightNames:
-    """Return which stored tensors of a graph, whose nodes have modules, are variables.
+    """Return the variables' names by the names of stored tensors in a graph.
 
     `function` is the traced one, `full` the graph that was converted.
     """
@@ -58,8 +58,7 @@ def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> 
 def mark_tensorflow_gradients(
     graph: Graph, frozen: Any, owns: Sequence[OwnGradient], missing: Collection[str]
 ) -> Graph:
-    """Return the graph with the nodes marked that are recomputed, or through which no gradient
-    flows.
+    """Return the graph with nodes marked that are recomputed or stop gradients.
 
     `frozen` is the graph as TensorFlow runs it, `owns` are its custom gradient functions,
     `missing` parameters that the graph no longer has.
@@ -74,7 +73,7 @@ def add_own_functions(
     names: Mapping[str, str],
     provided: Mapping[str, Sequence[str]],
 ) -> Graph:
-    """Return the graph with its custom gradient functions, as far as followed.
+    """Return the graph with the custom gradient functions that are followed.
 
     `provided` are their inputs, `names` those of parameters by stored tensors.
     """
@@ -85,7 +84,7 @@ def add_own_functions(
 def _application(
     own: OwnGradient, graph: Graph, provided: Sequence[str], names: Mapping[str, str]
 ) -> Application | None:
-    """Return a custom gradient function by the nodes of the graph."""
+    """Return a custom gradient function with its nodes in the graph, or None."""
     if own.unfollowed or len(provided) != own.operands:
         return None
     return Application(
@@ -118,7 +117,7 @@ class _GradientMarks:
 
 
 def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]:
-    """Return the names of parameters by those of the constants that variables become.
+    """Return the parameters' names by the names of their constants in a frozen graph.
 
     tensorflow/python/framework/convert_to_constants.py: a constant has the name of the placeholder
     by which the function captures the variable.
@@ -135,9 +134,7 @@ def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]
 def _match_new_tensors(
     graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
 ) -> tuple[dict[str, str], set[str]]:
-    """Return the names of parameters by those of tensors that tf2onnx made of them, and the
-    unmatched ones.
-    """
+    """Return the names of parameters by tensors that tf2onnx made, and the unmatched ones."""
     nodes = list(all_nested_nodes(graph.nodes))
     present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
     lost = {name for constant, name in names.items() if constant not in present}
@@ -185,9 +182,7 @@ def _single_name(names: Iterable[str]) -> list[str]:
 def _new_weight_tensors(
     nodes: Iterable[Node], stored: set[str]
 ) -> Iterator[tuple[Node, TensorSpec]]:
-    """Return the stored floats that are not constants of TensorFlow's graph, those with most axes
-    first.
-    """
+    """Yield stored floats that tf2onnx made itself, with their nodes, most axes first."""
     pairs = [
         (node, spec)
         for node in nodes
@@ -202,7 +197,7 @@ def _new_weight_tensors(
 
 
 def _is_nested_module(path: str, other: str) -> bool:
-    """Return whether one of these modules is in the other one."""
+    """Return whether one of two module paths is inside the other."""
     return not path or not other or f"{path}.".startswith(f"{other}.") or other.startswith(path)
 
 
@@ -223,8 +218,7 @@ def with_arguments(graph: Graph, function: Any) -> Graph:
 
 
 def argument_names(function: Any) -> list[str]:
-    """Return the arguments of a concrete function, each by its index or keyword and the path in
-    it.
+    """Return the names of a concrete function's arguments ("0", "0.kernel").
 
     They are in the order of its inputs, before its captures.
     """
@@ -238,7 +232,7 @@ def argument_names(function: Any) -> list[str]:
 
 
 def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
-    """Return the graph in which no gradient flows through these nodes, each with one input."""
+    """Return the graph with inputs of these nodes marked to stop gradients."""
 
     def sever_node(node: Node) -> Node:
         """Return a node, and its bodies, with inputs marked through which no gradient flows."""

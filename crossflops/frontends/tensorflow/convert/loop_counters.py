@@ -15,7 +15,7 @@ _INT32, _INT64 = 6, 7  # TensorProto.DataType
 
 
 def widen_counters(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
-    """Let nodes that compare an int32 with an int64 compare two int64, in place, also in bodies.
+    """Let nodes that compare int32 with int64 compare int64, also in bodies, in place.
 
     `enclosing` are the types of the outer values that the graph sees.
     """
@@ -42,7 +42,7 @@ def _types(graph: Any) -> dict[str, int]:
 
 
 def _widen(graph: Any, node: Any, name: str) -> str:
-    """Return the name of the value as int64: another stored one, or the result of a Cast."""
+    """Return the name of an int64 copy of a value, adding a Cast or a constant."""
     from onnx import helper, numpy_helper
 
     wide = f"{node.name or node.output[0]}/{name}"

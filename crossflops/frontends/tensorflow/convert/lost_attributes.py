@@ -73,8 +73,7 @@ _BATCH_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def _as_of_batch(graph: Any, node: Any) -> bool:
-    """Let a norm in training read the statistics of its batch; return whether tf2onnx can convert
-    it.
+    """Let a batch norm in training use its batch's statistics; return if it can be converted.
 
     tf2onnx uses the moving statistics where the factor of their average is not 1. A norm whose
     statistics are read as results, which no form of tf2onnx has, stays unchanged.
@@ -88,21 +87,18 @@ def _as_of_batch(graph: Any, node: Any) -> bool:
 
 
 def _as_sums(_graph: Any, node: Any) -> bool:
-    """Let rows that are scattered to one index add up, as TensorFlow's do; return True."""
+    """Let rows scattered to one index add up; return True."""
     node.set_attr("reduction", "add")
     return True
 
 
 def _as_it_is(_graph: Any, _node: Any) -> bool:
-    """Return False: an average of areas stays unconverted, since tf2onnx would pick single
-    elements.
-    """
+    """Return False: an average of areas is not converted."""
     return False
 
 
 def _has_known_size(_graph: Any, node: Any) -> bool:
-    """Return whether tf2onnx can convert a transposed convolution, whose explicit padding the file
-    cuts off.
+    """Return whether tf2onnx can convert a transposed convolution with explicit padding.
 
     Where the size of the result is unknown, it stays unconverted.
     """
@@ -119,9 +115,7 @@ _REVIEWED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _begin_pads(node: Any) -> list[int]:
-    """Return the explicit padding of a transposed convolution before each axis; empty for other
-    nodes.
-    """
+    """Return a transposed convolution's explicit padding before each axis, or []."""
     if node.type != "Conv2DBackpropInput" or node.get_attr_value("padding") != b"EXPLICIT":
         return []
     first = 1 if node.get_attr_value("data_format", b"NHWC") == b"NHWC" else 2
@@ -130,7 +124,7 @@ def _begin_pads(node: Any) -> list[int]:
 
 
 def _begin_with(node: Any, begin: list[int]) -> None:
-    """Set the padding before each axis, without changing the total.
+    """Move a transposed convolution's padding so that `begin` is before each axis.
 
     tf2onnx puts half of it before, whatever the operation says.
     """
@@ -140,9 +134,7 @@ def _begin_with(node: Any, begin: list[int]) -> None:
 
 
 def mend_handlers(handlers: dict[str, Any]) -> dict[str, Any]:
-    """Return tf2onnx's handlers, changed so that attributes are not lost, or nodes stay
-    unconverted.
-    """
+    """Return tf2onnx's handlers, changed so that no attribute is lost."""
 
     def mend(kind: str, handler: Any) -> Any:
         """Return a tf2onnx handler that first checks the attributes that tf2onnx would lose."""

@@ -25,12 +25,12 @@ _BODY = re.compile(r"/(?:body|cond|then|else)/_\d+/")
 
 
 def operations(graph: Any) -> list[Any]:
-    """Return the operations of a frozen graph that compute or move values."""
+    """Return the operations of a frozen graph that compute or move values, in order."""
     return [op for op in graph.get_operations() if op.type not in _SILENT]
 
 
 def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
-    """Return every operation as a call, below calls of the modules whose scopes it is in."""
+    """Return the operations as calls, inside calls of the layers that they belong to."""
     by_key: dict[str, Call] = {"(model)": _module_scope_call("(model)", None, 0, layers)}
     operators: list[Call] = []
     loops, branches = loop_operation_names(graph), branch_operation_names(graph)
@@ -49,9 +49,7 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
 
 
 def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
-    """Return the key of the module call of a scope, which is created with its parents if it is
-    new.
-    """
+    """Return the key of a layer's call, which is added to `by_key` if it is new."""
     if not scope:
         return "(model)"
     if scope not in by_key:
@@ -100,9 +98,7 @@ def _operator_call(
 
 
 def _after(op: Any, layer: str) -> str:
-    """Return the kind of the first input's producer: a "convolution", a "product", a "recurrent"
-    cell, or "".
-    """
+    """Return the kind of operation that produced the first input ("convolution"), or ""."""
     if layer == RECURRENT:
         return "recurrent"
     maker = op.inputs[0].op if op.inputs else None
@@ -115,7 +111,7 @@ def _after(op: Any, layer: str) -> str:
 
 
 def _is_cut(op: Any) -> bool:
-    """Return whether the operation works on an image in pieces, as a dilated convolution does."""
+    """Return whether an operation works on an image cut in pieces (dilated convolution)."""
     maker = op.inputs[0].op if op.inputs else None
     while maker is not None and maker.type in _LIFTED and maker.inputs:
         maker = maker.inputs[0].op
@@ -123,7 +119,7 @@ def _is_cut(op: Any) -> bool:
 
 
 def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
-    """Yield the inputs by the names of the operation's arguments, some of which are lists."""
+    """Yield the specs of an operation's inputs, named after its arguments."""
     values = iter(op.inputs)
     for argument in op.op_def.input_arg:
         if not (argument.number_attr or argument.type_list_attr):
@@ -141,7 +137,7 @@ def _operation_tensor_spec(name: str, tensor: Any) -> TensorSpec:
 
 
 def _operation_settings(op: Any) -> dict[str, Scalar]:
-    """Return the plain attributes: numbers, texts, lists of numbers, without types and notes."""
+    """Return an operation's attributes that are numbers, texts or lists of numbers."""
     settings: dict[str, Scalar] = {}
     for name, value in op.node_def.attr.items():
         if _NOTES.match(name):
@@ -157,9 +153,7 @@ def _operation_settings(op: Any) -> dict[str, Scalar]:
 
 
 def loop_operation_names(graph: Any) -> frozenset[str]:
-    """Return the operations that run once for every step of a loop: between its Enter and its
-    Exit.
-    """
+    """Return the names of the operations inside loops of a graph."""
     todo = [op for op in graph.get_operations() if op.type == "Enter"]
     inside: set[str] = set()
     while todo:
@@ -173,7 +167,7 @@ def loop_operation_names(graph: Any) -> frozenset[str]:
 
 
 def branch_operation_names(graph: Any) -> frozenset[str]:
-    """Return the operations of a branch of a condition: between a Switch and its Merge.
+    """Return the names of the operations inside conditional branches of a graph.
 
     The Switch of a loop reads its LoopCond, and the Merge of a loop has a NextIteration.
     """
@@ -201,7 +195,7 @@ def _closes(op: Any) -> bool:
 
 
 def local_name(name: str) -> str:
-    """Return the name of an operation within the function that it was traced in.
+    """Return an operation's name without the prefixes of calling functions.
 
     "lstm/while/body/_1/lstm/while/MatMul" is "lstm/while/MatMul" in the body.
     """
@@ -243,7 +237,7 @@ class Links:
         self._taken: set[str] = set()
 
     def operation_name(self, node: Node) -> str | None:
-        """Return the name of the operation, None where the converter made the node itself."""
+        """Return the name of the TensorFlow operation behind a node, or None."""
         if (written := self.origin_operation(node)) is not None:
             return written
         if node.op.type in _MOVERS:
@@ -271,7 +265,7 @@ class Links:
         return str(candidates.name)
 
     def origin_operation(self, node: Node) -> str | None:
-        """Return the operation that tf2onnx wrote the node for, if it was recorded.
+        """Return the name of the operation that tf2onnx recorded for a node, or None.
 
         A node of an operation that it left unchanged has the operation's name.
         """
@@ -281,9 +275,7 @@ class Links:
         return str(op.name) if op is not None else None
 
     def _origin_call(self, names: Iterable[str]) -> Any:
-        """Return the call of a function that the frozen graph keeps whole, and that the node is
-        from.
-        """
+        """Return the call of a whole function that a node comes from, or None."""
         for name in names:
             parts = name.partition("@")[0].split("/")
             for index, part in enumerate(parts):
@@ -304,7 +296,7 @@ class Links:
                     break
 
     def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
-        """Return the nearest contraction in one direction that is not assigned to another node."""
+        """Return the nearest contraction, step by step, that has no node yet."""
         todo, seen = list(begin), {op.name for op in begin}
         for op in todo:
             if op.type in CONTRACTIONS and op.name not in self._taken:
@@ -387,7 +379,7 @@ def stand_for_operations(
 def _operation_finder(
     links: Links, calls: Mapping[str, Call]
 ) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
-    """Return a function that finds the TensorFlow operation of a node, where its cost is known.
+    """Return a function that finds a node's TensorFlow operation if its cost is known.
 
     An unrolled loop has the nodes of its body once for each run.
     """
@@ -425,7 +417,7 @@ def _fill_missing_shapes(
 
 
 def _converter_call(node: Node, layers: LayerTable) -> Call:
-    """Return a call that only the converter made. Its module is found by neighbouring names."""
+    """Return a call for a node that only the converter added."""
     names = [node.key, *_operation_names(node.outputs), *_operation_names(node.inputs)]
     made_by = next(
         (layer for name in names if (layer := layers.operation_scope(name))[0]), ("", 0)
@@ -465,7 +457,7 @@ _BACKWARD = {
 def training_step_calls(
     forward: tuple[Call, ...], graph: Any, layers: LayerTable
 ) -> tuple[Call, ...]:
-    """Return the calls of the forward pass, then those of gradients in the graph of a step.
+    """Return the forward calls and the gradient calls of a training step's graph.
 
     A product there names the operator calls whose gradients it computes. Operations of the forward
     pass have the shapes of that graph.
@@ -491,8 +483,7 @@ def training_step_calls(
 
 
 def _used(graph: Any) -> set[str]:
-    """Return the operations on which an output of the graph depends; IdentityN passes each value
-    on.
+    """Return the names of the operations on which a graph's outputs depend.
 
     tf.recompute_grad ties the gradients of all its arguments together by one, requested or not.
     """
@@ -516,9 +507,7 @@ def _common_operation_name(name: str) -> str:
 
 
 def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
-    """Yield the forward calls as the graph of a step has them, without those that it leaves
-    out.
-    """
+    """Yield the forward calls that a training step's graph has, as they are there."""
     for call in forward:
         if (there := of_step.get(_common_operation_name(call.key))) is not None:
             yield msgspec.structs.replace(
@@ -529,7 +518,7 @@ def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Cal
 
 
 def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
-    """Yield the operator calls whose gradients this call may make, or that it recomputes.
+    """Yield the keys of the gradients or recomputations that a backward call may be.
 
     A gradient has the name of its operation. A recomputed operation (tf.recompute_grad) has a name
     of its own: it is found by its type and sizes.
@@ -553,19 +542,18 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
 
 
 def _has_fitting_sizes(gradient: Call, call: Call) -> bool:
-    """Return whether the known sizes of a gradient are among those of the call."""
+    """Return whether a gradient call's sizes are among those of a forward call."""
     return bool(known := _float_sizes(gradient)) and known <= _float_sizes(call)
 
 
 def _float_sizes(call: Call) -> Counter[int]:
-    """Return the sizes of float operands and results, where known: gradients have the same."""
+    """Return the element counts of a call's float operands and results."""
     floats = (spec for spec in (*call.inputs, *call.outputs) if "int" not in spec.dtype)
     return Counter(spec.numel for spec in floats if spec.shape is not None)
 
 
 def _is_named(gradient: str, name: str) -> bool:
-    """Return whether a gradient is named as that of this operation: with its scope, or by its
-    name.
+    """Return whether a gradient operation is named after a forward operation.
 
     By name in the gradient of a function or a loop: tensorflow/python/ops/gradients_util.py.
     """

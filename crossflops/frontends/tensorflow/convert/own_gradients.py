@@ -52,8 +52,7 @@ class OwnGradient(msgspec.Struct, frozen=True):
 
 
 def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
-    """Return the custom gradient functions of a frozen graph, in the order of their last
-    operations.
+    """Return the custom gradients that a frozen graph applies.
 
     Those of TensorFlow itself, as of tf.nn.silu, are derived from their operations, and those on
     which no result of the graph depends are left out.
@@ -69,7 +68,7 @@ def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
 
 
 def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
-    """Return the number of results of each function whose gradient is followed, by its name."""
+    """Return the number of results of each custom gradient that is followed, by name."""
     return {own.name: own.results for own in owns if not own.unfollowed}
 
 
@@ -100,7 +99,7 @@ def _own_gradient(
 
 
 def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
-    """Yield the operations that read a tensor, skipping aliases."""
+    """Yield the operations that read a tensor, also through aliases."""
     for reader in tensor.consumers():
         if reader.type == "Identity":
             yield from _readers_past_aliases(reader.outputs[0])
@@ -109,8 +108,7 @@ def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
 
 
 def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
-    """Yield the operations of each function that is recomputed for its gradients
-    (tf.recompute_grad, keras.remat).
+    """Yield the names of the operations in each region that is recomputed for gradients.
 
     Operations before the results of a nested function are included.
     """
@@ -121,9 +119,7 @@ def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
 
 
 def _custom_gradient_ends(graph: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the operations that pass on the results of such functions, with the names of their
-    gradients.
-    """
+    """Yield the operations at which custom gradients apply, with the gradients' names."""
     for op in graph.get_operations():
         if op.type == "IdentityN" and CUSTOM in op.node_def.attr:
             yield op, op.get_attr(CUSTOM).decode()
@@ -135,7 +131,7 @@ def _gradient_result_count(gradient: str) -> int:
 
 
 def gradient_closure(gradient: str) -> dict[str, Any]:
-    """Return the values of the forward pass that the gradient function closes over."""
+    """Return the variables that a gradient function closes over, by name."""
     from tensorflow.python.framework.ops import gradient_registry
 
     inner = getclosurevars(gradient_registry.lookup(gradient)).nonlocals["tape_grad_fn"]
@@ -149,17 +145,13 @@ def _recomputes(gradient: str) -> bool:
 
 
 def _is_library(gradient: str) -> bool:
-    """Return whether the gradient is code of TensorFlow: of its own function, or of a
-    recomputation.
-    """
+    """Return whether a custom gradient is code of TensorFlow, not of the user."""
     function = gradient_closure(gradient)["grad_fn"]
     return str(getattr(function, "__module__", "")).partition(".")[0] == "tensorflow"
 
 
 def _ancestor_operations(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
-    """Return the operations on which the results depend, back to the first ones, which are
-    excluded.
-    """
+    """Return the names of operations that results depend on, up to the `begin` ones."""
     edges = {op.name for op in begin}
     inside: set[str] = set()
     todo = list(results)
@@ -172,9 +164,7 @@ def _ancestor_operations(begin: Iterable[Any], results: Iterable[Any]) -> frozen
 
 
 def _operations_between(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
-    """Return the ancestors of the results that also depend on the first operations; a closure's
-    own work is excluded.
-    """
+    """Return the names of operations between the `begin` ones and the results."""
     begin = list(begin)
     behind: set[str] = set()
     todo = list(begin)
@@ -201,7 +191,7 @@ class RegisteredGradients(msgspec.Struct, frozen=True):
 
 
 def gradients_from_registry(graph: Any) -> RegisteredGradients:
-    """Return the verdicts of the gradient registry on the operations of a frozen graph."""
+    """Return which operations of a frozen graph have no gradient, by TensorFlow's registry."""
     verdicts: dict[str, bool | str] = {}
     stopped, reasons = set(), {}
     for op in graph.get_operations():
@@ -227,7 +217,7 @@ def _has_float_tensors(tensors: Iterable[Any]) -> bool:
 
 
 def _hands_on(op: Any) -> bool | str:
-    """Return whether the gradient of an operation reaches an operand, or why that is not followed.
+    """Return whether an operation passes gradients to an operand, or why that is unknown.
 
     A gradient that cannot be made of this operation alone is assumed to reach one.
     """

@@ -54,7 +54,7 @@ def function_of(
 
 
 def _is_variable(node: Any) -> bool:
-    """Return whether the node is a variable, as in the graph of a function that is not frozen."""
+    """Return whether a GraphDef's node is a variable, so the graph is not frozen."""
     return bool(node.op == "Placeholder" and node.attr["dtype"].type == _RESOURCE)
 
 
@@ -73,9 +73,7 @@ def require_tensorflow() -> None:
 
 
 def is_frozen(model: Any) -> bool:
-    """Return whether the model is a graph, or a SavedModel, whose variables may have become
-    constants.
-    """
+    """Return whether a model's variables may be constants: a graph or a SavedModel."""
     import tensorflow as tf
 
     return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
@@ -89,16 +87,14 @@ def is_rebuilt(model: Any) -> bool:
 def function_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of the traced function, in its order. Raise InputError where they do
-    not fit.
-    """
+    """Return the arguments of the traced function in its order. Raises InputError."""
     return call_of(model, args, dict(kwargs), training)[1:]
 
 
 def call_of(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return the function to be traced, and its arguments.
+    """Return the function to trace for a model, and its arguments.
 
     Raises InputError where it takes others.
     """
@@ -129,9 +125,7 @@ def is_keras_layer(model: Any) -> bool:
 def _keras_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return the call of a Keras model, which takes its inputs as one value: a tensor, a list, or
-    a dict.
-    """
+    """Return how to call a Keras model: the function and the arguments."""
     names = _call_parameter_names(model)
     mode = {"training": training} if "training" in names else {}
     requested = keras_input_structure(model)
@@ -151,7 +145,7 @@ def keras_input_structure(model: Any) -> Any:
 def _unpack_inputs(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the inputs of a functional model, which may come as one list or dict."""
+    """Return a functional model's inputs, unpacked from one list or dict."""
     if len(args) == 1 and not kwargs and isinstance(args[0], dict):
         return (), args[0]
     if len(args) == 1 and not kwargs and isinstance(args[0], list):
@@ -190,7 +184,7 @@ def _functional_call(
 
 
 def _input_options_hint(tensors: Mapping[str, Any]) -> str:
-    """Return a hint with the option for each input; open sizes are 1 there."""
+    """Return a hint with an --input option for each input of a model."""
     options = []
     for name, tensor in tensors.items():
         shape = tensor.shape
@@ -208,9 +202,7 @@ def _one(provided: tuple[Any, ...]) -> Any:
 
 
 def _call_parameter_names(model: Any) -> tuple[str, ...]:
-    """Return the parameter names of `call`; none where it takes any keyword, or cannot be
-    inspected.
-    """
+    """Return the parameter names of a model's `call`, or () if they are open."""
     try:
         parameters = inspect.signature(model.call).parameters
     except (TypeError, ValueError):
@@ -223,9 +215,7 @@ def _call_parameter_names(model: Any) -> tuple[str, ...]:
 def _signature_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return the call of a SavedModel's signature, with keywords; positional inputs are in the
-    order of names.
-    """
+    """Return how to call a SavedModel's signature: the function and the arguments."""
     signatures = model.signatures
     name = active_signature(model)
     if name is None:
@@ -259,9 +249,7 @@ def _signature_call(
 
 
 def active_signature(model: Any) -> str | None:
-    """Return the name of the chosen or the serving signature; None where there is no single
-    one.
-    """
+    """Return the name of a SavedModel's chosen, serving or only signature, or None."""
     names = tuple(model.signatures)
     usual = [name for name in _SERVING if name in names] or (names if len(names) == 1 else ())
     chosen: str | None = getattr(model, CHOSEN, None)

@@ -8,7 +8,7 @@ _AROUND = re.compile(r"Exception encountered when calling \S+\.\s*|\s*Arguments 
 
 
 def short_error_text(error: BaseException) -> str:
-    """Return the message of an error without colours, and without Keras's additions.
+    """Return an error's message in one line, without colours.
 
     keras/src/utils/traceback_utils.py: inject_argument_info_in_traceback names the layer before
     the message and lists the arguments after it.

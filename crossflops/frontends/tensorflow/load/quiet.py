@@ -82,7 +82,7 @@ def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[Mod
 
 @contextmanager
 def _descriptor_on(file: int) -> Iterator[int]:
-    """Redirect stderr to a file in this context, and yield a descriptor of the original."""
+    """Redirect stderr to a file in this context, and yield a descriptor of the real stderr."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     kept = os.dup(_STDERR)

@@ -23,8 +23,7 @@ _KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itse
 
 
 def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
-    """Return the model in a `.keras` or HDF5 file, in a SavedModel folder or in a frozen graph
-    (`.pb`).
+    """Return the model of a Keras file, SavedModel folder or frozen graph.
 
     A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed. Raises
     TargetError, MissingExtraError.
@@ -112,7 +111,7 @@ def _load_keras_model(path: Path, allow_pickle: bool) -> Any:
 
 
 def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
-    """Raise TargetError for a file that is not an archive of Keras, or that holds code."""
+    """Raise TargetError unless a file is a Keras archive without code of its own."""
     if not zipfile.is_zipfile(path):
         raise TargetError(f"{path} is not a .keras file, or is incomplete", _AGAIN)
     with zipfile.ZipFile(path) as archive:
@@ -128,7 +127,7 @@ def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
 
 
 def _own_classes(path: Path) -> list[str]:
-    """Return the classes in the configuration of a model that are not those of Keras."""
+    """Return the classes in a Keras model's configuration that are not of Keras."""
     classes = (
         config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
     )
@@ -137,7 +136,7 @@ def _own_classes(path: Path) -> list[str]:
 
 
 def _config(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield all objects in the configuration, from the outside to the inside."""
+    """Yield all objects of a Keras file's configuration, outermost first."""
     try:
         with zipfile.ZipFile(path) as archive:
             todo = [json.loads(archive.read("config.json"))]

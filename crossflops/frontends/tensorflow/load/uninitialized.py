@@ -48,7 +48,7 @@ def omitting_initial_weights() -> Iterator[None]:
 
 
 def require_numbers(variables: Any) -> None:
-    """Raise ValuesNeededError where one of these variables has no values."""
+    """Raise ValuesNeededError if a variable was created without values."""
     kind = _valueless_variable_class()
     if any(isinstance(variable, kind) for variable in variables):
         raise ValuesNeededError("its sizes depend on the values of its weights")
@@ -56,9 +56,7 @@ def require_numbers(variables: Any) -> None:
 
 @functools.cache
 def _valueless_variable_class() -> Any:
-    """Return a variable class that may be traced and not read: TensorFlow itself would return one
-    zero.
-    """
+    """Return a class of Keras variables without values, which can only be traced."""
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 

@@ -11,9 +11,7 @@ from crossflops.ir.graph import TensorSpec
 
 
 def usual_input(model: Any) -> NamedModel | None:
-    """Return the inputs by their names, an open batch as 1; None where another size or a type is
-    open.
-    """
+    """Return the inputs that a model declares, with batch 1; None if other sizes are open."""
     requested = _model_input_tensors(model)
     specs = [_usual_input_spec(name, tensor) for name, tensor in requested.items()]
     full = tuple(spec for spec in specs if spec is not None)
@@ -25,7 +23,7 @@ def usual_input(model: Any) -> NamedModel | None:
 
 
 def _model_input_tensors(model: Any) -> Mapping[str, Any]:
-    """Return the tensors or specs of the inputs; empty where the model does not declare them."""
+    """Return the declared input tensors or specs of a model, by name."""
     keras = sys.modules.get("keras")
     layer: Any = getattr(keras, "Layer", ())
     if isinstance(model, layer):

@@ -21,7 +21,7 @@ _DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
 
 @quiet()
 def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Run the exported function; outputs that depend on a drawing operation are marked as drawn.
+    """Return the outputs of one run, and which depend on random numbers.
 
     Its frozen graph runs with weights and inputs that differ by one rounding. Raises InputError.
     """
@@ -89,7 +89,7 @@ def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
 
 
 def _is_drawn(output: Any) -> bool:
-    """Return whether an operation that this tensor depends on draws numbers, also in a body."""
+    """Return whether a tensor depends on an operation that draws random numbers."""
     functions = {
         stored.signature.name: stored for stored in output.graph.as_graph_def().library.function
     }
@@ -108,7 +108,7 @@ def _is_drawn(output: Any) -> bool:
 
 
 def _operation_kinds_inside(node: Any, functions: dict[str, Any]) -> Iterator[str]:
-    """Yield the kind of an operation and of those in the functions that it calls."""
+    """Yield the types of an operation and of all in the functions that it calls."""
     yield node.op
     for attribute in node.attr.values():
         for stored in (attribute.func, *attribute.list.func):

@@ -8,9 +8,7 @@ from crossflops.ir.trace import Setting
 
 
 def tensorflow_runner(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """Return the concrete function called on tensors of its shapes, with its results copied
-    out.
-    """
+    """Return the concrete function with inputs, ready to be timed or profiled."""
     import tensorflow as tf
 
     function = trace_tensorflow_model(

@@ -27,8 +27,7 @@ from crossflops.patches.patching import patching_attribute
 
 
 def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
-    """Return the graph of the outputs, and of the gradients of trained variables, as of
-    tf.GradientTape.
+    """Return the frozen graph of a training step: outputs and gradients of variables.
 
     These begin as ones at the outputs of the loss, which are those of their sum: the loss does no
     work of its own here. Operations of the forward pass keep their names. Raises NormalizeError.
@@ -55,16 +54,14 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
 
 
 def _has_own_gradients(graph: Any) -> bool:
-    """Return whether a custom gradient function is in the graph or in one that it calls."""
+    """Return whether a graph, or a function in it, has a custom gradient."""
     definition = graph.as_graph_def()
     bodies = (definition.node, *(stored.node_def for stored in definition.library.function))
     return any(CUSTOM in node.attr for nodes in bodies for node in nodes)
 
 
 def _reads_within(graph: Any) -> bool:
-    """Return whether a loop or a function reads a variable: TensorFlow does not freeze its
-    gradients.
-    """
+    """Return whether a loop or an inner function of a graph reads a variable."""
     import tensorflow as tf
 
     def holds_functions(op: Any) -> bool:
@@ -98,7 +95,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
 
 
 def _variable_constant(variable: Any) -> Any:
-    """Return the constant for a variable in a frozen graph, by shape."""
+    """Return a constant of a variable's shape, for a frozen graph."""
     import tensorflow as tf
 
     return tf.constant(NUMBER, variable.dtype, variable.shape)
@@ -106,7 +103,7 @@ def _variable_constant(variable: Any) -> Any:
 
 @contextmanager
 def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
-    """Read these tensors in place of variables, by the variables' ids, in this context.
+    """Read these tensors in place of variables (by id), in this context.
 
     Functions of the model (tf.function) are traced anew, as they know the variables already.
     """
@@ -136,7 +133,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
 
 
 def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
-    """Yield the variables that are trained."""
+    """Yield the variables that a training step trains."""
     chosen = trainable_parameter_names(layers.rows, step)
     for variable in function.graph.variables:
         if variable.dtype.is_floating and layers.weights.get(id(variable)) in chosen:
@@ -157,9 +154,7 @@ def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSettin
 def _forward_and_backward(
     traced: TracedFunction, step: StepSetting, indices: Iterable[int]
 ) -> Callable[..., Any]:
-    """Return a function that runs the model, and back to these weights and to the inputs at the
-    indices.
-    """
+    """Return a function for outputs and gradients of weights and these inputs."""
     import tensorflow as tf
 
     def both(weights: Sequence[Any], *provided: Any, **named: Any) -> Any:

@@ -74,7 +74,7 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
 
 @contextmanager
 def _freezing_by_shape() -> Iterator[None]:
-    """Prevent large float variables from being copied into constants in this context.
+    """Keep large float variables from being copied into constants, in this context.
 
     tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
     reads a variable, `make_tensor_proto` writes it.
@@ -107,7 +107,7 @@ def _freezing_by_shape() -> Iterator[None]:
 
 
 def _uniform_array(tensor: Any) -> Any:
-    """Return one number repeated to the shape of a variable, without memory."""
+    """Return an array of one repeated number in a variable's shape."""
     import numpy as np
 
     return np.broadcast_to(np.array(NUMBER, tensor.dtype.as_numpy_dtype), tensor.shape.as_list())
@@ -117,7 +117,7 @@ _LACKING = {"Case", "StatelessCase"}
 
 
 def keeping_choices_whole() -> AbstractContextManager[object]:
-    """Return a context in which freezing keeps Case operations whole, as it keeps loops.
+    """Return a context in which freezing does not split Case operations.
 
     tensorflow/python/framework/convert_to_constants.py: `_CONTROL_FLOW_OPS` names the operations
     that are not lowered, and lacks Case.
@@ -133,7 +133,7 @@ def keeping_choices_whole() -> AbstractContextManager[object]:
 
 
 def gathers_frozen() -> AbstractContextManager[object]:
-    """Return a context in which freezing converts gathers from variables in functions, too.
+    """Return a context in which freezing also converts gathers inside functions.
 
     tensorflow/python/framework/convert_to_constants.py: `_ResourceGather` leaves those in the body
     of a loop or a branch unchanged, although they get the constant in place of the variable: such
@@ -154,7 +154,7 @@ def gathers_frozen() -> AbstractContextManager[object]:
 
 
 def _gather(node: Any, function: Any) -> None:
-    """Replace a ResourceGather of a FunctionDef by a GatherV2, in place."""
+    """Replace a gather of a variable in a FunctionDef by one of a tensor, in place."""
     from tensorflow.python.framework.tensor_util import make_tensor_proto
 
     kind = node.attr["Tindices"]

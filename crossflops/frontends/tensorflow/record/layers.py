@@ -44,7 +44,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
 
 
 def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
-    """Return the innermost known scope around an operation, None where there is none.
+    """Return the innermost recorded name scope around an operation, or None.
 
     The names in an inlined function or the body of a loop follow those of its caller, and repeat
     them or begin anew: "lstm/while/body/_1/lstm/while/cell/MatMul" is in "lstm/while/cell".
@@ -65,7 +65,7 @@ def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
 
 
 def _longest(parts: list[str], begin: int, scopes: Mapping[str, Row]) -> tuple[str | None, int]:
-    """Return the longest known scope that begins there, and where it ends."""
+    """Return the longest recorded name scope that starts at a position, and its end."""
     for end in range(len(parts), begin, -1):
         scope = "/".join(parts[begin:end])
         if scope in scopes:
@@ -95,8 +95,7 @@ class LayerTable:
     weights: dict[int, str]  # names of parameters by the ids of variables of TensorFlow
 
     def kind(self, module: int, name: str) -> str:
-        """Return the kind of layer that an operation in a module serves: a normalization, a cell,
-        or "".
+        """Return the kind of layer that an operation belongs to ("normalization"), or "".
 
         It is that of the module's class or of a base class.
         """
@@ -104,11 +103,11 @@ class LayerTable:
         return next((KINDS[name] for name in names if name in KINDS), "")
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the scope of an operation, "" for none, and the id of its module."""
+        """Return the layer's name scope and module id of an operation."""
         raise NotImplementedError
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """Return the parent of a scope, and the id of its module."""
+        """Return the enclosing layer's name scope and module id, of a name scope."""
         raise NotImplementedError
 
 
@@ -130,16 +129,16 @@ class KerasLayers(LayerTable):
         }
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the innermost layer scope around the operation; the root where there is none."""
+        """Return the innermost layer's name scope and module id of an operation."""
         scope = scope_of(name, self._scopes)
         return ("", 0) if scope is None else (scope, self._scopes[scope])
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """Return the innermost layer scope around that of another layer."""
+        """Return the name scope and module id of the layer around a scope."""
         return self.operation_scope(scope)
 
     def _walk(self, layer: Any, path: str) -> Iterable[Any]:
-        """Yield the layer and all in it, each object once, under its first path."""
+        """Yield a layer and all layers inside it, each once."""
         if id(layer) in self._ids:
             return
         self._ids[id(layer)] = len(self._ids)
@@ -189,7 +188,7 @@ def _child_layers(layer: Any) -> list[tuple[str, Any]]:
 
 
 def _layer_weights(layer: Any) -> list[Any]:
-    """Return the layer's own parameters, which it was made to train, frozen or not.
+    """Return the layer's own variables that are parameters.
 
     Moving averages and the seeds of random layers are not parameters. A quantized layer stores its
     trained weights as whole numbers, with their scales.
@@ -209,20 +208,20 @@ class NamedLayers(LayerTable):
         self._ids = {row.path: row.id for row in self.rows}
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the module of an operation, from its name."""
+        """Return the module path and id of an operation, from its name."""
         path = place_from_name(name).path
         while path not in self._ids:
             path = path.rpartition(".")[0]
         return path, self._ids[path]
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """Return the module that encloses a module."""
+        """Return the path and id of the module that encloses a module."""
         path = scope.rpartition(".")[0]
         return path, self._ids[path]
 
 
 def function_variables(function: Any) -> list[Any]:
-    """Return the trained variables that a function reads, all where it trains none."""
+    """Return the trainable variables that a function reads, or all float ones."""
     by_id = {id(variable): variable for variable in function.variables}
     trained = [weight for weight in by_id.values() if weight.trainable]
     return trained or [weight for weight in by_id.values() if weight.dtype.is_floating]

@@ -14,7 +14,7 @@ from crossflops.patches.patching import patching_attribute
 
 
 def names_recomputed() -> AbstractContextManager[object]:
-    """Return a context in which a recomputed function takes keyword arguments."""
+    """Return a context in which tf.recompute_grad accepts keyword arguments."""
     import tensorflow as tf
 
     recompute = tf.recompute_grad

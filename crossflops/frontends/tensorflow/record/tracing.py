@@ -30,8 +30,7 @@ class TracedFunction(msgspec.Struct, frozen=True):
 def trace_tensorflow_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> TracedFunction:
-    """Return the model traced on inputs of these shapes. Raise InputError where it does not take
-    them.
+    """Return the model traced on inputs of these shapes. Raises InputError.
 
     `args` and `kwargs` hold tf.TensorSpec.
     """
@@ -71,7 +70,7 @@ def _concrete(
 
 
 def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with variable writes passed on to later readers instead of stored.
+    """Return a function that does not store its variable writes.
 
     A state (stateful recurrent layers, moving averages in training, seeds of random layers) has no
     frozen form. Variables must exist already: a stateless scope creates none.

@@ -23,7 +23,7 @@ _MOVES = ("Placeholder", "Identity", "ReadVariableOp", "Const", "NoOp")
 
 @quiet()
 def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Return the backward cost of each custom gradient function that is followed."""
+    """Return the backward operations of each custom gradient function."""
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
@@ -43,7 +43,7 @@ class _Program(NamedTuple):
 
 
 def _own_backward_pass(own: OwnGradient) -> OwnBackward:
-    """Return the backward pass of a function, from the program of its gradient."""
+    """Return the backward operations of one custom gradient function."""
     try:
         made = _gradient_program(own)
         if made.source is None:
@@ -59,9 +59,7 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
 
 
 def _gradient_program(own: OwnGradient) -> _Program:
-    """Return the gradient as a function of the gradients of the results, and of all that it
-    reads.
-    """
+    """Return a custom gradient as a function of result gradients and saved values."""
     import tensorflow as tf
     from tensorflow.python.framework.func_graph import FuncGraph
     from tensorflow.python.framework.ops import gradient_registry
@@ -97,7 +95,7 @@ def _gradient_program(own: OwnGradient) -> _Program:
 
 
 def _values_from_outside(graph: Any) -> list[Any]:
-    """Return the values that a graph reads from outside: tensors, and reads of variables."""
+    """Return the tensors and variable reads that a graph takes from outside."""
     import tensorflow as tf
 
     taken = [stored for _, stored in graph.captures]
@@ -110,7 +108,7 @@ def _values_from_outside(graph: Any) -> list[Any]:
 
 
 def _operations_before(tensors: list[Any]) -> list[Any]:
-    """Return the operations on which these tensors depend."""
+    """Return the operations on which tensors depend."""
     known: dict[str, Any] = {}
     todo = [tensor.op for tensor in tensors]
     while todo:
