@@ -209,9 +209,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_for_itself(self) -> bool:
-        """Whether the node is an operation of the model itself, not a part of how one was
-        written.
-        """
+        """Whether the node is an operation of the model, not one that a converter wrote for it."""
         return self.conversion.stands_for is None
 
     @property

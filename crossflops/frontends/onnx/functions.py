@@ -430,6 +430,7 @@ def _declare_value_type(graph: Any, name: str, kind: Type) -> None:
 
 
 def _give(graph: Any, name: str, operand: Operand) -> None:
+    """Add an operand to a graph: as a stored small value, or as an input of its type and shape."""
     number = _NUMBERS.get(operand.dtype, 0)
     if operand.value is not None:
         store(graph, name, number, operand.value)

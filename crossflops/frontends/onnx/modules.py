@@ -333,7 +333,10 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
 
 
 def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
-    """Return the values with equal ones as one shared object."""
+    """Return the values with equal ones as one shared object.
+
+    A million nodes may be in a few hundred places.
+    """
     kept: dict[_P, _P] = {}
     return [kept.setdefault(value, value) for value in values]
 

@@ -54,7 +54,10 @@ def tensor_sequence_length(value: Value | None) -> int | None:
 
 
 def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
-    """Return numbers rounded to a float type. Raises ValueError for an overflow."""
+    """Return numbers rounded to a float type. Raises ValueError for an overflow.
+
+    An integer that may be inexact is an error, too.
+    """
     items = tuple(numbers)
     form = f"<{len(items)}{kind}"
     try:
@@ -144,7 +147,7 @@ def _concat_values(values: list[Value]) -> Value:
 
 
 def _common_value_kind(values: list[Value]) -> str:
-    """Return the common number kind of values: integers ("") or one float kind."""
+    """Return the number kind that all values have. Raises ValueError for a mixture."""
     if len({value.kind for value in values}) > 1:
         raise ValueError("the values have several types")
     return values[0].kind

@@ -33,7 +33,10 @@ _BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}
 
 
 def turn_weights(model: Any) -> None:
-    """Replace Transposes of weights by weights that are stored transposed, in place."""
+    """Replace Transposes of weights by weights that are stored transposed, in place.
+
+    Their order changes, and no node computes.
+    """
     for node in list(model.graph):
         if node.op_type == "Transpose" and node.inputs[0].is_initializer():
             _turn(node)
@@ -296,7 +299,10 @@ def _jax_conversion_error(error: BaseException) -> NormalizeError:
 
 
 def declare_opsets(model: Any) -> None:
-    """Declare the operator set versions that the model's operators need."""
+    """Declare the operator set versions that the model's operators need.
+
+    jax2onnx also writes operators that are newer than the version it declares.
+    """
     from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
     newest = onnx_opset_version()

@@ -240,7 +240,10 @@ def _parts_of(spec: Any, rank: int, axes: Mapping[str, int]) -> list[tuple[str, 
 
 
 def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
-    """Return an array split by device: [...] to [devices, *local shape]."""
+    """Return an array split by device: [...] to [devices, *local shape].
+
+    An array that is not split along a mesh axis is copied.
+    """
     from jax import lax
 
     shape: list[int] = []
@@ -261,7 +264,10 @@ def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
 
 
 def _merge_devices(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
-    """Return an array merged from its parts by device: [devices, *local shape] to [...]."""
+    """Return an array merged from its parts by device: [devices, *local shape] to [...].
+
+    Of equal copies the first one is used.
+    """
     from jax import lax
 
     local = array.shape[1:]

@@ -184,7 +184,7 @@ def _to_equation(
 
 
 def _is_saved(eqn: Any, policy: Any) -> bool:
-    """Return whether a checkpoint with this policy saves an equation's result."""
+    """Return whether a checkpoint's policy saves a result (jax/_src/ad_checkpoint.py)."""
     if policy is None or getattr(eqn.primitive, "multiple_results", False):
         return False
     verdict = policy(eqn.primitive, *(variable.aval for variable in eqn.invars), **eqn.params)
@@ -417,12 +417,18 @@ def _tell_shape(ctx: Any, variable: Any) -> None:
 
 
 def _is_complex(eqn: Any) -> bool:
-    """Return whether an equation is an FFT of complex numbers."""
+    """Return whether an equation is an FFT of complex numbers.
+
+    jax2onnx ignores that the two parts of such numbers are an axis.
+    """
     return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
 
 
 def _moves_complex(eqn: Any) -> bool:
-    """Return whether an equation moves complex numbers, such as a slice."""
+    """Return whether an equation moves complex numbers, such as a slice.
+
+    jax2onnx's rules for movements ignore the axis of the two parts.
+    """
     return eqn.primitive.name in COMPLEX_MOVES and any(map(_holds_complex, eqn.outvars))
 
 
@@ -437,7 +443,10 @@ def is_complex(array: Any) -> bool:
 
 
 def _makes_complex(eqn: Any) -> bool:
-    """Return whether an equation makes complex numbers of real ones."""
+    """Return whether an equation makes complex numbers of real ones.
+
+    jax2onnx gives such a result no axis of the two parts.
+    """
     if eqn.primitive.name != "convert_element_type":
         return False
     return _holds_complex(eqn.outvars[0]) and not _holds_complex(eqn.invars[0])
@@ -486,7 +495,10 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
 
 
 def _with_all_keys(eqn: Any) -> Any:
-    """Return an equation that draws random bits for all keys at once."""
+    """Return an equation that draws random bits for all keys at once.
+
+    jax2onnx draws those of one key.
+    """
     if eqn.primitive.name != "random_bits":
         return eqn
     return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})

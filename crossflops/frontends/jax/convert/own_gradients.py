@@ -49,7 +49,10 @@ class OwnFunction(msgspec.Struct, frozen=True):
 
 
 def is_own(eqn: Any) -> bool:
-    """Return whether an equation applies a function with a custom derivative of the user's."""
+    """Return whether an equation applies a function with a custom derivative of the user's.
+
+    An activation of JAX or Flax with a rule of its own is not one.
+    """
     if eqn.primitive.name not in CUSTOM:
         return False
     rule = eqn.params.get("jvp_jaxpr_fun")

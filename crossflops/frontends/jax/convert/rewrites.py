@@ -382,7 +382,10 @@ def equal(eqn: Any) -> Equal | None:
 
 
 def _comparison_rule(name: str) -> Callable[[Any], Equal]:
-    """Return a function that replaces a total-order comparison by the plain one."""
+    """Return a function that replaces a total-order comparison by the plain one.
+
+    `lt_to` and its like in jax/_src/lax/lax.py also order NaN and the two zeros.
+    """
 
     def equivalent_comparison(eqn: Any) -> Equal:
         """Return the comparison of JAX that does the same as the equation."""
@@ -587,7 +590,10 @@ def whole_array_update(eqn: Any) -> Equal | None:
 
 
 def _empty_equivalent(eqn: Any) -> Equal:
-    """Return an array without values (`empty`) as zeros."""
+    """Return an array without values (`empty`) as zeros.
+
+    Results of other branches are such arrays.
+    """
     result = eqn.outvars[0].aval
 
     def empty_array() -> Any:

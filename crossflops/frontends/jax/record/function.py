@@ -316,7 +316,10 @@ def _lighten(array: Any) -> Any:
 
 
 def _arrays(stored: Any) -> Any:
-    """Return the stored values of a tree as JAX arrays and random keys."""
+    """Return the stored values of a tree as JAX arrays and random keys.
+
+    A traced function computes with these, unlike with arrays of NumPy.
+    """
     import jax
     import jax.numpy as jnp
 

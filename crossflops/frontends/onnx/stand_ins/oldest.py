@@ -98,9 +98,7 @@ def write_old_pad(draft: Draft) -> None:
 
 
 def write_old_reshape(draft: Draft) -> None:
-    """Write Reshape to the attribute `shape`, where 0 keeps a size and -1 takes the remaining
-    one.
-    """
+    """Write the output shape of Reshape to its attribute `shape` (0 keeps a size, -1 fits)."""
     dims, requested = draft.shape(0), list(draft.integers("shape"))
     if dims is None or not requested:
         return

@@ -17,8 +17,7 @@ def unfold(draft: Draft) -> None:
 
 
 def crop(draft: Draft) -> None:
-    """Write Crop: [N, C, H, W] without its border (left, top, right, bottom), or of the size
-    `scale`.
+    """Write the output shape of Crop: [N, C, H, W] without its border, or of size `scale`.
 
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
     """
@@ -38,7 +37,7 @@ def rfft(draft: Draft) -> None:
 
 
 def irfft(draft: Draft) -> None:
-    """Write the output shapes of Irfft: m complex elements -> 2 * (m - 1) real ones, or m."""
+    """Write the output shapes of Irfft: m complex elements -> 2 * (m - 1) real, or m."""
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
         last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
@@ -65,9 +64,7 @@ def write_restored_padding(draft: Draft) -> None:
 
 
 def write_grid_sample(draft: Draft) -> None:
-    """Write GridSample: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]; or all with channels
-    last.
-    """
+    """Write the output shape of GridSample: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]."""
     data, grid = draft.shape(0), draft.shape(1)
     if data is None or grid is None or len(data) != len(grid):
         return
@@ -162,9 +159,7 @@ def _sample_row_count(draft: Draft) -> int | None:
 
 
 def write_ml_elementwise(draft: Draft) -> None:
-    """Write Scaler and Normalizer with float results, Imputer and Binarizer with the input's
-    type.
-    """
+    """Write the output shapes of the ai.onnx.ml operators that work element by element."""
     if draft.node.op_type in ("Scaler", "Normalizer"):
         draft.cast(draft.input(0), draft.output(0), FLOAT)
     else:
@@ -204,9 +199,7 @@ def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], 
 
 
 def _decisions(draft: Draft, classes: int) -> int:
-    """Return the number of scores of SVMClassifier (svmclassifier.cc): of class pairs without
-    probabilities.
-    """
+    """Return SVMClassifier's number of scores, per class or class pair (svmclassifier.cc)."""
     pairs = draft.integers("vectors_per_class") and not draft.length("prob_a")
     return classes * (classes - 1) // 2 if pairs and classes > 2 else classes
 

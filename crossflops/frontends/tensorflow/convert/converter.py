@@ -542,7 +542,10 @@ def _is_read_once(node: Any) -> bool:
 
 @contextmanager
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
-    """Let tf2onnx fold only sizes and moved weights into constants, in this context."""
+    """Let tf2onnx fold only sizes and moved weights into constants, in this context.
+
+    All are folded in one run instead of one run each.
+    """
     name = "compute_const_folding_using_tf"
     with patching_attribute(tfonnx, name, _fold_sizes_and_weights, inventory.FOLDING):
         yield
@@ -563,6 +566,8 @@ def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
 @contextmanager
 def _bfloat16_kept() -> Iterator[None]:
     """Let tf2onnx convert bfloat16, in this context.
+
+    tf2onnx treats it as float16 and fails.
 
     tf2onnx/tf_utils.py: TF_TO_ONNX_DTYPE; tf2onnx/utils.py has its types of NumPy and names.
     """

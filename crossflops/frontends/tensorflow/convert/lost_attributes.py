@@ -93,7 +93,10 @@ def _as_sums(_graph: Any, node: Any) -> bool:
 
 
 def _as_it_is(_graph: Any, _node: Any) -> bool:
-    """Return False: an average of areas is not converted."""
+    """Return False: an average of areas is not converted.
+
+    tf2onnx would pick single elements.
+    """
     return False
 
 

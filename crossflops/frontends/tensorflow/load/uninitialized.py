@@ -56,7 +56,10 @@ def require_numbers(variables: Any) -> None:
 
 @functools.cache
 def _valueless_variable_class() -> Any:
-    """Return a class of Keras variables without values, which can only be traced."""
+    """Return a class of Keras variables without values, which can only be traced.
+
+    TensorFlow itself would return one zero.
+    """
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 

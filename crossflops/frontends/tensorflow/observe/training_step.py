@@ -61,7 +61,10 @@ def _has_own_gradients(graph: Any) -> bool:
 
 
 def _reads_within(graph: Any) -> bool:
-    """Return whether a loop or an inner function of a graph reads a variable."""
+    """Return whether a loop or an inner function of a graph reads a variable.
+
+    TensorFlow does not freeze the gradients of such a read.
+    """
     import tensorflow as tf
 
     def holds_functions(op: Any) -> bool:
