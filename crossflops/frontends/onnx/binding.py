@@ -109,7 +109,7 @@ def _not_negative(name: str, size: int) -> int:
 
 
 def load_bound_model(file: OnnxFile) -> Any:
-    """Return the whole model of a file, its inputs with the sizes that the file binds.
+    """Return a file's ONNX model with weights, the caller's sizes written into its inputs.
 
     Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
     """

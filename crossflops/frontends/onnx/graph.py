@@ -242,7 +242,7 @@ def _shrunk(node: Any, op: Op, enclosing: Level) -> str:
 def _objection_to(
     node: Any, version: int, names: Collection[str], results: Sequence[TensorSpec | None]
 ) -> Objection:
-    """Return the problem with the form of a node that has attributes of these names.
+    """Return the problem with a node's inputs and attribute names, or an empty one.
 
     An operator of other versions is counted where the file says which sizes its results have.
     """

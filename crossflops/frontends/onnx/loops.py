@@ -305,7 +305,7 @@ def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def control_by_node_name(
     stored: Iterable[tuple[str, Any]], control: Control
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return trips and branches by the names of the nodes that hold bodies (see `holders`).
+    """Return the caller's loop counts and If branches by node name. Raises InputError.
 
     A node is addressed by its own name, or by its key in a report, with the names of its parent
     nodes in front. Raises InputError for a name that no such node has.

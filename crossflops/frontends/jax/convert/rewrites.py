@@ -330,7 +330,7 @@ def scatter_block(x: Any, indices: Any, block: Any) -> Any:
 
 
 def lower(ctx: Any, eqn: Any) -> None:
-    """Add the node of ONNX for one of these primitives."""
+    """Add the ONNX node of a primitive that this module defines (a Conv, a Gather ...)."""
     import onnx_ir as ir
 
     (variable,) = eqn.outvars

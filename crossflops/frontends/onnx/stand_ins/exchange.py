@@ -245,7 +245,7 @@ def bias_split_gelu(draft: Draft) -> None:
 
 
 def write_quantized_reduction(draft: Draft) -> None:
-    """Write QLinearReduceMean or ReduceSumInteger: the axes are an attribute in every version."""
+    """Write the output shape of QLinearReduceMean or ReduceSumInteger by its axes."""
     dims, axes = draft.shape(0), draft.integers("axes")
     if dims is None:
         return
@@ -268,7 +268,7 @@ def dequantize(draft: Draft) -> None:
 
 
 def embedding(draft: Draft) -> None:
-    """Write EmbedLayerNormalization: [B, S] words of H elements; mask_index [B]."""
+    """Write the output shapes of EmbedLayerNormalization: [B, S, H]; mask_index [B]."""
     table = draft.put("Gather", (draft.input(2), draft.input(0)), axis=0)
     quantized = draft.node.op_type.startswith("Q")
     for index in (0, 2):
@@ -281,7 +281,7 @@ def embedding(draft: Draft) -> None:
 
 
 def gather_quantized(draft: Draft) -> None:
-    """Write GatherBlockQuantized: rows of data, which holds 8 / bits elements in a byte."""
+    """Write the output shape of GatherBlockQuantized: rows of packed data (8 / bits a byte)."""
     dims = draft.shape(0)
     if dims is None:
         return
@@ -297,7 +297,7 @@ def torch_embedding(draft: Draft) -> None:
 
 
 def write_quantized_lstm(draft: Draft) -> None:
-    """Write DynamicQuantizeLSTM: the shapes of LSTM, which follow from X and two attributes."""
+    """Write the output shapes of DynamicQuantizeLSTM: those of LSTM."""
     first = draft.put("Identity", (draft.input(0),))
     names = ("hidden_size", "direction")
     draft.take_over("LSTM", (first, draft.input(1), draft.input(2)), draft.output(0), names)
@@ -305,7 +305,7 @@ def write_quantized_lstm(draft: Draft) -> None:
 
 
 def write_onnx_operator(draft: Draft) -> None:
-    """Write GatherND, Pad or Range as in ai.onnx."""
+    """Write GatherND, Pad or Range of onnxruntime as the operator of ai.onnx."""
     names = [attribute.name for attribute in draft.node.attribute]
     draft.take_over(draft.node.op_type, list(draft.node.input), draft.output(0), names)
 

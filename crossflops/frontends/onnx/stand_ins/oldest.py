@@ -33,7 +33,7 @@ def write_old_dropout(draft: Draft) -> None:
 
 
 def batch_normalization(draft: Draft) -> None:
-    """Write BatchNormalization: after the result come statistics, like its input statistics."""
+    """Write the output shapes of BatchNormalization: the result and its statistics."""
     for index, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
         if draft.output(index) and draft.input(source):
             draft.put("Identity", (draft.input(source),), draft.output(index))
@@ -66,12 +66,12 @@ def write_old_gemm(draft: Draft) -> None:
 
 
 def global_pool(draft: Draft) -> None:
-    """Write GlobalLpPool."""
+    """Write the output shape of GlobalLpPool."""
     draft.put("GlobalMaxPool", (draft.input(0),), draft.output(0))
 
 
 def write_old_lp_pool(draft: Draft) -> None:
-    """Write LpPool."""
+    """Write the output shape of LpPool."""
     names = ("auto_pad", "kernel_shape", "pads", "strides")
     draft.take_over("MaxPool", (draft.input(0),), draft.output(0), names)
 
@@ -118,7 +118,7 @@ def write_old_reshape(draft: Draft) -> None:
 
 
 def write_old_split(draft: Draft) -> None:
-    """Write Split: by the attribute `split`, or into equal parts; along axis 0 by default."""
+    """Write the output shapes of Split: sizes of the attribute `split`, or equal parts."""
     dims, axis, count = draft.shape(0), draft.integer("axis"), len(draft.node.output)
     if dims is None or not count or not -len(dims) <= axis < len(dims) or draft.input(1):
         return
@@ -163,7 +163,7 @@ def _constant_input_number(draft: Draft, index: int) -> int | None:
 
 
 def write_old_upsample(draft: Draft) -> None:
-    """Write Upsample of [N, C, H, W] by `height_scale` and `width_scale`."""
+    """Write the output shape of Upsample: [N, C, H, W] times its two scales."""
     dims = draft.shape(0)
     if dims is not None and len(dims) == 4:
         high, wide = draft.number("height_scale", 1.0), draft.number("width_scale", 1.0)

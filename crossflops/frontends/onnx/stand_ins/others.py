@@ -7,7 +7,7 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, FLOAT, INT8, INT64, 
 
 
 def unfold(draft: Draft) -> None:
-    """Write UnfoldTensor: windows of `size` along `dim` become a new last dimension."""
+    """Write the output shape of UnfoldTensor: windows of `size` become a new last axis."""
     dims, size, step = draft.shape(0), draft.integer("size"), draft.integer("step", 1)
     dim = draft.integer("dim", -1)
     if dims is not None and -len(dims) <= dim < len(dims) and step > 0:
@@ -29,7 +29,7 @@ def crop(draft: Draft) -> None:
 
 
 def rfft(draft: Draft) -> None:
-    """Write Rfft: n real elements -> n // 2 + 1 complex ones, or n if not onesided."""
+    """Write the output shape of Rfft: n real elements -> n // 2 + 1 complex, or n."""
     dims = draft.shape(0)
     if dims:
         last = dims[-1] // 2 + 1 if draft.integer("onesided", 1) else dims[-1]
@@ -82,7 +82,7 @@ def pre_mix(draft: Draft) -> None:
 
 
 def write_gated_delta_net(draft: Draft) -> None:
-    """Write GatedDeltaNet: as the value, or [tokens, Hv, dv] of the state [B, Hv, dv, dk]."""
+    """Write the output shapes of GatedDeltaNet: the result and its state [B, Hv, dv, dk]."""
     query, state = draft.shape(0), draft.shape(6)
     if draft.input(2):
         draft.put("Identity", (draft.input(2),), draft.output(0))
@@ -93,13 +93,13 @@ def write_gated_delta_net(draft: Draft) -> None:
 
 
 def write_order_quantization(draft: Draft) -> None:
-    """Write QuantizeWithOrder to eight bits, or DequantizeWithOrder to the type `to`."""
+    """Write a cast with the output type of QuantizeWithOrder or DequantizeWithOrder."""
     there = draft.node.op_type == "QuantizeWithOrder"
     draft.cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
 
 
 def state_of_convolution(draft: Draft) -> None:
-    """Write CausalConvWithState: as the input; the state [B, C, (k - 1) * dilation]."""
+    """Write the output shapes of CausalConvWithState: state [B, C, (k - 1) * dilation]."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
     dims, weight = draft.shape(0), draft.shape(1)
     if not draft.output(1) or dims is None or weight is None or draft.integer("state_window"):
@@ -205,13 +205,13 @@ def _decisions(draft: Draft, classes: int) -> int:
 
 
 def vectorizer(draft: Draft) -> None:
-    """Write FeatureVectorizer: the columns of all inputs side by side, as floats."""
+    """Write the output shape of FeatureVectorizer: all inputs' columns, as floats."""
     parts = [draft.cast(name, "", FLOAT) for name in draft.node.input]
     draft.put("Concat", parts, draft.output(0), axis=1)
 
 
 def extractor(draft: Draft) -> None:
-    """Write ArrayFeatureExtractor: indices into the last axis; X [n] is one row."""
+    """Write the output shape of ArrayFeatureExtractor: elements of the last axis."""
     dims, indices = draft.shape(0), draft.shape(1)
     if dims and indices is not None:
         _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(indices)), draft.dtype(0))

@@ -27,7 +27,7 @@ def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
 
 
 def write_fused_matmul(draft: Draft) -> None:
-    """Write FusedMatMul and its kin: MatMul of transposed operands."""
+    """Write FusedMatMul and similar operators as a MatMul of transposed operands."""
     left, right = _matmul_operand(draft, 0, "A"), _matmul_operand(draft, 1, "B")
     if left is None or right is None:
         draft.nodes.clear()
@@ -168,7 +168,7 @@ def _window_writer(
 
 
 def nhwc_conv(draft: Draft) -> None:
-    """Write NhwcConv: W is [M, C/group, k...] or [M, k..., C/group]; the channels of X decide."""
+    """Write NhwcConv as a Conv between transposes, for either layout of its weights."""
     data, weight = draft.shape(0), draft.shape(1)
     turned = draft.input(1)
     if data and weight and len(weight) > 2:
@@ -216,7 +216,7 @@ def _convolution_channels(draft: Draft) -> int | None:
 
 
 def reorder_output(draft: Draft) -> None:
-    """Write ReorderOutput: the `channels` without the padding of the last block."""
+    """Write the output shape of ReorderOutput: `channels` without padding of the last block."""
     ends = draft.ints((draft.integer("channels"),))
     operands = (draft.input(0), draft.ints((0,)), ends, draft.ints((1,)))
     if not draft.integer("channels_last"):
@@ -229,7 +229,7 @@ def reorder_output(draft: Draft) -> None:
 
 
 def write_blocked_upsample(draft: Draft) -> None:
-    """Write Upsample in blocks: whole factors for every dimension, which Resize has as floats."""
+    """Write the output shape of a blocked Upsample: each size times its integer scale."""
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
         sizes = [size * scale for size, scale in zip(dims, scales, strict=True)]
@@ -242,7 +242,7 @@ def write_same_as_input(draft: Draft) -> None:
 
 
 def write_channels_last_depth(draft: Draft) -> None:
-    """Write DepthToSpace or SpaceToDepth with channels last."""
+    """Write a channels-last DepthToSpace or SpaceToDepth as ai.onnx's between transposes."""
     data = draft.put("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
     names = ("blocksize", "mode")
     result = draft.take_over(draft.node.op_type, (data,), "", names)
