@@ -27,6 +27,7 @@ def search_by_value() -> Iterator[None]:
             search_graph = original(checks, check, inventory.BOUND_VALUES)
 
             def is_connected(ctx: Any, value: Any) -> bool:
+                """Return whether an ONNX value belongs to the graph that is being written."""
                 return _is_in_graph(ctx.builder.nodes, value) or search_graph(ctx, value)
 
             undo.enter_context(
@@ -36,6 +37,7 @@ def search_by_value() -> Iterator[None]:
             search_nodes = original(searches, search, inventory.NODE_SEARCHES)
 
             def find_producer(nodes: Sequence[Any], value: Any) -> Any:
+                """Return the node that produces an ONNX value, or None."""
                 if not isinstance(value, ir.Value):
                     return search_nodes(nodes, value)
                 return _producer_node(nodes, value)
