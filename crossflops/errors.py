@@ -120,6 +120,7 @@ def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -
 
 
 def _one_line(text: str) -> str:
+    """Return the text with every run of whitespace, line breaks included, as one space."""
     return " ".join(text.split())
 
 

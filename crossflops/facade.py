@@ -139,6 +139,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         return pandas.DataFrame(list(table.rows), columns=list(table.columns))
 
     def _repr_html_(self) -> str:
+        """Return the report as an HTML fragment, which notebooks display."""
         from crossflops.render.html import html
 
         return html(self)

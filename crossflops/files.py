@@ -54,6 +54,7 @@ def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[P
 
 
 def _scratch() -> Path:
+    """Return the folder of temporary files of the system."""
     from tempfile import gettempdir  # most runs write no stream
 
     return Path(gettempdir())
@@ -83,6 +84,7 @@ def locking_path(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
+    """Lock the open file for this process alone; wait while another process has the lock."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -84,6 +84,7 @@ def address_space() -> int:
 
 
 def _process_status_value(key: str) -> int:
+    """Return the number of an entry of /proc/self/status, such as "VmSize" (kB), by its key."""
     lines = _STATUS.read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 

@@ -62,6 +62,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
     calls: Counter[str] = Counter()  # of this run of the test: how often it checked a target
 
     def hold(model: Any, *rules: str, name: str = "", **options: Any) -> "Checks":
+        """Check the count of a model against budget rules; fail the test if a rule is broken."""
         from crossflops.errors import CrossflopsError
         from crossflops.render.pages.budgets import failures, savings
 
@@ -124,6 +125,7 @@ def _check_budget_rules(
 
 
 def _target(model: Any) -> str:
+    """Return a space and the target if the model is given by its name, else an empty text."""
     return f" {model}" if isinstance(model, str) else ""
 
 
@@ -150,6 +152,7 @@ def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: P
 
 
 def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budget":
+    """Build the budget of one call of the fixture from its rules and options."""
     import msgspec
 
     from crossflops.errors import InputError

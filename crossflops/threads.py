@@ -118,6 +118,7 @@ def silence_streams() -> Iterator[None]:
 
 @contextmanager
 def _silence_stream(name: str) -> Iterator[None]:
+    """Discard what this thread writes to the stream named "stdout" or "stderr"."""
     before = getattr(sys, name)
     silent = _Silent(before)
     # another thread may put its own there meanwhile, which stays
@@ -188,6 +189,7 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
     before: Any = warnings.showwarning
 
     def show(message: Any, kind: Any, file: str, line: int, *rest: Any, **more: Any) -> None:
+        """Record a warning of this thread and of the category; show all others as before."""
         if threading.get_ident() == thread and issubclass(kind, category) and is_open:
             recorded.append(warnings.WarningMessage(message, kind, file, line))
         else:
@@ -211,6 +213,7 @@ def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
     before = logging.Logger.handle
 
     def handle(self: logging.Logger, record: logging.LogRecord) -> None:
+        """Discard a log record of this thread if the filter matches it; handle all others."""
         if not (is_open and threading.get_ident() == thread and is_dropped(record)):
             before(self, record)
 

@@ -121,6 +121,7 @@ class LazyGroup(click.Group):
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    """Print the version of crossflops and exit, if --version is given."""
     if not is_requested or ctx.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -204,6 +205,7 @@ def _open_streams() -> None:
 
 
 def _run_command_line(arguments: Sequence[str] | None) -> int:
+    """Run the command line, with warnings shown once; return the exit status."""
     if not sys.warnoptions:  # deprecations in frameworks do not concern a count
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
@@ -223,6 +225,7 @@ def _run_command_line(arguments: Sequence[str] | None) -> int:
 
 
 def _run_verb_safely(arguments: Sequence[str] | None) -> int:
+    """Run the verb of a command line; print errors as messages; return the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if any("\0" in word for word in words):  # no path and no name has one
         return _report_refusal(
@@ -271,18 +274,21 @@ def _print_warning_once(message: Warning | str, *_: object) -> None:
 
 
 def _report_refusal(message: str, hint: str, status: int) -> int:
+    """Print an error and its hint to stderr; return the exit status."""
     _say("error", message)
     _say("hint", hint)
     return status
 
 
 def _say(word: str, text: str) -> None:
+    """Print "word: text" to stderr."""
     from crossflops.cli.output import say
 
     say(f"{word}: {text}")
 
 
 def _help(error: click.ClickException) -> str:
+    """Return the hint for a wrong command line: its --help, or a verb for several models."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     extra = "unexpected extra argument" in error.message
     if extra and context and context.info_name in _OF_ONE_MODEL:

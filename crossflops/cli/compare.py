@@ -255,6 +255,7 @@ def compare(
 
 
 def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
+    """Return the exit status of `compare`: 1 for a residual under --strict."""
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone and not report.training:  # else a warning names those left out

@@ -82,6 +82,7 @@ def _check_device_options(chosen: dict[str, Any]) -> None:
 
 
 def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
+    """Describe this machine, and measure its peaks if --measure is given."""
     from crossflops.verbs.devices import this_machine
 
     doing = "measuring this machine" if chosen["measure"] else "looking at this machine"
@@ -90,6 +91,7 @@ def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
 
 
 def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
+    """Look up the devices that the options name; return a sheet or a list, and an error."""
     from crossflops.hardware.devices.catalogue import (
         AmbiguousDeviceError,
         find_device,

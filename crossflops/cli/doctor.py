@@ -56,6 +56,7 @@ def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
 
 
 def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolRow:
+    """Build the row of `doctor` for a tool of this interpreter: version and state."""
     version: str | None = None
     install = to_install([tool])  # "" for a convention that no plugin runs
     state: State = "missing" if _all_verified_versions(editions) and install else "no tool"
@@ -76,6 +77,7 @@ def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolR
 def _external_tool_row(
     tool: str, editions: list[Convention], offer: Offer | Failure, python: str
 ) -> ToolRow:
+    """Build the row of `doctor` for a tool that another Python interpreter provides."""
     if isinstance(offer, Failure):
         mends = "-m pip " in offer.hint
         message = offer.message if mends else f"{offer.message}; {offer.hint}"
@@ -97,6 +99,7 @@ def _doctor_tool_row(
     message: str = "",
     install: str = "",
 ) -> ToolRow:
+    """Build a row of `doctor`: the tool, its conventions, and the state of its installation."""
     return ToolRow(
         tool=tool,
         editions=tuple(convention.edition for convention in editions),
@@ -110,10 +113,12 @@ def _doctor_tool_row(
 
 
 def _all_verified_versions(editions: Iterable[Convention]) -> tuple[str, ...]:
+    """Return the tool versions that the conventions were verified with."""
     return tuple(version for convention in editions for version in convention.verified)
 
 
 def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
+    """Load the adapter of a tool; return its version, its state, and the error text if any."""
     try:
         adapter = load_plugin_adapter(tool)
         if isinstance(adapter, Failure):
@@ -125,6 +130,7 @@ def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State
 
 
 def _state(version: str, verified: Iterable[str]) -> State:
+    """Return "ok" if the version was verified, else "unverified"."""
     return "ok" if {version, version.split("+")[0]} & set(verified) else "unverified"
 
 
@@ -180,6 +186,7 @@ def _formula_rows() -> tuple[FormulaRow, ...]:
 
 
 def _patches() -> tuple[PatchRow, ...]:
+    """Return a row for each attribute of a library that crossflops patches, with its state."""
     rows = [
         PatchRow(
             library=target.patch.library,
@@ -197,6 +204,7 @@ def _patches() -> tuple[PatchRow, ...]:
 
 
 def _components() -> tuple[Component, ...]:
+    """Return the state of Python, of the core packages, of the extras, and of torchvision."""
     python = Component(
         name="Python", version=platform.python_version(), python=sys.executable, state="ok"
     )
@@ -206,6 +214,7 @@ def _components() -> tuple[Component, ...]:
 
 
 def _package_component(name: str, install: str = "") -> Component:
+    """Return whether a package is installed, its version, and the command that installs it."""
     version = find_distribution_version(name)
     if version is None:
         return Component(name=name, version=None, state="missing", install=install)

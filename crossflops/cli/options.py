@@ -44,7 +44,9 @@ def option_group(title: str, *decorators: Decorator) -> Group:
 
 
 def _option_title_decorator(title: str, decorator: Decorator) -> Decorator:
+    """Return the option decorator, extended to list its option under this title in --help."""
     def decorate(function: Any) -> Any:
+        """Add the option to the function, and record the title that --help lists it under."""
         decorated = decorator(function)
         _TITLES[decorated.__click_params__[-1]] = title  # click.option puts what it makes there
         return decorated
@@ -85,6 +87,7 @@ class Verb(click.Command):
         return min(indices, default=len(self.first))
 
     def _heading(self, param: click.Parameter) -> str:
+        """Return the heading of --help under which an option is listed."""
         first = self._place(param) < len(self.first)
         return FIRST if first else _TITLES.get(param, OTHERS)
 
@@ -101,6 +104,7 @@ def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
     """Add these options and arguments to a command, in this order in its help."""
 
     def decorate(function: Function) -> Function:
+        """Add all options of the verb to the function."""
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
@@ -487,6 +491,7 @@ STRICT = click.option(
 def _interpreters(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
+    """Parse the texts of an option into Python interpreters by tool (callback of click)."""
     from crossflops.plugins.elsewhere import parse_interpreters
 
     return parse_interpreters(texts)

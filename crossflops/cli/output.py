@@ -85,6 +85,7 @@ def _abandon(stream: TextIO) -> None:
 
 
 def _encoding() -> str:
+    """Return the encoding of stdout, or UTF-8 if it has none."""
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 

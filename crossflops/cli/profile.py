@@ -131,6 +131,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
 
 
 def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
+    """Remove the options of depth from the fields; return how deep and how much to show."""
     detailed = not fields.pop("no_detail")
     return ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
 

@@ -140,6 +140,7 @@ def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
 
 
 def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
+    """Write an efficiency report to stdout or a file, and its roofline plot if requested."""
     deliver(report, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
         keep_roofline(report, plot)
@@ -147,6 +148,7 @@ def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[
 
 
 def _read_report_bytes(path: Path) -> bytes:
+    """Read the bytes of a saved report; raise an error if it cannot be read."""
     try:
         return contents(path)
     except OSError as error:
@@ -154,6 +156,7 @@ def _read_report_bytes(path: Path) -> bytes:
 
 
 def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
+    """Decode a saved report of a kind; raise an error if it is invalid or of another schema."""
     try:
         report = kind.from_json(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

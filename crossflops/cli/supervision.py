@@ -70,6 +70,7 @@ def _exit_with_parent(alive: int) -> None:
         return
 
     def wait() -> None:
+        """Wait until the pipe to the parent process closes, then exit this process."""
         os.read(alive, 1)
         os._exit(_TOO_LONG)
 
@@ -77,9 +78,11 @@ def _exit_with_parent(alive: int) -> None:
 
 
 def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
+    """Run the verb in the child process; send the start and end of converters to the parent."""
     from crossflops.frontends.conversion import listen
 
     def say(converter: str | None) -> None:
+        """Send the time limit and the name of the running converter to the parent process."""
         with contextlib.suppress(OSError):
             os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
@@ -209,10 +212,12 @@ class _Supervisor:
 
 
 def _signals_to_forward() -> tuple[signal.Signals, ...]:
+    """Return the signals that are forwarded to the child: interrupt, terminate and hang-up."""
     return signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 def _is_in_foreground() -> bool:
+    """Return whether this process group is the foreground group of its terminal."""
     with contextlib.suppress(OSError, ValueError):
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     return False

@@ -45,6 +45,7 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the verb with the formulas of the configuration and of the caller in effect."""
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
         sources = (*_find_configured_formulas(), *own)

@@ -133,11 +133,13 @@ def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[Tens
 
 
 def _batch_dimension_names(inputs: Sequence[Any]) -> list[str]:
+    """Return the names of the symbolic first dimensions of ONNX inputs, each name once."""
     firsts = (value.type.tensor_type.shape.dim[:1] for value in inputs)
     return list(dict.fromkeys(dim.dim_param for dims in firsts for dim in dims if dim.dim_param))
 
 
 def _spec_from_value_info(value: Any) -> TensorSpec:
+    """Return the name and the shape of an ONNX input as a specification, without a dtype."""
     dims = value.type.tensor_type.shape.dim
     return TensorSpec(value.name, "", tuple(dim.dim_value for dim in dims))
 
@@ -252,6 +254,7 @@ def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[Count
 
 
 def _depends_on_data(native: CountedModel) -> bool:
+    """Return whether a node is uncounted or has only an upper bound, so that values decide."""
     return any(
         not isinstance(count, CountedNode) or count.exactness == "bound"
         for count in native.ledger.counts
@@ -373,6 +376,7 @@ class Attempts:
         return self._run(self.runnable(batch), self._conditions, profiled)
 
     def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
+        """Run the model at one batch size in a worker and store the result; return its times."""
         ran = _run_in_worker(ready, conditions, profiled)
         if isinstance(ran, Unfit):
             return ran
@@ -395,6 +399,7 @@ def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> R
 
 
 def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
+    """Build the order for the worker that runs an ONNX file, with or without the profiler."""
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
         allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
@@ -405,6 +410,7 @@ def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Orde
 
 
 def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
+    """Build the order for the worker that runs a model of a framework, maybe with a trace."""
     request = ready.request
     assert request.target is not None
     into_folder = profiled and runtime_frontend(conditions.runtime).traces_into_folder
@@ -505,6 +511,7 @@ def _try_batches(
     """Return every batch that was tried, and of a search the largest that fits."""
 
     def attempt(batch: int) -> Measurement | Unfit:
+        """Announce and run the model at one batch size; return times, or why it failed."""
         on_progress(f"running batch {batch}")
         return attempts.run_batch(batch)
 
@@ -523,6 +530,7 @@ def _try_batches(
 
 
 def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
+    """Return the error that says why no batch size ran, with a hint for memory or time."""
     unfit = next((run for run in tried if isinstance(run, Unfit)), None)
     message = (
         f"the model did not run ({unfit.stage}): {unfit.message}" if unfit else "no run succeeded"
@@ -537,6 +545,7 @@ def _build_bench_report(
     ready: Runnable, ran: Ran, conditions: Conditions, tried: Sequence[Measurement | Unfit],
     chosen: Measurement, largest: int | None,
 ) -> Bench:  # fmt: skip
+    """Build the report of `bench`: work, conditions, all batch sizes, and the chosen one."""
     macs, flops, by_precision = _work_of_run(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
@@ -578,6 +587,7 @@ def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
 
 
 def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
+    """Return names, dtypes and shapes of the inputs of the run, or of the count without it."""
     if ran.inputs:
         return tuple(InputInfo(name, spec.dtype, spec.shape) for name, spec in ran.inputs.items())
     specs = ready.counted.graph.inputs
@@ -602,6 +612,7 @@ _OF_RUNS = {"batches": "--batch", "batch_dim": "--batch-dim", "max_latency_ms": 
 
 
 def _check_trace_options(conditions: Conditions, request: Request) -> None:
+    """Raise an error if an option that only a run uses is given together with --trace."""
     usual = Conditions()
     flag = next(
         (f for name, f in _OF_RUNS.items() if getattr(conditions, name) != getattr(usual, name)),
@@ -734,10 +745,12 @@ def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak 
 
 
 def _above(bench: Bench) -> bool:
+    """Return whether the run or one of its kernels is faster than the peak of the device."""
     return bool(bench.above_peak or (bench.profile and bench.profile.above_peak))
 
 
 def _coverage_warning(profile: KernelProfile) -> str:
+    """Return the warning that counted nodes cover only a part of the run time, in percent."""
     rest = profile.run_seconds - profile.profiler_seconds
     added = 100 * profile.added_seconds / rest
     between = 100 * max(profile.outside_seconds - profile.profiler_seconds, 0.0) / rest
@@ -749,6 +762,7 @@ def _coverage_warning(profile: KernelProfile) -> str:
 
 
 def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
+    """Yield the warnings about a run: no kernel times, unstable times, and uncounted nodes."""
     yield from ran.notes
     if not ran.profile and ran.phases is None:
         yield f"no times of kernels: {ran.runtime} does not report which nodes its time belongs to"
@@ -777,6 +791,7 @@ def _as_run(counted: CountedModel) -> Ledger:
 
 
 def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
+    """Match the kernels of a profiled run to the counted nodes; return times and rates."""
     assert ran.profile is not None
     trace, ledger = read_trace_events(ran.profile), _as_run(ready.counted)
     source = f"the profile of {ran.runtime}"
@@ -824,6 +839,7 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
 def _profile_of_trace(
     ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
 ) -> tuple[KernelProfile, tuple[str, ...]]:
+    """Match the kernels of a saved trace to the counted nodes; return the profile and notes."""
     ledger = _as_run(ready.counted)
     if not is_onnxruntime(traced):
         calls = match_torch_operators(traced, ready.counted.trace, 0)
@@ -863,6 +879,7 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedG
 
 
 def _save_graph_at_level(ready: Runnable, optimization: str) -> ExecutedGraph | None:
+    """Let onnxruntime optimize the model without running it; return its graph, or None."""
     order = FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
         batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
@@ -881,6 +898,7 @@ def _bench_from_trace(
     trace: str,
     peak: BenchPeak | None,
 ) -> Bench:
+    """Build the report of `bench` for a saved trace: the count and its kernel times."""
     graph, ledger = ready.counted.graph, ready.counted.ledger
     inputs = tuple(InputInfo(spec.name, spec.dtype, spec.shape or ()) for spec in graph.inputs)
     assumptions = (RULE, *ready.notes, *notes, *([f"peak: {peak.source}"] if peak else []))

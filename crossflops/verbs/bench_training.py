@@ -102,11 +102,13 @@ def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str
 
 
 def _require_training_report(report: Report) -> TrainingReport:
+    """Return the training part of a report, which must have one."""
     assert isinstance(report.training, TrainingReport)
     return report.training
 
 
 def _gradient_work(work: Training, flops: bool = False) -> int:
+    """Return the MACs, or FLOPs, of the gradients of inputs and weights in a training step."""
     return sum(getattr(work, pair[flops]) for pair in _GRADIENTS)
 
 
@@ -129,6 +131,7 @@ def _phase_macs_by_precision(
 def _phase_row(
     phase: str, flops: int, seconds: float, macs: Mapping[str, int], peak: BenchPeak | None
 ) -> PhaseRow:
+    """Build the row of a phase: MACs, FLOPs, seconds, FLOP/s, and its share of the peak."""
     total = sum(macs.values())
     return PhaseRow(
         phase=phase,

@@ -117,6 +117,7 @@ def make_budget(
 
 
 def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
+    """Parse a non-empty list of texts into budget rules; an error names the table `where`."""
     if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
         raise InputError(f"{where} must have a list of rules", hint)
     if not rules:
@@ -125,6 +126,7 @@ def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...
 
 
 def _parse_budget_rule(text: str, where: str) -> BudgetRule:
+    """Parse a text such as "macs <= 1G" into a budget rule; errors name the table `where`."""
     try:
         return BudgetRule.from_text(text)
     except InputError as error:
@@ -132,6 +134,7 @@ def _parse_budget_rule(text: str, where: str) -> BudgetRule:
 
 
 def _parse_part_rules(key: str, table: Any, where: str) -> Iterator[PartRules]:
+    """Yield the rules of a table from patterns of modules or operators to lists of rules."""
     kind = _PARTS[key]
     example = "encoder.*" if kind == "module" else "Conv"
     hint = f'write {key} = {{"{example}" = ["macs <= 1G"]}}'
@@ -329,6 +332,7 @@ def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> Non
 
 
 def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:
+    """Yield the budget once for each file that its glob pattern matches, or as it is."""
     if not glob.has_magic(budget.target) or (folder / budget.target).exists():
         yield budget
         return
@@ -344,6 +348,7 @@ def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Ite
 def _with_lines(
     rules: Sequence[BudgetRule], file: str, key: str, part: str
 ) -> tuple[BudgetRule, ...]:
+    """Return the rules, each with the number of the line where the file states it."""
     return tuple(replace(rule, line=_line_of(file, key, part, rule.text)) for rule in rules)
 
 
@@ -374,6 +379,7 @@ def _line_of(file: str, key: str, part: str, rule: str) -> int:
 
 
 def _is_heading(text: str, key: str) -> bool:
+    """Return whether the line is the TOML heading of the budget table with this name."""
     name = text.partition("budgets.")[2]
     quoted = re.match(r"\s*[\"']([^\"']*)[\"']|\s*([\w-]+)", name)
     return quoted is not None and _normalize_target_path(quoted[1] or quoted[2]) == key

@@ -107,6 +107,7 @@ def _hold_in(
     is_below = not below.startswith(os.pardir) and below != os.curdir
 
     def path_from_start(name: str) -> str:
+        """Return a path below the configuration's folder as a path from the current folder."""
         return os.path.normpath(os.path.join(below, name)) if is_below and name else name
 
     rows = (
@@ -178,6 +179,7 @@ def hold_since(
 
 
 def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
+    """Return the target with its file path replaced by the path that it has now."""
     path, colon, rest = target.partition(":")
     return names.get(path, path) + colon + rest
 
@@ -229,6 +231,7 @@ def _ignore_check_progress(_: str) -> None:
 def _record_all(
     budgets: Sequence[Budget], on_progress: Callable[[str], None]
 ) -> dict[str, RecordedCount | CrossflopsError]:
+    """Count the model of every budget; return by budget name the numbers, or the error."""
     counts: dict[str, RecordedCount | CrossflopsError] = {}
     for budget in budgets:
         try:
@@ -279,6 +282,7 @@ def _is_lost_file(name: str) -> bool:
 
 
 def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
+    """Return whether two counts have the same request and modules, and no different number."""
     known = (
         entry.values.items() <= now.values.items() or entry.values.items() >= now.values.items()
     )
@@ -288,6 +292,7 @@ def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
 def _budget_checks(
     budget: Budget, now: RecordedCount | CrossflopsError, earlier: Earlier
 ) -> Iterator[Check]:
+    """Yield a check for each rule of a budget, or failed checks if the count failed."""
     if isinstance(now, RecordedCount):
         rows = hold_rules(budget.name, budget.rules, budget.parts, now, earlier)
     else:
@@ -415,6 +420,7 @@ def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
 
 
 def _budget_conventions(budget: Budget) -> tuple[str, ...]:
+    """Return the tool conventions whose numbers the rules of a budget name, sorted."""
     return tuple(sorted(budget.numbers - {*NATIVE, RESIDUAL, NODES}))
 
 
@@ -459,10 +465,12 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
 
 
 def _decode_baseline_schema(data: bytes) -> Any:
+    """Return the name of the schema in baseline JSON, or the current schema without one."""
     return msgspec.json.decode(data, type=dict[str, Any]).get("schema", SCHEMA)
 
 
 def _unreadable_baseline_reason(path: Path, error: Exception) -> str:
+    """Return why a baseline file is unreadable: git conflict, Git LFS pointer, or the error."""
     with contextlib.suppress(OSError):
         data = path.read_bytes()
         if _CONFLICT in data:

@@ -181,6 +181,7 @@ class ModelBuild:
         return compute(self._build_source())
 
     def _build_source(self) -> Source:
+        """Build the model once, with or without weight values, and return it."""
         if self._source is None:
             if self._has_values:
                 self._source = self._request.source()
@@ -191,6 +192,7 @@ class ModelBuild:
         return self._source
 
     def _count(self, source: Source, setting: Setting, views: Sequence[Setting]) -> CountedModel:
+        """Count the model in a setting; record which weight values were used, if any."""
         request = self._request
         refuse_mode(source, setting)
         if request.weights is not None and request.given is None and not source.weights:
@@ -256,14 +258,17 @@ def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] =
 
 
 def _is_of_pytorch(trace: Trace) -> bool:
+    """Return whether the trace is of a PyTorch model and has calls."""
     return trace.framework == "torch" and bool(trace.calls)
 
 
 def _is_file(counted: CountedModel) -> bool:
+    """Return whether the model is an ONNX file, which has no exported program and no calls."""
     return counted.program is None and not counted.trace.calls
 
 
 def _dead_macs(counted: CountedModel) -> int | UnsetType:
+    """Return the MACs on which no output depends; UNSET if the framework hides them."""
     if _is_of_pytorch(counted.trace):
         return sum(_dead(counted).values())
     if not _is_file(counted):
@@ -342,6 +347,7 @@ def _node_with_open_sizes(counted: CountedModel) -> str:
 def _dead_work_message(
     dead: Mapping[str, int], unit: str = "MACs", indices: str = "modules"
 ) -> str:
+    """Return the warning that names where work without effect on an output is."""
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
     more = f", and in {len(dead) - _NAMED} more {indices}" if len(dead) > _NAMED else ""
@@ -451,6 +457,7 @@ def collecting_warnings() -> Iterator[list[str]]:
 
 
 def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
+    """Issue a warning of the count once, and add its text to the list of sentences."""
     sentence = str(warning.message)
     if sentence in sentences:
         return
@@ -632,6 +639,7 @@ def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ..
 def _source_outputs_in_loss(
     source: Source, loss: Callable[..., Any], setting: Setting
 ) -> tuple[bool, ...]:
+    """Return for each output of a model whether the loss function depends on it."""
     if isinstance(source.model, OnnxFile):
         raise InputError("--loss cannot be used with an ONNX file", "leave out --loss")
     return require_frontend(source.model).loss_reached_outputs(source, loss, setting)
@@ -696,6 +704,7 @@ def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
 
 
 def _request_conventions(request: Request) -> list["Convention"]:
+    """Return the tool conventions that a request names with --as."""
     if not request.as_:
         return []
     from crossflops.tools.registry import conventions_from_texts
@@ -713,6 +722,7 @@ def _count_report(
     modes = {}
 
     def mode(training: bool) -> CountedModel:
+        """Return the count in train or eval mode, counted once and then reused."""
         if training not in modes:
             views = [view for view in watched if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)
@@ -722,6 +732,7 @@ def _count_report(
     native = mode(setting.training)
 
     def fold(convention: "Convention") -> ConventionCount:
+        """Return the total that a tool with this convention gives for the model."""
         return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
 
     formulas = [convention for convention in conventions if convention.formula is not None]

@@ -89,6 +89,7 @@ def _device(look: Callable[[], Device]) -> Device | str:
 
 
 def _device_display_name(device: Device | str) -> str:
+    """Return the name of a device, with its alternatives joined by ", or "."""
     if isinstance(device, str):
         return device
     return ", or ".join((device.label, *device.also))

@@ -50,6 +50,7 @@ def diff(
 
 
 def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, CountedModel | None]:
+    """Count one side of a diff, or read its saved report; return report and count."""
     name, source = side
     on_progress(f"counting {name}")
     if isinstance(source, Request):
@@ -60,6 +61,7 @@ def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, Count
 
 
 def _read_report_file(source: Path) -> Report:
+    """Read a saved report; raise an error if it cannot be read or has another schema."""
     try:
         report = Report.from_json(contents(source))
     except OSError as error:
@@ -108,6 +110,7 @@ def fit_side_options(sides: Sequence[Side]) -> list[Side]:
 
 
 def _side_source(side: Side) -> Request | Path:
+    """Return the request, or the path of the report, of one side, without its git revision."""
     _, of = side
     return of.source if isinstance(of, TargetAtRevision) else of
 
@@ -115,6 +118,7 @@ def _side_source(side: Side) -> Request | Path:
 def _with_source(
     of: Request | Path | TargetAtRevision, request: Request
 ) -> Request | TargetAtRevision:
+    """Return a side of a diff with another request, at the same git revision if any."""
     return TargetAtRevision(of.revision, request) if isinstance(of, TargetAtRevision) else request
 
 

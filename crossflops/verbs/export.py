@@ -91,6 +91,7 @@ def _tell_unloadable(file: Path) -> None:
 
 
 def _check_export_options(requested: FileRequest) -> None:
+    """Raise an error if options of `export` do not fit its format, such as a wrong suffix."""
     to, file = requested.to, requested.file
     if to not in SUFFIXES:
         raise InputError(f"unknown format {to!r}", f"choose one of {', '.join(SUFFIXES)}")
@@ -124,6 +125,7 @@ def _export_from_file(
     requested: FileRequest,
     parameters: "ParameterNotes | None" = None,
 ) -> list[Path]:
+    """Write an ONNX file as annotated ONNX or as viewer data; return the written paths."""
     from crossflops.export.onnx_file import (
         copy_model,
         data_locations,
@@ -163,6 +165,7 @@ def _refuse_sizes(source: Source) -> None:
 
 
 def _from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
+    """Export a model of a framework as ONNX or viewer data; return the written paths."""
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
@@ -201,6 +204,7 @@ def _from_converted(
 
 
 def _require_weights(model: Any) -> None:
+    """Raise an error if parameters of the model are on the meta device and have no values."""
     named = model.named_parameters() if hasattr(model, "named_parameters") else ()
     hollow = [name for name, weight in named if weight.is_meta]
     if hollow:

@@ -43,6 +43,7 @@ def ask_formulas(
 
 
 def _token_shape(report: Report) -> tuple[int, int]:
+    """Return batch size and sequence length, the shape of the token ids in a report."""
     for spec in report.model.inputs:
         if spec.name == _IDS and len(spec.shape) == 2:
             return spec.shape[0], spec.shape[1]

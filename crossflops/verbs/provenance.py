@@ -116,6 +116,7 @@ def portable(text: str) -> str:
 
 
 def _from_here(path: str) -> str:
+    """Return a path relative to the current folder; outside of it, only its last part."""
     if not path.startswith(_ROOTS) and ".." not in Path(path).parts:
         return path
     absolute = Path(os.path.abspath(Path(path).expanduser()))
@@ -132,11 +133,13 @@ def _model_class_name(request: Request) -> str:
 
 
 def _full_name(value: Any) -> str:
+    """Return module and qualified name of a class or function, or of the class of an object."""
     kind = value if hasattr(value, "__qualname__") else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _flags_with_values(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that have a value, by their names and as values for JSON."""
     provided = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
     return {name: _to_json_value(value) for name, value in provided.items()}
 

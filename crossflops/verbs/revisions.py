@@ -303,6 +303,7 @@ def repository() -> Path:
 
 
 def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a git command, with another index file if given; return its status and output."""
     # A hook of git has the index of the commit there, which a worktree would be written to.
     environment = {name: text for name, text in os.environ.items() if name != "GIT_INDEX_FILE"}
     if index is not None:

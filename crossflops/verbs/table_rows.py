@@ -47,6 +47,7 @@ def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
 
 
 def _count_with_tools(request: Request, tools: Sequence[str]) -> Report:
+    """Return the report of a model with the totals under the conventions of the tools."""
     return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
 
 

@@ -58,6 +58,7 @@ class _Counter:
         self._known: dict[tuple[tuple[str, int], ...], _Point] = {}
 
     def point_at_sizes(self, sizes: Mapping[str, int]) -> _Point:
+        """Return totals and node costs for sizes of named dimensions, counted once for each."""
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
             with filter_warnings("ignore"):  # the report's own count tells them, once
@@ -67,10 +68,12 @@ class _Counter:
 
     @property
     def points(self) -> int:
+        """Number of combinations of sizes that were counted."""
         return len(self._known)
 
 
 def _point(graph: Graph, ledger: Ledger) -> _Point:
+    """Return the totals of a count, and the MACs, FLOPs and bytes of each of its nodes."""
     total = ledger.total
     sums = (total.macs, total.flops, total.bytes_read, total.bytes_written, graph.params)
     costs: dict[str, tuple[int, ...]] = {
@@ -133,6 +136,7 @@ def formulas(
 
 
 def _without_formula(dimension: Dimension, reason: str) -> Dimension:
+    """Return the dimension as one without a polynomial, with the reason."""
     return msgspec.structs.replace(dimension, multiple_of=None, reason=reason)
 
 
@@ -168,6 +172,7 @@ def _fit_dimension_line(
 def _dimension(
     name: str, step: int | None, sizes: tuple[int, ...], node: str, reason: str
 ) -> Dimension:
+    """Build the record of a named dimension: its step, sampled range, and limiting node."""
     return Dimension(
         name=name,
         multiple_of=step,
@@ -269,6 +274,7 @@ def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
 def _has_matching_totals(
     counter: _Counter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
 ) -> bool:
+    """Return whether the polynomials give the totals that are counted at other sizes."""
     totals = counter.point_at_sizes(sizes).totals
     return all(
         evaluate(polynomials[kind], sizes) == total

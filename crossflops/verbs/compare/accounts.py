@@ -147,6 +147,7 @@ def _reconcile_tool(
     own: CountedModel,
     profile: Profile,
 ) -> Reconciliation:
+    """Explain the number of a tool by causes, or leave the full difference as a residual."""
     if isinstance(prediction, MissingPrediction):
         return residual_reconciliation(
             prediction.convention, native.ledger, profile, prediction.obstacle

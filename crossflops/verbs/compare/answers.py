@@ -27,6 +27,7 @@ def answers_to_show(answers: Answers, choice: Choice) -> Answers:
 
 
 def _is_declined(answer: Profile | Failure) -> bool:
+    """Return whether the tool declined the model before it ran."""
     return isinstance(answer, Failure) and answer.stage == "accept"
 
 

@@ -98,6 +98,7 @@ def compare_with_tools(
 def _compare_model(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _ComparedModel:
+    """Count a prepared model and run the tools on it; return the count and the report."""
     setting = model.request.setting
     with naming_model_in_errors(model.number), collecting_warnings() as sentences:
         attempt = _attempt_with_values_if_needed(model, runner, on_progress)

@@ -91,6 +91,7 @@ class ModelCounts(msgspec.Struct, frozen=True):
         """Drop the ONNX models, whose weights nobody reads once their file is written."""
 
         def bare(model: CountedModel) -> CountedModel:
+            """Return the counted model without its exported program."""
             return msgspec.structs.replace(model, program=None)
 
         return msgspec.structs.replace(
@@ -180,4 +181,5 @@ def collect_counts(
 
 
 def _infer_shapes(file: ToolInputFile, in_file: CountedModel) -> CountedModel:
+    """Return the counted ONNX file with its shapes inferred anew by the library of the file."""
     return msgspec.structs.replace(in_file, graph=file.infer_shapes(in_file))

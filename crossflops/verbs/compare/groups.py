@@ -46,6 +46,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
         return [self._job(tool, points) for tool in self.choice.conventions]
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
+        """Build the job that tells a worker which tool to run, on which model or file."""
         request = self.request
         adapter = None if tool in self.choice.elsewhere else points[tool].value
         job = Job(

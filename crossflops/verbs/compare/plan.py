@@ -144,6 +144,7 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
 def _plan_model(
     model_index: int, request: Request, choice: Choice, comparison: Comparison, can_fork: bool
 ) -> PlannedModel:
+    """Plan the comparison of one model: which tools run, and whether they share one build."""
     with collecting_warnings() as sentences:
         choice = _without_distant_tools(choice, comparison.isolate)
         if request.train:
@@ -190,6 +191,7 @@ def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
 
 
 def _distant_failure(tool: str) -> Failure:
+    """Return the failure of a tool with its own interpreter, if all must run in this one."""
     return Failure(
         tool=tool,
         stage="load",

@@ -65,6 +65,7 @@ def predict_from_counts(
 def _predict_one(
     tool: str, convention: Convention, setting: Setting, counts: ModelCounts
 ) -> Prediction | Failure:
+    """Predict the number that a tool prints for the model under its counting convention."""
     own = counts.model_for_tool(tool, convention, setting)
     if isinstance(own, Failure):
         return own
@@ -79,6 +80,7 @@ def predict_tool(
     """Return a tool's predicted number, or why it is unknown."""
 
     def ask() -> Predicted:
+        """Return the prediction, or a record of the error that made it impossible."""
         try:
             return compute()
         except WatchError as error:
@@ -92,4 +94,5 @@ def predict_tool(
 
 
 def _with_tool_name(tool: str, problem: Failure) -> Failure:
+    """Return the failure with the name of this tool."""
     return msgspec.structs.replace(problem, tool=tool)

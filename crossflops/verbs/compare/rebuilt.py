@@ -80,4 +80,5 @@ def rebuild_for_tools(
 
 
 def _tools_of(framework: str, choice: Choice) -> list[str]:
+    """Return the chosen tools that run models of the framework, such as "torch"."""
     return [tool for tool in runners(choice) if choice.conventions[tool].framework == framework]

@@ -110,6 +110,7 @@ def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tupl
     """Return the nodes with the names that the file has for weights."""
 
     def with_stored_names(node: Node) -> Node:
+        """Return a node and its bodies with the input names that the ONNX file has for them."""
         names = inputs.get(node.key, [])  # a node without a name has another key
         if len(names) != len(node.inputs):
             return node

@@ -134,6 +134,7 @@ def check_efficiency_question(
 
 
 def _refuse_numbers(fields: Mapping[str, Any]) -> None:
+    """Raise an error if a field of the question is not positive, or not a whole number."""
     for name in _MEASURED:
         value = fields[name]
         if value is not None and not 1e-30 <= value <= 1e30:
@@ -149,6 +150,7 @@ def _refuse_numbers(fields: Mapping[str, Any]) -> None:
 
 
 def _refuse_multiplier(text: str | None) -> None:
+    """Raise an error if the text of --train-multiplier is not a positive number."""
     try:
         passes = Fraction(text) if text is not None else Fraction(1)
     except (ValueError, ZeroDivisionError):
@@ -280,6 +282,7 @@ def peak_precisions(question: Question) -> tuple[str, ...]:
 
 
 def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.MeasuredRun:
+    """Build the measured run of a question from its speed, devices, tokens and parameters."""
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -393,6 +396,7 @@ def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
 
 
 def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameError:
+    """Return the error of an unknown device, extended by the required FLOP/s if it is known."""
     from crossflops.report.quantity import short_amount  # a renderer is not imported for `count`
 
     if answer.rate is None:
@@ -447,12 +451,14 @@ def rate_run_table(
 
 
 def _surplus_column_notes(table: runs.RunTable) -> list[str]:
+    """Return a note that names the columns of a table of runs that are not used, if any."""
     if not table.unused:
         return []
     return [f"{table.name}: unused columns: {', '.join(table.unused)}"]
 
 
 def _trouble(table: runs.RunTable, number: int) -> InputError:
+    """Return the error that says how many rows of a table of runs are invalid."""
     rows = "row" if len(table.rows) == 1 else "rows"
     return InputError(
         f"{number} of {len(table.rows)} {rows} in {table.name} are invalid",

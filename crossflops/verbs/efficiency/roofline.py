@@ -157,6 +157,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
 
 
 def _base(roofing: Roofing) -> Variant:
+    """Build the roofline variant that was requested: device, batch size, passes and formats."""
     scale = Fraction(roofing.batch, roofing.counted)
     run = Scenario(
         label="as asked",
@@ -176,6 +177,7 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
     macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
+        """Return one load for the whole model: its MACs and bytes, by use of the bytes."""
         weights = _bytes_in_precision(
             roofing.weights, roofing.param_bytes, formats.format_of_weights()
         )
@@ -208,12 +210,14 @@ def _bytes_in_precision(total: int, per_example: float | None, precision: str) -
 
 
 def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
+    """Return a function from byte model, formats and batch scale to the loads of all nodes."""
     if model is None:
         raise ValueError("a roofline needs a model or a number of bytes")
     graph, ledger = model.graph, model.ledger
 
     @cache
     def loads_of(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
+        """Return work and bytes of each node for a byte model, formats and batch scale."""
         counts = ledger if byte_model == "unfused" else count_whole(graph)
         rows = loads(graph, counts, byte_model, formats, scale)
         return tuple(_precisely(row, roofing.precision_of) for row in rows)
@@ -231,6 +235,7 @@ def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
 def _roofline_kernel_bounds(
     roofing: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
 ) -> tuple[KernelBound, ...]:
+    """Return the time bounds of the kernels that a roofline names; none without a model."""
     if model is None or not roofing.kernels:
         return ()
     graph, ledger = model.graph, model.ledger
@@ -238,6 +243,7 @@ def _roofline_kernel_bounds(
 
 
 def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) -> tuple[str, ...]:
+    """Return sentences on what a roofline assumes: byte formula, passes, batch, energy."""
     assumptions = [
         f"bytes, {roofing.bytes_name}: {roofing.formula or FORMULAS[roofing.bytes_name]}"
     ]
@@ -268,6 +274,7 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
 
 
 def _constant_folding_notes(model: CountedModel) -> list[str]:
+    """Return sentences about work that depends on no input and is left out of a roofline."""
     before = [count for count in model.ledger.counted if count.node.constant]
     sentences = []
     if before:
@@ -287,6 +294,7 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
 
 
 def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
+    """Return " and do N MACs" for the constant MACs of the nodes; an empty text for none."""
     macs = sum(count.constant_cost.macs for count in counts)
     return f" and do {macs} MACs" if macs else ""
 
@@ -294,6 +302,7 @@ def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
 def _warnings(
     model: CountedModel | None, efficiency: float | None, roofing: Roofing
 ) -> tuple[str, ...]:
+    """Return warnings of a roofline: uncounted nodes, or a run faster than its bound."""
     warnings = []
     unknown = 0 if model is None or roofing.has_byte_total else len(model.ledger.uncounted)
     if unknown:
@@ -350,6 +359,7 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
 
 
 def _read_bench_file(path: Path) -> Bench:
+    """Read the saved result of `bench`; raise an error if it is unreadable or another file."""
     try:
         return Bench.from_json(contents(path))
     except OSError as error:

@@ -84,10 +84,12 @@ class Use(NamedTuple):
 
 
 def _always(work: AskedWork) -> bool:
+    """Return True: the field has a use in every question."""
     return True
 
 
 def _is_training_work(work: AskedWork) -> bool:
+    """Return whether the question is about training (--train)."""
     return bool(work.fields["train"])
 
 
@@ -107,6 +109,7 @@ _OF_A_CACHE = Use(
 
 
 def _attends(work: AskedWork) -> bool:
+    """Return whether attention can be counted: from nodes, or from sizes with a width."""
     return work.has_nodes or (work.has_only_sizes and work.has_width)
 
 
@@ -118,6 +121,7 @@ _OF_ATTENTION = Use(
 
 
 def _needs_length(work: AskedWork) -> bool:
+    """Return whether the question needs a sequence length to compute its work."""
     by_example = work.fields["tokens_per_second"] is None and work.has_speed
     return work.has_model or (
         work.has_only_sizes
@@ -126,12 +130,14 @@ def _needs_length(work: AskedWork) -> bool:
 
 
 def _needs_tokens(work: AskedWork) -> bool:
+    """Return whether the question needs the number of tokens of an example."""
     if work.has_only_sizes and (work.fields["seq"] or work.fields["context"]):
         return False
     return work.has_speed or work.has_length
 
 
 def _moves_bytes(work: AskedWork) -> bool:
+    """Return whether the question needs bytes that move between memory and the device."""
     moved = work.decodes or (
         work.has_model and not work.has_given_macs and not work.fields["compare"]
     )
@@ -149,12 +155,14 @@ def _has_examples(work: AskedWork) -> bool:
 
 
 def _repeats(work: AskedWork) -> bool:
+    """Return whether the question is about several steps or batches."""
     steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
     batches = work.fields["batch"] and (work.question.roof.is_requested or work.has_length)
     return steps or batches
 
 
 def _heads_matter(work: AskedWork) -> bool:
+    """Return whether the work is computed from sizes to which numbers of heads contribute."""
     both = work.fields["heads"] and work.fields["head_dim"]
     full = both and not work.fields["hidden"]
     return work.has_only_sizes and (full or work.fields["kv_heads"] or not work.fields["hidden"])

@@ -125,6 +125,7 @@ def explain_conventions(report: Report, counted: CountedModel, setting: Setting)
 
 
 def _without_model(question: Question, params: int | None) -> WorkStudy:
+    """Return the work of a question without a model: from given MACs, or from model sizes."""
     work, training = question.work, question.training
     thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
@@ -240,6 +241,7 @@ def _without_backward(exact: Steps) -> tuple[str, ...]:
 
 
 def _divide_by_examples(numerator: Numerator, examples: int, question: Question) -> Numerator:
+    """Return the MACs of one example if they were counted for a batch and a batch is given."""
     if question.speed.batch is None:
         return numerator
     per_example = Fraction(numerator.macs, examples)

@@ -112,10 +112,12 @@ _SUMMED = Training.__struct_fields__
 
 
 def _scale_training_work(work: Training, times: int) -> Training:
+    """Return the work of a training step with every amount multiplied by an integer."""
     return Training(**{name: times * getattr(work, name) for name in _SUMMED})
 
 
 def _sum_training_work(works: Iterable[Training]) -> Training:
+    """Return the sum of the work of several training steps, amount by amount."""
     sums = dict.fromkeys(_SUMMED, 0)
     for work in works:
         for name in _SUMMED:
@@ -370,6 +372,7 @@ def peak_of(
 def _this_machine_peak(
     precision: str, stored: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
+    """Measure the peak of this CPU for a precision; return it, or why there is no MFU."""
     try:
         measured = own_peak(threads)
     except CrossflopsError as error:
@@ -485,11 +488,13 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
 
 
 def _opaque_module_warning(path: str) -> str:
+    """Return the warning that torch.compile hides the submodules of this path."""
     name = path or "the model"
     return f"torch.compile hides the modules in {name}: they have work, but no time"
 
 
 def _to_latencies(times: StepTimes | None) -> Latencies | None:
+    """Return forward, backward, optimizer and iteration seconds of a step with hooks."""
     if times is None:
         return None
     return Latencies(
@@ -514,6 +519,7 @@ def _model_of(count: Count) -> ModelInfo:
 
 
 def _params_of(count: Count) -> int:
+    """Return the number of parameters of the model of the step."""
     return count.outer[0].params if count.outer else count.report.params
 
 

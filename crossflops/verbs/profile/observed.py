@@ -92,6 +92,7 @@ def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
 
 
 def _above(path: str) -> Iterator[str]:
+    """Yield the paths of all ancestors of a module path, the nearest first, the root last."""
     while path:
         path = path.rpartition(".")[0]
         yield path
@@ -120,6 +121,7 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
 
 
 def _name_of(call: ModelCall) -> str:
+    """Return the module path of a call, or the class name of the model for its root."""
     return call.path or type(call.module).__name__
 
 
@@ -158,6 +160,7 @@ class _CallCounter:
         return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
 
     def _native(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
+        """Count the model with the inputs of a call; return a known count for equal inputs."""
         key = id(call.module), call.training, call.trained, call_signature(call)
         if key not in self._known:
             setting = Setting(training=call.training)

@@ -130,6 +130,7 @@ def profile_training(
 
 
 def _check_trainable_request(request: Request) -> None:
+    """Raise an error if the request cannot be trained: an ONNX file, or frozen modules."""
     if request.is_file:
         raise InputError(
             "profile cannot train an ONNX file",
@@ -168,6 +169,7 @@ def _train_copy(
 
 
 def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
+    """Build the times of a training run with the notes and warnings that describe them."""
     iterations, phases = steps.iterations, steps.phases
     mode = "train" if recipe.training else "eval"
     notes = [
@@ -231,6 +233,7 @@ def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfil
 
 
 def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
+    """Yield for each tool its total in MACs, the causes of its difference, MACs by module."""
     answers = [answer for answer in compared.profiles or () if not isinstance(answer, Failure)]
     versions = {answer.tool: answer.version for answer in answers}
     for account in compared.reconciliations or ():
@@ -251,6 +254,7 @@ def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
 
 
 def _without_rows(compared: Report) -> Iterable[str]:
+    """Yield a sentence for each tool that failed or that counts no MACs."""
     for answer in compared.profiles or ():
         if isinstance(answer, Failure):
             yield f"{answer.tool} gave no number: {answer.message}; {answer.hint}"
