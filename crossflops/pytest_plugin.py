@@ -62,7 +62,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
     calls: Counter[str] = Counter()  # of this run of the test: how often it checked a target
 
     def hold(model: Any, *rules: str, name: str = "", **options: Any) -> "Checks":
-        """Check the count of a model against budget rules; fail the test if a rule is broken."""
+        """Check the count of a model against budget rules; fail the test if one is broken."""
         from crossflops.errors import CrossflopsError
         from crossflops.render.pages.budgets import failures, savings
 

@@ -65,6 +65,7 @@ def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
     """Register a function that writes the files with this suffix."""
 
     def declare(renderer: _Renderer) -> _Renderer:
+        """Register the renderer as the one for files with this suffix."""
         FORMATS[suffix] = renderer
         return renderer
 
@@ -132,10 +133,12 @@ def markdown(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _is_nonempty_block(block: Block) -> bool:
+    """Return whether the block of a page is shown: any block but a table without rows."""
     return not isinstance(block, Table) or bool(block.rows)
 
 
 def _block(block: Block) -> str:
+    """Return a block of a page as Markdown."""
     match block:
         case Title(parts):
             return (
@@ -159,6 +162,7 @@ def _block(block: Block) -> str:
 
 
 def _pipes(table: Table) -> str:
+    """Return a table as Markdown, with its columns separated by pipes."""
     heads = [_escape_markdown(column.head) for column in table.columns]
     rules = ["---:" if column.right else "---" for column in table.columns]
     rows = [[_markdown_cell(cell) for cell in row.cells] for row in table.rows]
@@ -256,6 +260,7 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
+    """Return the CSV cells of a tool: version, totals, difference, residual, failure."""
     if isinstance(answer, Failure):
         return (
             answer.tool,
@@ -273,6 +278,7 @@ def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
 
 
 def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
+    """Return the measured batch sizes of a bench report, without those that did not run."""
     return tuple(timing for timing in bench.curve if isinstance(timing, Measurement))
 
 
@@ -287,16 +293,19 @@ def _structs(rows: Sequence[msgspec.Struct]) -> str:
 
 
 def _csv_value(value: Any) -> Any:
+    """Return a value as a CSV cell: objects as JSON, lists joined by "; "."""
     if isinstance(value, dict) or (isinstance(value, list) and any(map(_is_json_object, value))):
         return msgspec.json.encode(value).decode()
     return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _is_json_object(value: Any) -> bool:
+    """Return whether the value is a JSON object, a dict in Python."""
     return isinstance(value, dict)
 
 
 def _csv_text(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return the head and the rows as CSV text."""
     out = StringIO()
     table = writer(out, lineterminator="\n")
     table.writerow(heads)
@@ -360,6 +369,7 @@ def junit(content: Checks) -> str:
 
 
 def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
+    """Add a JUnit testsuite for one budget target, with a test case for each rule."""
     rows = list(checks)
     errors = sum(bool(check.error) for check in rows)
     failed = sum(not check.holds for check in rows) - errors

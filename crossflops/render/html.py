@@ -156,11 +156,13 @@ class _CallCounts(NamedTuple):
     seconds: float
 
     def cells(self, timed: bool) -> tuple[str, ...]:
+        """Return the cells of a table row: MACs, FLOPs, bytes, training FLOPs, microseconds."""
         counts = map(exact_amount, (self.macs, self.flops, self.moved, *self.step))
         return (*counts, *((f"{self.seconds * 1e6:.4g}",) if timed else ()))
 
 
 def _node_call_counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCounts:
+    """Return the amounts of a node: MACs, FLOPs, bytes, training work, and its seconds."""
     step = node.training if isinstance(node.training, Training) else None
     parts = tuple(getattr(step, name) if step else 0 for _, name in _STEP)
     return _CallCounts(
@@ -173,6 +175,7 @@ def _node_call_counts(node: NodeRow, report: Report, seconds: dict[str, float]) 
 
 
 def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
+    """Return the sum of the amounts of several nodes, with `width` columns of training work."""
     summands = list(counts)
     return _CallCounts(
         sum(summand.macs for summand in summands),
@@ -219,6 +222,7 @@ def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
 def _module_grid_row(
     path: str, row: ModuleRow | None, paths: dict[str, str], counts: tuple[str, ...]
 ) -> ShownRow:
+    """Build the row of a module in the HTML module tree, with its depth in it."""
     level, above = 1, path
     while above:
         above = paths[above]
@@ -265,6 +269,7 @@ def _parent_module_paths(report: Report) -> dict[str, str]:
 def _operator_grid_rows(
     report: Report, counts: Sequence[tuple[NodeRow, _CallCounts]], timed: bool
 ) -> tuple[ShownRow, ...]:
+    """Return the rows of the HTML table of operators, largest first, with a row of totals."""
     width = len(_STEP) if report.training else 0
     by_op: dict[str, list[_CallCounts]] = {}
     for node, summand in counts:
@@ -378,6 +383,7 @@ def _cards(report: Report) -> tuple[Card, ...]:
         models.append(_scope_figures(report.against.totals))
 
     def both(name: str, shown: Callable[[int], str]) -> str:
+        """Return a figure of the model, or those of both models with an arrow between them."""
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
     return tuple(
@@ -386,6 +392,7 @@ def _cards(report: Report) -> tuple[Card, ...]:
 
 
 def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
+    """Return MACs, FLOPs, parameters and memory traffic (bytes) of a module by name."""
     figures = {"MACs": scope.macs, "FLOPs": scope.flops, "parameters": scope.params}
     if isinstance(scope, Totals):
         figures["memory traffic, bytes"] = scope.bytes_read + scope.bytes_written
@@ -429,6 +436,7 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
 
 
 def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
+    """Return the HTML of a figure: a citation, a table, a tree or an SVG drawing."""
     match figure.drawing:
         case "cite":
             return [_render("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
@@ -447,10 +455,12 @@ def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> I
 
 
 def _grid_markup(grid: Grid) -> Markup:
+    """Return a table of the report as HTML."""
     return _render("table", grid=grid)
 
 
 def _render(macro: str, **fields: Any) -> Markup:
+    """Render the HTML of a macro of the template with the given fields."""
     call: Callable[..., Markup] = getattr(template("parts.html.j2").module, macro)
     return call(**fields)
 
@@ -472,4 +482,5 @@ def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
 
 
 def _clean(text: str) -> str:
+    """Return the text on one line, with single spaces and escaped control characters."""
     return escape_control_chars(" ".join(text.split()))

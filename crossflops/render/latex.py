@@ -53,6 +53,7 @@ def latex(page: Page) -> str:
 
 
 def _tabular(table: Table) -> list[str]:
+    """Return the lines of a LaTeX tabular environment for a table, in booktabs style."""
     columns = "".join("r" if column.right else "l" for column in table.columns)
     cells = [[_latex_cell(cell) for cell in row.cells] for row in table.rows]
     aligned = (_align_decimal_points(column) for column in zip(*cells, strict=True))
@@ -68,6 +69,7 @@ def _tabular(table: Table) -> list[str]:
 
 
 def _latex_row(cells: Iterable[str]) -> str:
+    """Return the cells as one row of a LaTeX table."""
     return f"  {' & '.join(cells)} \\\\"
 
 
@@ -92,6 +94,7 @@ def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
 
 
 def _latex_cell(cell: str) -> str:
+    r"""Return the text of a cell escaped for LaTeX, its leading spaces as \quad."""
     return r"\quad " * ((len(cell) - len(cell.lstrip(" "))) // 2) + escape_latex(cell)
 
 

@@ -99,6 +99,7 @@ def inert_json(text: str) -> str:
 
 
 def _clip_text_middle(text: str, longest: int) -> str:
+    """Shorten a text to a length by leaving out its middle."""
     kept = (longest - len(_GAP)) // 2
     return text if len(text) <= longest else f"{text[:kept]}{_GAP}{text[-kept:]}"
 
@@ -142,6 +143,7 @@ def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs
 
 
 def _should_separate_blocks(before: Block | None, block: Block) -> bool:
+    """Return whether an empty line belongs between two blocks of a page."""
     if before is None:
         return False
     return (
@@ -299,6 +301,7 @@ def _pad_cell(cell: str, width: int, right: bool) -> str:
 
 
 def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
+    """Render a block of a page with the library rich; return its lines."""
     from rich.console import Console
 
     out = StringIO()
@@ -319,6 +322,7 @@ def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
 
 
 def _print(console: "Console", block: Block, width: int) -> None:
+    """Print a block of a page to a console of the library rich."""
     from rich.padding import Padding
     from rich.text import Text as RichText
 
@@ -343,6 +347,7 @@ def _print(console: "Console", block: Block, width: int) -> None:
 
 
 def _indent(table: Table) -> int:
+    """Return the number of spaces before a table."""
     return 3 * _INDENT if table.bare else _INDENT
 
 
@@ -359,6 +364,7 @@ def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
 
 
 def _paragraph(block: Text) -> "RichTable":
+    """Return a text as a grid of the library rich: its mark, then wrapped text."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
@@ -371,6 +377,7 @@ def _paragraph(block: Text) -> "RichTable":
 
 
 def _to_rich_table(table: Table, room: int) -> "RichTable":
+    """Convert a table to one of the library rich that fits the width."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
@@ -452,6 +459,7 @@ def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
 
 
 def _widest(table: Table, location: int, broken: bool) -> int:
+    """Return the width of a column in characters, its head included."""
     head = _head(table, location) if broken else (table.columns[location].head,)
     return max(_widest_cell(table, location), *map(cell_len, () if table.bare else head), 0)
 
@@ -464,6 +472,7 @@ def _head(table: Table, location: int) -> tuple[str, ...]:
 
 
 def _widest_cell(table: Table, location: int) -> int:
+    """Return the width of the longest cell of a column in characters."""
     return max((cell_len(row.cells[location]) for row in table.rows), default=0)
 
 

@@ -376,7 +376,7 @@ class Attempts:
         return self._run(self.runnable(batch), self._conditions, profiled)
 
     def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
-        """Run the model at one batch size in a worker and store the result; return its times."""
+        """Run the model at one batch size in a worker, store the result, return its times."""
         ran = _run_in_worker(ready, conditions, profiled)
         if isinstance(ran, Unfit):
             return ran

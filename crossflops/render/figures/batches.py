@@ -35,6 +35,7 @@ class _BatchAxis(NamedTuple):
     most: int
 
     def x(self, batch: int) -> float:
+        """Return the x coordinate of a batch size on a logarithmic axis, in pixels."""
         width, octaves = _WIDTH - _LEFT - _RIGHT, log2(self.most / self.least)
         inset = 0.05 * width
         part = log2(batch / self.least) / octaves if octaves else 0.5
@@ -88,6 +89,7 @@ def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -
     most = fastest.examples_per_second * _ROOM
 
     def y(rate: float) -> float:
+        """Return the y coordinate of a rate in examples per second, in pixels."""
         return _TOP + _UPPER * (1 - rate / most)
 
     shapes: list[Shape] = [Words(x=0, y=_TOP - 12, text="examples/s", ink="soft", size=11)]
@@ -129,6 +131,7 @@ def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> li
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
     def y(value: float) -> float:
+        """Return the y coordinate of a latency on a logarithmic axis, in pixels."""
         return top + _LOWER * (1 - (log10(value) - low) / (high - low))
 
     shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms per run", ink="soft", size=11)]
@@ -150,6 +153,7 @@ def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> li
 
 
 def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
+    """Return a horizontal grid line at height y, and its label at the left."""
     return [
         DrawnLine(x1=_LEFT, y1=y, x2=_WIDTH - _RIGHT, y2=y),
         Words(x=_LEFT - 6, y=y + 4, text=text, ink="soft", anchor="end", size=11),
@@ -159,6 +163,7 @@ def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
 def _curve(
     points: Sequence[tuple[float, float]], ink: Ink, width: float, dashed: bool = False
 ) -> list[Shape]:
+    """Return the lines that connect the points in their order."""
     return [
         DrawnLine(x1=x1, y1=y1, x2=x2, y2=y2, ink=ink, width=width, dashed=dashed)
         for (x1, y1), (x2, y2) in pairwise(points)

@@ -153,6 +153,7 @@ def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
 
 
 def _move_shape(shape: Shape, x: float, y: float) -> Shape:
+    """Return a copy of the shape, moved by x and y pixels."""
     if isinstance(shape, DrawnLine):
         return replace(shape, x1=shape.x1 + x, x2=shape.x2 + x, y1=shape.y1 + y, y2=shape.y2 + y)
     return replace(shape, x=shape.x + x, y=shape.y + y)
@@ -172,6 +173,7 @@ def svg(canvas: Canvas, alone: bool = False) -> str:
 
 
 def _svg_shape(shape: Shape, alone: bool) -> str:
+    """Return a shape as an SVG element, with its own colours if the SVG is a file alone."""
     match shape:
         case Box():
             location = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
@@ -202,14 +204,17 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
 
 
 def _svg_tooltip(tip: str, tag: str) -> str:
+    """Return the end of an SVG tag, with a tooltip in it if the text is not empty."""
     return f"><title>{escape(escape_control_chars(tip))}</title></{tag}>" if tip else "/>"
 
 
 def _svg_fill(ink: Ink, alone: bool) -> str:
+    """Return the fill attribute of a colour: its value in an SVG file, a class in a page."""
     return f'fill="{COLOURS[ink]}"' if alone else f'class="f-{ink}"'
 
 
 def _stroke(ink: Ink, alone: bool) -> str:
+    """Return the stroke attribute of a colour: its value in an SVG file, a class in a page."""
     return f'stroke="{COLOURS[ink]}"' if alone else f'class="s-{ink}"'
 
 

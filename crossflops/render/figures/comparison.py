@@ -103,6 +103,7 @@ class _Scale(NamedTuple):
     high: float
 
     def x_position(self, value: float) -> float:
+        """Return the x coordinate of an amount on the axis of a waterfall, in pixels."""
         room = _WIDTH - _LEFT - _RIGHT
         return _LEFT + room * (value - self.low) / ((self.high - self.low) or 1)
 
@@ -139,6 +140,7 @@ def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
 def _waterfall_rows(
     steps: Sequence[Step], indices: list[float], broken: list[bool], scale: _Scale, path: Walk
 ) -> list[Shape]:
+    """Return the shapes of a waterfall: a bar, a name and an amount for each cause."""
     shapes: list[Shape] = [
         Words(x=0, y=_TOP - 10, text=fit_text_to_width(path.first, _LEFT), ink="soft"),
         Words(x=_WIDTH, y=_TOP - 10, text="difference", ink="soft", anchor="end"),
@@ -194,6 +196,7 @@ def comparison(report: Report, name: str) -> Canvas:
 
 
 def _waterfalls(report: Report) -> list[TitledCanvas]:
+    """Return titled waterfall pictures of a report: its differences, cause by cause."""
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]

@@ -71,6 +71,7 @@ def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
 
 
 def _matplotlib_missing_error() -> MissingExtraError:
+    """Return the error that a PNG picture needs matplotlib, with the command to install it."""
     return MissingExtraError(
         "a picture as PNG needs matplotlib, which is not installed",
         "pip install 'crossflops[plots]', or choose a file name that ends in .svg",

@@ -38,13 +38,16 @@ class _Axes(NamedTuple):
     up: Span
 
     def x(self, value: float) -> float:
+        """Return the x coordinate of an intensity in FLOP/byte on a log axis, in pixels."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * _log_axis_fraction(value, self.across)
 
     def y(self, value: float) -> float:
+        """Return the y coordinate of a rate in FLOP/s on a log axis, in pixels."""
         return _HEIGHT - _FOOT - (_HEIGHT - _TOP - _FOOT) * _log_axis_fraction(value, self.up)
 
 
 def _log_axis_fraction(value: float, span: Span) -> float:
+    """Return the position of a value on a log axis, from 0 at its start to 1 at its end."""
     if value <= 0 or span[0] <= 0 or span[1] <= span[0]:
         return 0.0  # what has no place on a logarithmic axis stands at its foot
     return log10(value / span[0]) / log10(span[1] / span[0])
@@ -161,11 +164,13 @@ def roofline(roof: Roofline) -> Canvas:
 
 
 def _decades(span: Span) -> list[float]:
+    """Return the powers of ten in a range of values."""
     first, last = log10(span[0]), log10(span[1])
     return [10.0**n for n in range(-int(-first // 1), int(last // 1) + 1)]
 
 
 def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
+    """Return the grid, the axis labels and the ridge line of a roofline plot."""
     foot, ridge = _HEIGHT - _FOOT, axes.x(roof.step.ridge)
     right = _WIDTH - _RIGHT
     shapes: list[Shape] = [
@@ -196,6 +201,7 @@ def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
+    """Return the slope of the bandwidth and a line for the peak of each precision."""
     bandwidth, named = roof.step.bandwidth, tops(roof)
     left, right = axes.across
     start = max(left, axes.up[0] / bandwidth)
@@ -233,6 +239,7 @@ def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _has_no_work(rows: Iterable[NodeBound]) -> bool:
+    """Return whether no node of a roofline has work (FLOPs)."""
     return not any(row.work for row in rows)
 
 
@@ -285,6 +292,7 @@ def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
 
 
 def _roofline_legend(entries: Iterable[_Entry]) -> list[Shape]:
+    """Return the legend of a roofline plot: a dot, a name and shares for each entry."""
     x = _WIDTH - _RIGHT + 16
     shapes: list[Shape] = [
         Words(x=_WIDTH, y=_TOP + 4, text="of work, of time", ink="soft", anchor="end", size=11)

@@ -122,6 +122,7 @@ def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
             kinds.setdefault((*paths, shift.cause, shift.note), []).append((row, shift))
 
     def size(group: list[tuple[LayerPair, Shift]]) -> tuple[int, int, int]:
+        """Return a sort key that puts the group with the largest change of MACs first."""
         total = _sum_shifts(shift for _, shift in group)
         return -abs(total.macs), -abs(total.flops), -abs(total.params)
 
@@ -141,6 +142,7 @@ def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
 
 
 def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
+    """Build a row for layer pairs with the same change: their paths, number and amounts."""
     total = _sum_shifts(shift for _, shift in group)
     first = path_with_stars([_place_label(row.first) for row, _ in group])
     second = path_with_stars([_place_label(row.second) for row, _ in group])
@@ -150,16 +152,19 @@ def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
 
 
 def _place_label(location: Place | None) -> str:
+    """Return the name of a layer: module path, first node or kind; a mark for None."""
     if location is None:
         return ALONE
     return location.path or (location.nodes[0] if location.nodes else location.what)
 
 
 def _shift_reason(shift: Shift) -> str:
+    """Return the cause of a change between two models, with its note if it has one."""
     return f"{shift.cause}: {shift.note}" if shift.note else shift.cause
 
 
 def _shift_amounts(shift: Shift) -> tuple[str, str, str]:
+    """Return the changes of MACs, FLOPs and parameters as texts with a sign."""
     return (
         amount_with_sign(shift.macs),
         amount_with_sign(shift.flops),
@@ -168,6 +173,7 @@ def _shift_amounts(shift: Shift) -> tuple[str, str, str]:
 
 
 def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
+    """Build the table of all pairs of layers and their changes, one row for each change."""
     columns = (
         *text_columns(names[0], "what", names[1], "what", "why"),
         *(Column(head=head, right=True) for head in ("MACs", "FLOPs", "parameters")),
@@ -185,6 +191,7 @@ def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
 
 
 def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
+    """Return the cells of a pair of layers: name and kind in each of two models."""
     first, second = row.first, row.second
     return (
         _place_label(first),
@@ -214,6 +221,7 @@ def report_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) 
 
 
 def _two_model_page(report: Report, other: Against, top: int) -> Page:
+    """Build the page that compares two models: changes by cause, layer and tool."""
     names = _short_model_names(report, other)
     blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
     blocks += [
@@ -264,6 +272,7 @@ def _last_name_part(name: str) -> str:
 
 
 def _second(other: Against) -> str:
+    """Return the line about the second model: its name, parameters, inputs, MACs, FLOPs."""
     totals = other.totals
     parts = [
         other.name,
@@ -276,6 +285,7 @@ def _second(other: Against) -> str:
 
 
 def _model_difference_heading(report: Report, other: Against, names: Names) -> str:
+    """Return the heading that gives the second model's MACs as first plus difference."""
     delta = other.totals.macs - report.macs
     if not delta:
         return f"{names[1]} = {names[0]} in MACs"
@@ -284,6 +294,7 @@ def _model_difference_heading(report: Report, other: Against, names: Names) -> s
 
 
 def _same_model_verdict(other: Against) -> list[Block]:
+    """Return the sentence that both models are the same, if no layer differs."""
     aligned = other.alignment
     layers = count_with_noun(len(aligned.layers), "layer")
     if aligned.same:
@@ -303,6 +314,7 @@ def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
 
 
 def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
+    """Return the table of the totals that each tool prints for both models."""
     if not contrasts:
         return []
     columns = (
@@ -327,6 +339,7 @@ def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list
 
 
 def _contrast_label(contrast: Contrast) -> str:
+    """Return the tool and its edition, or "first -> second" if two editions are compared."""
     first, second = contrast.first, contrast.second
     return first if first == second else f"{first} -> {second}"
 
@@ -369,6 +382,7 @@ def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -
 
 
 def _count_difference_row(cause: ToolDifference) -> Row:
+    """Build the row of a cause for which a tool counts two models differently."""
     return Row.from_cells(
         cause.cause,
         amount_with_sign(cause.amount),

@@ -41,6 +41,7 @@ def budgets_page(content: Checks) -> Page:
 
 
 def _budget_check_row(check: Check) -> Row:
+    """Build the row of a budget check: target, rule, value, limit, change and verdict."""
     return Row.from_cells(
         check.target,
         rule_of(check),
@@ -53,6 +54,7 @@ def _budget_check_row(check: Check) -> Row:
 
 
 def _budget_verdict(check: Check) -> str:
+    """Return the verdict of a budget check: "holds", "FAILS", "new" or "ERROR"."""
     if check.error:
         return "ERROR"
     if not check.holds:
@@ -83,6 +85,7 @@ def budget_failure_text(check: Check) -> str:
 
 
 def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
+    """Return the sentence that names nodes without a count and the rule that allows them."""
     named = ", ".join(nodes[:_NAMED])
     left = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     which = count_with_noun(len(nodes), "node")
@@ -126,6 +129,7 @@ def savings(content: Checks) -> list[str]:
 
 
 def _budget_growth_text(check: Check) -> str:
+    """Return the sentence that says which modules grew, and by how much."""
     if check.change is None:
         return "What grew is unknown without a baseline: `crossflops check --update` writes one."
     if not check.grew_in:

@@ -82,6 +82,7 @@ def contrast_blocks(contrast: Contrast) -> list[Block]:
 
 
 def _contrast_table(contrast: Contrast) -> Table:
+    """Build the table of the causes for which two tools differ, with a row of the residual."""
     rows = [_tool_difference_row(cause) for cause in contrast.differences]
     rows.append(
         Row.from_cells(
@@ -107,6 +108,7 @@ def _contrast_table(contrast: Contrast) -> Table:
 
 
 def _tool_difference_row(row: ToolDifference) -> Row:
+    """Build the row of a cause for which two tools differ: amounts, calls, paths."""
     calls = max(len(row.first_calls), len(row.second_calls))
     return Row.from_cells(
         row.cause,
@@ -158,6 +160,7 @@ def parameter_differences(report: Report) -> list[Block]:
 
 
 def _parameter_cause_rows(report: Report, profile: Profile) -> list[Row]:
+    """Return the rows that explain why a tool counts another number of parameters."""
     other = profile.params or 0
     head = (profile.tool, exact_amount(other), percent_change(other, report.params))
     try:
@@ -242,10 +245,12 @@ def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
 
 
 def _kernel_run_counts(profiles: list[Profile]) -> dict[str, int]:
+    """Return how often each kernel ran, by its name, in the first of the tool results."""
     return {kernel.name: kernel.times for kernel in profiles[0].kernels or ()}
 
 
 def _kernel_names_text(profiles: list[Profile]) -> str:
+    """Return the text that lists the fused kernels, their runs, and the tools."""
     kernels = _kernel_run_counts(profiles)
     ran = ", ".join(f"{name.removesuffix('.default')} x{n}" for name, n in kernels.items())
     return f"{ran or 'no fused kernel'} ({', '.join(profile.tool for profile in profiles)})"
@@ -309,12 +314,14 @@ def innermost_mismatches(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
 
 
 def _is_path_inside(inner: PathRow, outer: PathRow) -> bool:
+    """Return whether the first row is of a submodule of the second row's module."""
     if inner is outer:
         return False
     return not outer.path or inner.path.startswith(f"{outer.path}.")
 
 
 def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table:
+    """Build the table of tools: total, MACs or FLOPs, difference to native, explained share."""
     return Table(
         columns=(
             Column(head="tool"),
@@ -328,6 +335,7 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
 
 
 def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
+    """Build the row of a tool: total, MACs or FLOPs, difference to native, explained share."""
     account = _reconciliation(report, profile.tool)
     macs = _as_macs(profile.total, account)
     scale = 2 if unit == "flops" else 1
@@ -344,6 +352,7 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
 
 
 def _account_explanation_cell(account: Reconciliation | None) -> str:
+    """Return the percentage of a tool's difference that causes explain, or "predicted"."""
     if account is None:
         return "-"
     rows = account.by_path[:1]
@@ -353,6 +362,7 @@ def _account_explanation_cell(account: Reconciliation | None) -> str:
 
 
 def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
+    """Return the explanation of a tool's total by causes, or None if the report has none."""
     try:
         return report.reconciliation(tool)
     except KeyError:
@@ -360,6 +370,7 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
 
 
 def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
+    """Convert the total of a tool to MACs by the unit of its convention, or return None."""
     convention = _account_convention(account) if account else None
     if convention is None or not convention.unit or not isfinite(total):
         return None
@@ -367,6 +378,7 @@ def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
 
 
 def _account_convention(account: Reconciliation) -> Convention | None:
+    """Return the counting convention that an explanation used, or None if it is unknown."""
     try:
         return find_convention(account.tool, account.edition)
     except UnknownNameError:  # a report of another release
@@ -374,6 +386,7 @@ def _account_convention(account: Reconciliation) -> Convention | None:
 
 
 def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
+    """Return a note for each tool whose version the convention was not verified with."""
     notes: list[Block] = []
     for profile in answers:
         if profile.verified:
@@ -389,6 +402,7 @@ def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Bl
 
 
 def _account_blocks(report: Report, profile: Profile) -> list[Block]:
+    """Return the blocks that explain the total of a tool: causes, residual, remarks."""
     account = _reconciliation(report, profile.tool)
     if account is None:
         return [Heading(f"{profile.tool} = {exact_amount(profile.total)}, unexplained")]
@@ -403,6 +417,7 @@ def _account_blocks(report: Report, profile: Profile) -> list[Block]:
 
 
 def _residual_locations(account: Reconciliation) -> list[str]:
+    """Return texts that name the modules in which the prediction differs from the tool."""
     if not account.residual:
         return []
     if account.obstacle:
@@ -419,6 +434,7 @@ def _residual_locations(account: Reconciliation) -> list[str]:
 
 
 def _remarks(report: Report, profile: Profile) -> list[str]:
+    """Return remarks on the run of a tool: kernels, setting, weights, interpreter."""
     remarks = kernel_run_lines(profile)
     if not _as_expected(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")

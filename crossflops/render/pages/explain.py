@@ -56,6 +56,7 @@ def cause_blocks(cause: Cause) -> tuple[Block, ...]:
 
 
 def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
+    """Return the blocks that show a cause by example: code, tool and amount."""
     options = "".join(f" and {option}" for option in example.options)
     if example.unit:
         sentence = (
@@ -67,6 +68,7 @@ def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
 
 
 def _cause_tool_blocks(id: str) -> list[Block]:
+    """Return the table of tools for which a cause applies, and what each of them does."""
     rows = [
         Row((f"{convention.tool}@{convention.edition}", words))
         for convention in all_conventions()
@@ -125,10 +127,12 @@ def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
 
 
 def _evaluates(convention: Convention) -> bool:
+    """Return whether the tool always runs the model in eval mode."""
     return convention.forces.get("training") is False
 
 
 def _walks(convention: Convention) -> str:
+    """Return the names of the formulas that a convention multiplies its counts by."""
     times = {rule.times.of for rule in convention.rules if rule.times}
     names = sorted(str(getattr(formula, "__name__", formula)) for formula in times)
     return f"times {' or '.join(names)}" if names else ""
@@ -205,6 +209,7 @@ def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ..
 
 
 def _condition_words(condition: Condition, known: frozenset[str]) -> str:
+    """Return the words of a rule's condition, with the names that it lists."""
     if not condition.names or condition.words == _OUTSIDE:
         return condition.words
     return _condition_with_names(condition.words, condition.names, known)
@@ -234,6 +239,7 @@ def rule_amount_words(rule: Rule) -> str:
 def _condition_with_names(
     word: str, names: tuple[str, ...], known: frozenset[str] = frozenset()
 ) -> str:
+    """Return a word and the names it applies to, or a short form if they are all known."""
     if not names:
         return ""
     if known and set(names) == known:
@@ -339,6 +345,7 @@ def _rules_by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
 
 
 def _convention_title(convention: Convention) -> Title:
+    """Return the title of a tool's page: edition, printed label, unit, checked versions."""
     nodes, checked = convention.sees == "node", ", ".join(convention.verified)
     return Title(
         (
@@ -359,6 +366,7 @@ _OF_STEPS = {
 
 
 def _head(convention: Convention) -> list[Block]:
+    """Return the texts that hold for all rules of a convention: mode, dead work, source."""
     forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
     dead = "counted" if convention.counts_dead else "not counted"
     outside = (part for rule in convention.rules for part in rule.where if part.words == _OUTSIDE)
@@ -440,11 +448,13 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
 
 
 def _rule_summary(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
+    """Return what a rule applies to, and its texts that are not shared with other rules."""
     alone = [text for text in texts if text not in shared]
     return "; ".join([whom(rule), *alone])
 
 
 def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
+    """Return what changes the number of a rule: its factor, divisor and scope."""
     parts = (
         f"times {_formula_name(rule.times.of)}" if rule.times else "",
         f"divided by {_formula_name(rule.batch)}" if rule.batch else "",
@@ -455,6 +465,7 @@ def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
 
 
 def _formula_name(formula: object) -> str:
+    """Return the name of a formula function, or the text of a formula."""
     return str(getattr(formula, "__name__", formula))
 
 

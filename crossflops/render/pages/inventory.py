@@ -196,10 +196,12 @@ def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Ta
 
 
 def _patch_state(patch: PatchRow) -> str:
+    """Return the state of a patched library attribute, with the message if any."""
     return f"{patch.state}: {patch.message}" if patch.message else patch.state
 
 
 def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
+    """Build the table of tools: conventions, verified versions, installed version, state."""
     return Table(
         columns=(
             Column(head="tool"),
@@ -223,6 +225,7 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
 
 
 def _state(tool: ToolRow) -> str:
+    """Return the state of a tool, with the verified versions or its error message."""
     if tool.state == "unverified" and tool.verified:
         return f"{tool.state}: checked with {', '.join(tool.verified)}"
     return f"{tool.state}: {tool.message}" if tool.message else tool.state
@@ -239,6 +242,7 @@ def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Com
 
 
 def _tool_install_commands(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
+    """Return tool and install command for each tool that can be installed."""
     return [(tool.tool, tool.install) for tool in tools if tool.install]
 
 

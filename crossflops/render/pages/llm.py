@@ -58,6 +58,7 @@ def formula_blocks(answers: FormulaReport) -> list[Block]:
 
 
 def _formula_table(answers: FormulaReport) -> Table:
+    """Build the table of language model formulas: amounts per token, and their causes."""
     rows = []
     for passes, words in _PASSES.items():
         accounts = [account for account in answers.accounts if account.passes == passes]
@@ -80,11 +81,13 @@ def _formula_table(answers: FormulaReport) -> Table:
 
 
 def _amount_row(answers: FormulaReport, name: str, amount: int, tone: Tone = "") -> Row:
+    """Build a row with an amount per token and for all tokens."""
     per_token = exact_amount(answers.per_token(amount))
     return Row.from_cells(name, per_token, exact_amount(amount), "", "", "", "", tone=tone)
 
 
 def _account_rows(answers: FormulaReport, account: FormulaAccount) -> list[Row]:
+    """Return the rows of a formula: its amounts, its difference to native, the causes."""
     name = f"{account.tool}@{account.edition}"
     if account.obstacle:
         cells = (name, "-", "-", "-", "-", "no number", account.reference)

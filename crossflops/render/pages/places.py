@@ -147,6 +147,7 @@ def _distance_columns(
 
 
 def _account_distances(account: Reconciliation) -> Own:
+    """Return by module path the MACs of the tool less the native MACs."""
     return {row.path: _tool_macs_at_path(row, account) - row.ours for row in account.by_path}
 
 
@@ -178,6 +179,7 @@ def _amounts_without_children(
 
 
 def _distance_text(amount: Fraction) -> str:
+    """Return an amount of MACs with its sign, or the mark for no difference."""
     if not amount:
         return SAME
     return f"{'+' if amount > 0 else '-'}{short_amount(abs(amount))}"
@@ -224,6 +226,7 @@ def explanations(account: Reconciliation) -> Table:
 
 
 def _explanation_row(reason: Explanation) -> Row:
+    """Build the row of a cause: amount, number of calls, title, calls, reference."""
     calls = count_with_noun(len(reason.calls), "call") if reason.calls else ""
     return Row.from_cells(
         reason.cause,

@@ -58,6 +58,7 @@ def node_kind_table(roof: Roofline) -> Table:
 
 
 def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
+    """Build the row of kinds of nodes: number, shares of work, bytes and time, bound."""
     work, moved = sum(kind.work for kind in kinds), sum(kind.bytes for kind in kinds)
     sides = {kind.bound for kind in kinds}
     marked = _MARK if any(kind.cache for kind in kinds) else ""
@@ -104,6 +105,7 @@ def roofline_node_table(roof: Roofline) -> Table:
 
 
 def _roofline_node_row(node: NodeBound) -> Row:
+    """Build the row of a node: operator, FLOPs, bytes, intensity, seconds and bound."""
     figures = (
         exact_amount(node.work),
         exact_amount(node.bytes),
@@ -126,6 +128,7 @@ def flops_per_byte_text(value: float | None) -> str:
 
 
 def _roofline_percent(part: float, full: float) -> str:
+    """Return a part in percent with one decimal, or "-" if the total is 0."""
     return f"{100 * part / full:.1f}" if full else "-"
 
 
@@ -157,6 +160,7 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
 
 
 def _heading(roof: Roofline, name: str) -> Heading:
+    """Return the heading with the byte model of a roofline and its formula."""
     return Heading(f"{name}, bytes {roof.byte_model}: {roof.formula}")
 
 
@@ -195,6 +199,7 @@ def roofline_verdict(roof: Roofline) -> str:
 
 
 def _any_batch(roof: Roofline) -> str:
+    """Return from which batch size on the model is compute-bound, or that it never is."""
     limit, batch = roof.intensity_limit, roof.compute_from
     if limit is None and batch is None:
         return ""
@@ -206,6 +211,7 @@ def _any_batch(roof: Roofline) -> str:
 
 
 def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
+    """Yield the rows of a roofline summary: work, bytes, intensity, ridge, shortest time."""
     step, took = roof.step, roof.achieved
     examples = count_with_noun(step.examples, "example")
     yield Row.from_cells("work", short_amount(step.work, "FLOPs"), f"a step of {examples}")
@@ -241,10 +247,12 @@ def _byte_parts_note(step: StepBound) -> str:
 
 
 def _ridge(step: StepBound) -> str:
+    """Return the ridge point as the quotient of peak (FLOP/s) and bandwidth (B/s)."""
     return f"{short_amount(step.peak, 'FLOP/s')} / {short_amount(step.bandwidth, 'B/s')}"
 
 
 def _overlap_time_note(step: StepBound) -> str:
+    """Return the note on the time of a step if all nodes overlapped."""
     if step.seconds is None:
         return "; the model as a whole"
     return f"; nodes run one after the other, {duration(step.whole_seconds)} if all overlapped"

@@ -91,6 +91,7 @@ def input_value_notes(report: Report) -> list[Block]:
 
 
 def _module_title(module: ModuleRow, report: Report) -> Title:
+    """Return the title of a page of one module: class, parameters, inputs, MACs, FLOPs."""
     return Title(
         (
             f"{module.path or '(the model)'} of {report.name}",
@@ -121,6 +122,7 @@ def input_descriptions(provided: tuple[InputInfo, ...]) -> list[str]:
 
 
 def _setting_parts(setting: object) -> list[str]:
+    """Return the parts of a setting that differ from CPU, eval mode and gradients."""
     if not isinstance(setting, Setting):
         return []
     parts = [] if setting.device == "cpu" else [setting.device]
@@ -295,6 +297,7 @@ def custom_operator_blocks(report: Report) -> list[Block]:
 
 
 def _count_source(row: CustomOperatorRow) -> str:
+    """Return what counted a custom operator: its body or a formula with its origin."""
     if row.by == "body":
         text = f"its body, run on {row.run} tensors"
     else:
@@ -417,6 +420,7 @@ def _first_table_rows(
 
 
 def _report_totals_table(report: Report) -> Table:
+    """Build the table of the totals of a report: MACs, FLOPs, bytes and parameters."""
     totals = report.totals
     rows: list[tuple[str, int | Fraction, str]] = [
         ("MACs", totals.macs, _doubt(report, "macs") + _MACS)
@@ -492,6 +496,7 @@ def _doubtful_node_blocks(report: Report) -> list[Block]:
 
 
 def _exact_or_short(count: int | Fraction) -> str:
+    """Return an integer exactly, and a fraction with four digits and an SI prefix."""
     return exact_amount(count) if isinstance(count, int) else short_amount(count)
 
 
@@ -535,15 +540,18 @@ def _type_bytes_rows(by_type: Mapping[str, int]) -> list[tuple[str, int | Fracti
 
 
 def _mean(total: int, tokens: int) -> int | Fraction:
+    """Return the mean per token, as an integer if it is one."""
     mean = Fraction(total, tokens)
     return mean.numerator if mean.denominator == 1 else mean
 
 
 def _precisions_by_macs(report: Report) -> list[tuple[str, int]]:
+    """Return MACs by precision as pairs, largest first."""
     return sorted(report.macs_by_precision.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _operator_summary_table(report: Report, unit: Unit) -> Table:
+    """Build the table of operators: number of nodes, MACs, FLOPs and share."""
     total = getattr(report.scope, unit)
     rows = sorted(report.by_op, key=lambda row: (-getattr(row, unit), -row.flops, row.op))
     return Table(
@@ -566,6 +574,7 @@ def _operator_summary_table(report: Report, unit: Unit) -> Table:
 
 
 def _convention_total_blocks(report: Report) -> list[Block]:
+    """Return the table of the totals under tool conventions, with its notes."""
     rows = tuple(
         Row.from_cells(
             f"{fold.tool}@{fold.edition}", exact_amount(fold.total), short_amount(fold.total)
@@ -608,6 +617,7 @@ def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
 
 
 def _module_summary_table(report: Report) -> Table:
+    """Build the table of modules: class, MACs, FLOPs and parameters."""
     return Table(
         columns=(
             Column(head="module", flows=True),

@@ -58,6 +58,7 @@ def view_page(content: ReportTable) -> Page:
 
 
 def _view_table(content: ReportTable) -> Table:
+    """Build the table of a view of a report, with shares and a row of totals."""
     view = content.view
     shown = [location for location, _ in enumerate(view.columns) if _is_shown(view, location)]
     heads = _view_heads(content)
@@ -129,6 +130,7 @@ def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
 
 
 def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
+    """Return a cell of a view as text, module names indented by their depth."""
     cell = row[location]
     if isinstance(cell, int):
         return exact_amount(cell)
@@ -139,9 +141,11 @@ def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
 
 
 def _view_total_cell(view: TableView, location: int) -> str:
+    """Return a cell of the row of totals of a view as text."""
     cell: Cell = view.total[location]
     return exact_amount(cell) if isinstance(cell, int) else cell
 
 
 def _view_share_cell(part: Cell, full: Cell) -> str:
+    """Return the share of a part in a total in percent."""
     return percent_share(int(part), int(full))

@@ -309,7 +309,7 @@ class ToolRunner:
             )
 
     def _start(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
-        """Start workers for the models, with the models that are built; end them with `kept`."""
+        """Start workers for the models and give them models already built; `kept` ends them."""
         built = {
             model.number: self._sources[model.number][0]
             for model in models
