@@ -49,6 +49,7 @@ def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
 def _compare_output(
     name: str, requested: Any, result: Any, drawn: bool, rounding: float
 ) -> OutputAgreement:
+    """Compare an output of the model with that of its file; return differences and verdict."""
     import numpy as np
 
     result = np.asarray(result)

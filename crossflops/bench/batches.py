@@ -52,6 +52,7 @@ def search_batch_size(
     tried: dict[int, Measurement | Unfit] = {}
 
     def good(batch: int) -> bool:
+        """Return whether the batch size runs and meets the goal; run it at the first call."""
         outcome = tried[batch] if batch in tried else tried.setdefault(batch, attempt(batch))
         return isinstance(outcome, Measurement) and goal.is_met(outcome)
 
@@ -73,6 +74,7 @@ def search_batch_size(
 
 
 def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
+    """Return the relative gain in examples/s of a batch size over half of it."""
     now, before = tried[batch], tried[batch // 2]
     if not isinstance(now, Measurement) or not isinstance(before, Measurement):
         return 0.0

@@ -49,6 +49,7 @@ def answer_bench_order(order: Order, wait: Wait) -> Answer:
     """Return the run, or the reason why there is none."""
 
     def run() -> Ran:
+        """Run the model or file of the order and return what was measured."""
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
 
     return answer_of(run, order.batch)
@@ -159,11 +160,13 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel
 def _time_session(
     module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], mode: str
 ) -> Measurement:
+    """Time warm runs of an onnxruntime session on the inputs; return the measurement."""
     ready = module.InferenceSession(
         data, _order_session_options(module, order), providers=session.PROVIDERS
     )
 
     def run_session() -> None:
+        """Run the onnxruntime session once."""
         ready.run(None, feeds)
 
     return time_warm_runs(run_session, order.batch, time.perf_counter, order.limits, mode)
@@ -193,6 +196,7 @@ def _profile_session(
     ready = module.InferenceSession(data, options, providers=session.PROVIDERS)
 
     def run_under_profiler() -> None:
+        """Run the onnxruntime session once under its profiler."""
         ready.run(None, feeds)
 
     runs = time_warm_runs(run_under_profiler, order.batch, time.perf_counter, limits)
@@ -202,6 +206,7 @@ def _profile_session(
 
 
 def _order_session_options(module: Any, order: FileOrder) -> Any:
+    """Return onnxruntime session options with the threads and optimization of the order."""
     folder = str(Path(order.path).resolve().parent)
     return session.build_session_options(module, folder, order.threads, order.optimization)
 

@@ -54,6 +54,7 @@ def to_executed_graph(graph: Any) -> ExecutedGraph:
 
 
 def _to_executed_node(node: Any) -> ExecutedNode:
+    """Convert a node of an ONNX file to one of the executed graph, with its bodies."""
     return ExecutedNode(
         name=node.name,
         op=node.op_type,
@@ -95,6 +96,7 @@ def guess_executed_graph(
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 
     def outputs(name: str) -> tuple[str, ...]:
+        """Return the names of the outputs of an executed kernel, by the counted node it names."""
         value = name.removesuffix("_nchwc")
         if value != name and value in made:
             return (value,)
@@ -106,7 +108,9 @@ def guess_executed_graph(
 
 
 def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
+    """Return the executed graph with a name for each node that has none."""
     def fill(node: ExecutedNode) -> ExecutedNode:
+        """Return the node with the next free name of its operator, or that of its output."""
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
@@ -178,6 +182,7 @@ class Origin:
 
 
 def _values_read_by_node(node: Node) -> Iterator[str]:
+    """Yield the names of the values that a node and its bodies read from outside."""
     yield from (spec.name for spec in node.inputs if spec)
     for body in node.bodies:
         made = {spec.name for spec in body.inputs}
@@ -233,6 +238,7 @@ def base_operator_type(op: str) -> str:
 
 
 def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple[str, str]]:
+    """Yield pairs of equal values by name: one of the executed, one of the counted graph."""
     for node in level.nodes:
         like = origin.by_key.get(node.name)
         made = like.outputs if like is not None and like.op.type == node.op else ()
@@ -347,10 +353,12 @@ def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> C
 
 
 def _prefix_node_keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the keys of the nodes, each after the prefix."""
     return tuple(f"{prefix}{node.key}" for node in nodes)
 
 
 def _body_covers(node: Node, holder: ExecutedNode, prefix: str) -> Iterator[Covers]:
+    """Yield for each body of a node which counted nodes its executed kernels cover."""
     for body in node.bodies:
         if body.name in holder.bodies:
             yield covers(body.nodes, holder.bodies[body.name], prefix)
@@ -493,6 +501,7 @@ def build_kernel_profile(
 def _build_kernel_row(
     kernels: list[KernelTime], counts: list[CountedNode | UncountedNode], peak: BenchPeak | None
 ) -> KernelRow:
+    """Build the row of kernels: seconds, covered nodes, MACs, FLOPs, bytes, FLOP/s, share."""
     cost, precision = _total_kernel_cost(counts), _precision(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
@@ -528,6 +537,7 @@ def _does(counts: list[CountedNode | UncountedNode]) -> str:
 
 
 def _total_kernel_cost(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    """Return the cost of the counted nodes together."""
     return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
@@ -538,6 +548,7 @@ def _precision(counts: Iterable[CountedNode | UncountedNode]) -> str:
 
 
 def _aside(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
+    """Build the row of nodes that no kernel executes: reason, keys, MACs and FLOPs."""
     cost = _total_kernel_cost(counts)
     keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)

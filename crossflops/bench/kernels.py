@@ -87,6 +87,7 @@ def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> K
 
 
 def _is_kernel(event: Mapping[str, Any]) -> bool:
+    """Return whether a trace event of onnxruntime is the execution of a kernel."""
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(_KERNEL)
 
 
@@ -101,6 +102,7 @@ def span(event: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Return start and end of each model run in an onnxruntime trace, in microseconds."""
     for name in _RUNS:
         if spans := sorted(span(event) for event in trace if event.get("name") == name):
             return spans
@@ -108,6 +110,7 @@ def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[flo
 
 
 def _to_kernel_event(event: Mapping[str, Any]) -> _Event:
+    """Convert a trace event of onnxruntime to a kernel event: name, operator, times, thread."""
     op = str(event.get("args", {}).get("op_name", ""))
     name = str(event["name"]).removesuffix(_KERNEL)
     return _Event(name, op, *span(event), (event.get("pid"), event.get("tid")))
@@ -121,6 +124,7 @@ def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
+    """Return the mean seconds and calls of each kernel over the runs."""
     seconds: dict[str, float] = {}
     calls: dict[str, int] = defaultdict(int)
     ops = {}

@@ -144,14 +144,17 @@ def count_node_runs(ran: Iterable[Event]) -> dict[str, int]:
 
 
 def _body_run_count(body: Any, runs: Mapping[str, int]) -> int:
+    """Return how often the body ran: the highest run count of its nodes, by their names."""
     return max((runs.get(node.name, 0) for node in body.node), default=0)
 
 
 def _kernel_nodes(body: Any) -> list[Any]:
+    """Return the nodes of a body that run as kernels, without those lifted out of it."""
     return [node for node in body.node if node.op_type not in _LIFTED]
 
 
 def _all_proto_nodes(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of an ONNX graph and of all its bodies, at every depth."""
     for node in graph.node:
         yield node
         for body in node_subgraphs(node):
@@ -216,6 +219,7 @@ def observe_ordered_run(order: RunOrder) -> Observation:
 
 
 def _run_with_profiler(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[Event]:
+    """Run an ONNX model once under the profiler of onnxruntime; return the events."""
     options = session.build_session_options(module, folder, threads=1, optimization="off")
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as index:

@@ -143,6 +143,7 @@ def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_input_value(value: Any, provided: Mapping[str, Any]) -> Any:
+    """Return the given array for an ONNX input, or a random one of its shape and dtype."""
     import numpy as np
 
     if value.name in provided:
@@ -193,6 +194,7 @@ def allocate(model: Any) -> int:
 
 
 def _random_weight_values(random: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return random weights of a shape, scaled so that values of a deep model stay finite."""
     import numpy as np
 
     if not dtype.startswith("float"):

@@ -66,6 +66,7 @@ def match_torch_operators(
 
 
 def _is_aten(target: str) -> bool:
+    """Return whether the target of a call is an ATen operator, not one of TensorFlow."""
     return "." in target and not target.startswith("tf")
 
 
@@ -88,6 +89,7 @@ def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
 def _torch_run_spans(
     trace: Sequence[Mapping[str, Any]], ops: list[RanOperator]
 ) -> list[tuple[float, float]]:
+    """Return start and end of each step in a torch trace, or of all operators."""
     for name in ("model_run", "ProfilerStep#"):
         spans = [
             span(event)
@@ -101,6 +103,7 @@ def _torch_run_spans(
 
 
 def _operators_in_span(ops: list[RanOperator], begin: float, end: float) -> list[RanOperator]:
+    """Return the operators that begin between the two times."""
     return [op for op in ops if begin <= op.begin <= end]
 
 

@@ -32,6 +32,7 @@ def key_before(prefix: str, node: Node, body: Graph) -> str:
 
 
 def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[tuple[str, Graph]]:
+    """Yield the graph and the bodies of its nodes, each with the prefix of its node keys."""
     if prefix in names:
         return
     names.add(prefix)
@@ -138,6 +139,7 @@ def _pasts(
 
 
 def _continues(past: TensorSpec, present: TensorSpec) -> bool:
+    """Return whether `present` has the shape of `past` with at most one axis longer."""
     if past.shape is None or present.shape is None or len(past.shape) != len(present.shape):
         return False
     grown = [(a, b) for a, b in zip(past.shape, present.shape, strict=True) if a != b]
@@ -257,6 +259,7 @@ def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
 
 
 def _constants(graph: Graph) -> Iterator[str]:
+    """Yield the names of all values that depend on no input, bodies included."""
     for node in graph.nodes:
         if node.constant:
             yield from (spec.name for spec in node.outputs if spec is not None)

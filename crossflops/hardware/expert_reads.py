@@ -73,6 +73,7 @@ def _gathers_matrices(nodes: Iterable[Node]) -> bool:
 
 
 def _has_experts(node: Node) -> bool:
+    """Return whether the node has weights of experts."""
     return next(expert_weights(node), None) is not None
 
 
@@ -98,6 +99,7 @@ def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
 def _expert_read_share(
     node: Node, choices: list[tuple[int, int]], scale: Fraction
 ) -> Fraction | None:
+    """Return the share of its experts' weights that a node reads, or None for all."""
     weights = next(expert_weights(node), None)
     data = node.inputs[0] if node.inputs else None
     if weights is None or weights.shape is None or data is None or data.shape is None:

@@ -85,6 +85,7 @@ def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
 
 
 def _x86(core: Core) -> tuple[str, dict[str, int]]:
+    """Return the vector units of an x86 core as text, and its FLOPs per clock by precision."""
     text, fp32 = _vector(core)
     if not fp32:
         return text, {}
@@ -118,6 +119,7 @@ def _vector(core: Core) -> tuple[str, int]:
 
 
 def _avx512(core: Core) -> tuple[str, int]:
+    """Return the AVX-512 units of a core as text, and its FP32 FLOPs per clock (0: unknown)."""
     two, single = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
     halves = "AVX-512 on two 256-bit FMA units", 32
     if core.vendor == "AuthenticAMD":
@@ -136,6 +138,7 @@ def _avx512(core: Core) -> tuple[str, int]:
 
 
 def _arm(core: Core) -> tuple[str, dict[str, int]]:
+    """Return the vector units of an Arm core as text, and its FLOPs per clock by precision."""
     known = _ARM.get((core.implementer or -1, core.part or -1))
     if known is None:
         scalable = f", with {SVE}" if "sve" in core.flags else ""
@@ -195,11 +198,13 @@ def _records(root: Path) -> list[dict[str, str]]:
 
 
 def _parse_cpuinfo_record(part: str) -> dict[str, str]:
+    """Parse the "key: value" lines of one processor in /proc/cpuinfo."""
     pairs = (line.partition(":") for line in part.splitlines())
     return {key.strip(): value.strip() for key, colon, value in pairs if colon}
 
 
 def _core_from_record(record: dict[str, str]) -> Core:
+    """Build the description of a core from its /proc/cpuinfo record."""
     flags = record.get("flags") or record.get("Features") or ""
     return Core(
         architecture=platform.machine(),
@@ -214,6 +219,7 @@ def _core_from_record(record: dict[str, str]) -> Core:
 
 
 def _parse_whole_number(text: str | None) -> int | None:
+    """Parse an integer in any base, or return None."""
     try:
         return int(text or "", 0)
     except ValueError:
@@ -293,11 +299,13 @@ def _control_group_folders(root: Path) -> list[Path]:
 
 
 def _quota_ratio(quota: str = "", period: str = "") -> float | None:
+    """Return the number of CPUs that a cgroup quota grants, or None without a quota."""
     granted, out_of = _parse_quota_number(quota), _parse_quota_number(period)
     return granted / out_of if granted and out_of and granted > 0 else None
 
 
 def _parse_quota_number(text: str) -> float | None:
+    """Parse a number, or return None."""
     try:
         return float(text)
     except ValueError:
@@ -305,6 +313,7 @@ def _parse_quota_number(text: str) -> float | None:
 
 
 def _read_system_file(file: Path) -> str:
+    """Return the stripped text of a file, or an empty text if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -328,6 +337,7 @@ def gpus() -> Found:
 
 
 def _nvidia() -> Found:
+    """Return the NVIDIA GPUs that NVML reports, and notes on why some are unknown."""
     try:
         import pynvml
     except ImportError:
@@ -371,6 +381,7 @@ def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
 
 
 def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
+    """Return the MIG slices of an NVIDIA GPU, with memory, clock and number of SMs."""
     slices = []
     for index in range(_driver_answer(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
         with suppress(Exception):  # there are fewer than there may be
@@ -391,6 +402,7 @@ def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
 
 
 def _amd() -> Found:
+    """Return the AMD GPUs that rocm-smi reports, and notes on why some are unknown."""
     program = shutil.which("rocm-smi")
     if program is None:
         return (), ()  # most machines have no GPU of AMD, and need not hear of it
@@ -424,8 +436,10 @@ def _driver_answer(question: Callable[[], Any]) -> Any:
 
 
 def _decode_gpu_name(name: str | bytes) -> str:
+    """Return the name of a GPU as text, decoded if it is bytes."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
 def _one_line_message(error: Exception) -> str:
+    """Return the message of an error on one line, or its class name if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -114,6 +114,7 @@ def compiling_peak_loops() -> Iterator[PeakLoops]:
 
 
 def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
+    """Compile the C loops that measure the peak; raise an error if no compiler works."""
     complaint = ""
     for native in _NATIVE:
         command = [cc, "-O2", *native, "-ffp-contract=fast", "-pthread"]
@@ -134,6 +135,7 @@ def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
 
 
 def _loop_failure_error(kind: str, why: str) -> NoLoopError:
+    """Return the error that a measuring loop failed, with its reason."""
     return NoLoopError(f"the {kind} loop failed: {why}", "set CC to another compiler")
 
 
@@ -208,6 +210,7 @@ def _busy(peak: MachinePeak) -> str:
 
 
 def _clock(peak: MachinePeak, claimed: Cpu) -> str:
+    """Return the sentence that the measured clock differs from the system's, or nothing."""
     if peak.clock is None or claimed.clock is None:
         return ""
     if abs(peak.clock / claimed.clock - 1) <= _CLOCK:
@@ -322,6 +325,7 @@ def fingerprint() -> str:
 
 
 def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
+    """Measure peak FLOP/s, bandwidth and clock of this machine by compiled loops."""
     clock = program.run("clock", _SECONDS / 2).rate
     single = program.run("fma32", _SECONDS)
     all_ = single if threads == 1 else program.run("fma32", _SECONDS, threads)
@@ -378,6 +382,7 @@ def _quota_share(threads: int, claimed: Cpu | None) -> float:
 
 
 def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+    """Measure FLOP/s and bandwidth of this machine by NumPy, as a lower bound of the peak."""
     rates = {"fp32": "float32", "fp64": "float64"}
     return MachinePeak(
         cpu=_cpu_model_name(claimed),
@@ -396,6 +401,7 @@ def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePea
 
 
 def _cpu_model_name(claimed: Cpu | None) -> str:
+    """Return the name of the CPU model."""
     return claimed.model if claimed else platform.processor() or platform.machine()
 
 

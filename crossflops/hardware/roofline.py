@@ -92,6 +92,7 @@ def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
 
 
 def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
+    """Return the sum of work, bytes and time over the nodes of one kind."""
     return KindBound(
         kind=name,
         nodes=len(rows),
@@ -112,6 +113,7 @@ def _mostly(rows: list[NodeBound]) -> Side:
 
 
 def _example_load(op: str, path: str, weighted: bool = False) -> Load:
+    """Return a load with amounts of 1, for an operator and a module path."""
     counts = dict.fromkeys(("macs", "operations", "weights", "cache", "activations"), 1)
     return Load(node="", op=op, path=path, precision="float32", weighted=weighted, **counts)
 
@@ -144,6 +146,7 @@ def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
 
 
 def _node_bound(load: Load, run: Scenario) -> NodeBound:
+    """Return the time bound of a node: FLOPs at the peak or bytes at the bandwidth."""
     times = run.passes * run.scale
     work = round(FLOPS_PER_MAC * load.macs * times)
     operations = round(load.operations * times)
@@ -386,6 +389,7 @@ def other(
 
 
 def _parse_what_if(text: str) -> Mapping[str, str]:
+    """Parse a --what-if text such as "batch=8,device=h100" into keys and values."""
     changes: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -396,6 +400,7 @@ def _parse_what_if(text: str) -> Mapping[str, str]:
 
 
 def _parse_what_if_batch(value: str, text: str) -> int:
+    """Parse the batch size of --what-if; raise an error if it is not a positive integer."""
     if not (value.isascii() and value.isdigit()) or not 0 < int(value[:13]) < 10**12:
         raise InputError(
             f"--what-if {text}: batch must be a whole number of at least 1, got {value}",
@@ -475,6 +480,7 @@ class _Edge:
         return round(sum(map(self._size, ends), Fraction(0)))
 
     def _size(self, spec: TensorSpec) -> Fraction:
+        """Return the bytes of a tensor in a step, in the format of its use (0: no shape)."""
         if spec.shape is None:
             return Fraction(0)
         if self.flow.is_weight(spec):

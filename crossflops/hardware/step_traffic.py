@@ -211,6 +211,7 @@ def charges(
 
 
 def _outputs(graph: Graph, bill: _Bill) -> None:
+    """Add the bytes of reading and writing the outputs of the graph."""
     presents = {cache.present for cache in bill.flow.caches}
     for spec in graph.outputs:
         key = bill.flow.maker.get(spec.name)
@@ -286,12 +287,14 @@ def loads(
 
 
 def _working(ledger: Ledger) -> Iterable[CountedNode]:
+    """Return the counted nodes that depend on inputs."""
     return (count for count in ledger.counted if not count.node.constant)
 
 
 def _build_node_load(
     count: CountedNode, flow: Flow, weights: int, cache: int, activations: int
 ) -> Load:
+    """Build the load of a node: its MACs and FLOPs, and the bytes by use."""
     return Load(
         node=count.node.key,
         op=str(count.node.op),
@@ -321,18 +324,22 @@ def _load_unfused(
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
     def traffic_bytes(size: Size) -> int:
+        """Return the bytes of the node's tensors by a size function, for all its runs."""
         return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
 
     def weights(spec: TensorSpec) -> int:
+        """Return the bytes of a weight, with the share of experts that are read; else 0."""
         if not flow.is_weight(spec):
             return 0
         stored = tensor_byte_count(spec, formats.format_of_weights())
         return round(stored * share) if spec.name in routed else stored
 
     def cache(spec: TensorSpec) -> int:
+        """Return the bytes of a tensor of a cache, else 0."""
         return tensor_byte_count(spec, formats.format_of_caches()) if flow.is_cache(spec) else 0
 
     def rest(spec: TensorSpec) -> int:
+        """Return the bytes of a tensor that is not a weight and not in a cache, else 0."""
         separate = flow.is_weight(spec) or flow.is_cache(spec)
         return 0 if separate else tensor_byte_count(spec, formats.activations)
 

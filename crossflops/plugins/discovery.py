@@ -89,6 +89,7 @@ def with_pip_interpreter(python: str, hint: str) -> str:
 
 
 def _version_requirement(python: str | None) -> str:
+    """Return "==VERSION" of crossflops for another interpreter, else an empty text."""
     version = find_distribution_version("crossflops")
     return f"=={version}" if python is not None and version else ""
 
@@ -104,6 +105,7 @@ def _folders(root: Path) -> dict[str, Path]:
 
 
 def _extras() -> list[str]:
+    """Return the names of the extras of the installed crossflops."""
     try:
         return metadata("crossflops").get_all("Provides-Extra") or []
     except PackageNotFoundError:
@@ -111,6 +113,7 @@ def _extras() -> list[str]:
 
 
 def _pip(arguments: list[str], python: str | None = None) -> str:
+    """Return the shell command that installs packages by pip into an interpreter."""
     return shlex.join([python or sys.executable or "python", "-m", "pip", "install", *arguments])
 
 
@@ -146,6 +149,7 @@ def load_plugin_adapter(tool: str) -> Adapter | Failure:
 
 
 def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Failure:
+    """Load the adapter of a tool; raise an error for an unknown tool."""
     if tool not in points:
         raise unknown_tool_error(tool, points)
     return load_point(tool, points[tool])
@@ -220,6 +224,7 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
 
 
 def _entry_point_distribution(point: EntryPoint) -> str:
+    """Return the name of the distribution that provides an entry point."""
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
@@ -274,6 +279,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
 
 
 def _folder(package: str) -> Path | None:
+    """Return the folder of an importable package, or None."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
@@ -281,6 +287,7 @@ def _folder(package: str) -> Path | None:
 
 
 def _find_distribution(name: str) -> Distribution | None:
+    """Return the installed distribution of this name, or None."""
     try:
         return distribution(name)
     except PackageNotFoundError:
@@ -288,6 +295,7 @@ def _find_distribution(name: str) -> Distribution | None:
 
 
 def _owns(candidate: Distribution, folder: Path) -> bool:
+    """Return whether all Python files of a folder's distribution have their recorded hashes."""
     files = [
         (recorded, path)
         for recorded in candidate.files or ()
@@ -298,6 +306,7 @@ def _owns(candidate: Distribution, folder: Path) -> bool:
 
 
 def _is_as_recorded(recorded: PackagePath, path: Path) -> bool:
+    """Return whether a file has the hash that its distribution recorded."""
     if recorded.hash is None or not path.is_file():
         return False
     digest = hashlib.new(recorded.hash.mode, path.read_bytes()).digest()

@@ -102,6 +102,7 @@ def _config_file_content(file: Path) -> Any:
 
 
 def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any]:
+    """Return a table of the configuration file; raise an error for unknown keys."""
     known = " and ".join(config_table_heading(name, file) for name in _TABLES)
     if not isinstance(content, dict):
         raise InputError(f"crossflops in {file} must be a table", f"allowed: {known}")
@@ -156,6 +157,7 @@ def parse_interpreters(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _interpreters_from_config(folder: Path) -> dict[str, str]:
+    """Return the Python interpreter of each tool in the configuration of a folder."""
     file, table = find_config_table("python", folder)
     for tool, python in table.items():
         if not isinstance(python, str) or not python:
@@ -224,6 +226,7 @@ def inventory(tools: Sequence[str]) -> Inventory:
 
 
 def _offer(tool: str) -> Offer | Failure:
+    """Return the name, convention and version of an installed tool, or its failure."""
     adapter = discovery.load_plugin_adapter(tool)
     if isinstance(adapter, Failure):
         return adapter
@@ -333,6 +336,7 @@ class _Question:
     def _sort_answer(
         self, obstacle: Any, answer: str, complaint: str
     ) -> dict[str, Offer | Failure]:
+        """Return for each tool what another interpreter's inventory offers, or a failure."""
         if isinstance(obstacle, str):
             return self._lacking(f"{self._python} has no crossflops: {obstacle}")
         try:
@@ -351,6 +355,7 @@ class _Question:
         return {tool: self._answer(tool, there) for tool in self._tools}
 
     def _answer(self, tool: str, there: Inventory) -> Offer | Failure:
+        """Return what another interpreter offers for a tool, with commands that name it."""
         offer = there.answers.get(tool)
         if isinstance(offer, Failure):
             return msgspec.structs.replace(
@@ -378,9 +383,11 @@ class _Question:
         }
 
     def _all(self, message: str, hint: str) -> dict[str, Offer | Failure]:
+        """Return the same failure for each tool."""
         return {tool: self._failure(tool, message, hint) for tool in self._tools}
 
     def _failure(self, tool: str, message: str, hint: str) -> Failure:
+        """Return the failure to load a tool, with a message and a hint."""
         return tool_failure(tool, "load", message, hint)
 
 
@@ -388,6 +395,7 @@ _NO_PYTHON = "give the path of a Python interpreter, or the folder of a virtual 
 
 
 def _parse_json_line(line: str) -> Any:
+    """Parse a line of JSON, or return None if it is invalid."""
     try:
         return json.loads(line)
     except ValueError:
@@ -395,5 +403,6 @@ def _parse_json_line(line: str) -> Any:
 
 
 def _last_text_line(text: str) -> str:
+    """Return the last line that is not empty, shortened."""
     lines = [line for line in text.splitlines() if line.strip()]
     return shorten_line(lines[-1], _QUOTED) if lines else ""

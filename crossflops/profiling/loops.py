@@ -25,6 +25,7 @@ def keep_called(called: Called) -> Undo:
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     def before(module: "nn.Module", _: Any) -> None:
+        """Record that the module is called."""
         called.setdefault(module)
 
     undo: Undo = register_module_forward_pre_hook(before).remove
@@ -40,6 +41,7 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
 
     def share(module: "nn.Module") -> int:
+        """Return the number of the module's parameters that the optimizer trains."""
         return sum(id(weight) in trained for weight in module.parameters())
 
     model = max(called, key=share, default=None)  # the first of equals was called first
@@ -61,4 +63,5 @@ def _live_modules() -> "Iterator[nn.Module]":
 
 
 def _submodule_count(module: "nn.Module") -> int:
+    """Return the number of submodules, with the module itself."""
     return sum(1 for _ in module.modules())

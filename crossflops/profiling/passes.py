@@ -157,6 +157,7 @@ class ModelCall:
         self._seen.clear()
 
     def _passes(self) -> CallPasses:
+        """Return the backward passes through the call, and the reasons why some are unknown."""
         passes: Counter[BackwardPass] = Counter()
         additional = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
         additional |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
@@ -251,6 +252,7 @@ def _gradient_source(tensor: "Tensor") -> Any:
 
 
 def _is_compiled(node: Any) -> bool:
+    """Return whether a node of the autograd graph is of a compiled function."""
     return bool(node.name().startswith(_COMPILED))
 
 
@@ -314,6 +316,7 @@ def call_signature(call: ModelCall) -> Any:
 
 
 def _tensors_in(value: Any) -> bool:
+    """Return whether the value contains a tensor."""
     return bool(tensor_leaves(value))
 
 
@@ -323,6 +326,7 @@ def inputs_of(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
     from torch.utils._pytree import tree_map_only
 
     def plain(tensor: Tensor) -> Tensor:
+        """Return a tensor without autograd history, outside of inference mode."""
         with inference_mode(False):
             return tensor.clone() if tensor.is_inference() else tensor.detach()
 

@@ -60,6 +60,7 @@ def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
 
 
 def _param_groups(state: Any) -> list[Any]:
+    """Return the parameter groups of an FSDP state."""
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
     return [] if state._fsdp_param_group is None else [state._fsdp_param_group]  # of PyTorch 2.6
@@ -143,6 +144,7 @@ class Round:
             return  # the store is gone
 
     def _rank_end_message(self, rank: int) -> str:
+        """Return the message that a rank ended without an answer, with its process and host."""
         pid, host = self._get("here", rank).split()
         return f"rank {rank} ended without a message (process {pid} on {host})"
 
@@ -157,9 +159,11 @@ class Round:
         return host == socket.gethostname() and _is_gone(pid)
 
     def _is_over(self, rank: int) -> bool:
+        """Return whether a rank sent its step, never took part, or ended."""
         return self._has("step", rank) or not self._has("here", rank) or self._has_ended(rank)
 
     def _ask(self, rank: int) -> bytes:
+        """Wait for the step of a rank and return its bytes; empty if it sent none."""
         try:
             _until(lambda: self._is_over(rank), _COUNTING)
             has_step = self._has("step", rank)
@@ -168,6 +172,7 @@ class Round:
             return b""
 
     def _say(self, what: str, value: bytes) -> None:
+        """Store a value of this rank for the other ranks; ignore a lost store."""
         if self._store is not None:
             try:
                 self._store.set(self._key(what, self.rank), value)
@@ -175,12 +180,15 @@ class Round:
                 return  # the process that keeps the store is gone: nobody listens
 
     def _has(self, what: str, rank: int) -> bool:
+        """Return whether a rank stored a value under the name."""
         return bool(self._store.check([self._key(what, rank)]))
 
     def _get(self, what: str, rank: int) -> str:
+        """Return the text that a rank stored under the name."""
         return bytes(self._store.get(self._key(what, rank))).decode()
 
     def _key(self, what: str, rank: int) -> str:
+        """Return the key of a rank's value in the distributed store."""
         return f"crossflops/{self._number}/{what}/{rank}"
 
 

@@ -69,6 +69,7 @@ def time_steps(
 
 @contextmanager
 def _limiting_threads(threads: int) -> Iterator[None]:
+    """Limit torch to a number of threads until the exit."""
     import torch
 
     before = torch.get_num_threads()
@@ -82,6 +83,7 @@ def _limiting_threads(threads: int) -> Iterator[None]:
 def _measure_training(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
+    """Train the model for some steps; return step times, module times and peak memory."""
     import torch
 
     step, device = _build_training_step(model, args, kwargs, recipe), device_of(model)
@@ -154,10 +156,12 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
 
 
 def _whole_step_seconds(times: StepTimes) -> float:
+    """Return the seconds of the whole step."""
     return times.whole
 
 
 def _build_optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) -> Any:
+    """Build the optimizer for the trainable parameters by name or function; None for none."""
     import torch
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -226,6 +230,7 @@ class _Step:
         passes: list[_PassMarks] = []
 
         def run() -> Any:
+            """Run the forward pass of a new step, record its time marks, and return the loss."""
             self._model.zero_grad(set_to_none=True)
             loss, marks = self._pass()
             passes.append(marks)
@@ -303,6 +308,7 @@ def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | N
 
 
 def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
+    """Run one training step with hooks; return the times of its modules and phases."""
     watch = Watch(model)
     watch.start()
     try:
@@ -318,6 +324,7 @@ def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
 def _step_peak_memory(
     model: "nn.Module", step: _Step, device: Any
 ) -> tuple[int | None, int | None]:
+    """Return the peak bytes of a forward pass and of a whole step; None if unknown."""
     step.clear()
     if device.type == "cuda":
         return _on_cuda(step.forward, device), _on_cuda(step.run_whole_step, device)
@@ -327,6 +334,7 @@ def _step_peak_memory(
 
 
 def _on_cuda(run: Callable[[], None], device: Any) -> int:
+    """Return the peak bytes that a run allocates on the CUDA device in addition."""
     import torch
 
     torch.cuda.reset_peak_memory_stats(device)

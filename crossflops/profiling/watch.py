@@ -415,11 +415,13 @@ class Watch:
         return max(self._total(spans) - others, 0.0) if spans else None
 
     def _total(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
+        """Return the sum of the seconds of time spans, without the time of hooks."""
         return sum(self._spans.duration_without_hooks(start, end) for start, end in spans)
 
     # Modules.
 
     def _watch_modules(self) -> None:
+        """Add hooks to all modules, except those inside a module compiled by torch.compile."""
         root, compiled, visited = self._model, [], set()
         self._wrap_root_forward(root)
         inner = without_wrappers(root)
@@ -441,11 +443,13 @@ class Watch:
         self.unseen = tuple(compiled)
 
     def _hook(self, module: "nn.Module", path: str) -> None:
+        """Add hooks to a module that time its forward calls under its path."""
         from torch import compiler
 
         entered: list[tuple[Span, Any]] = []
 
         def before(_: Any, args: Any, kwargs: Any) -> None:
+            """Begin the time span of a module's forward call."""
             if compiler.is_compiling():
                 return
             since = time.perf_counter()
@@ -456,6 +460,7 @@ class Watch:
             entered.append((span, sys.exc_info()[1]))
 
         def after(_: Any, args: Any, output: Any) -> None:
+            """End the time span of a module's forward call, and link its outputs to it."""
             if compiler.is_compiling() or not entered:
                 return
             span, error = entered.pop()
@@ -481,6 +486,7 @@ class Watch:
         inside, bound = getattr(root, name), vars(root).get(name)
 
         def watch_root_call(*args: Any, **kwargs: Any) -> Any:
+            """Run the model's forward as one recorded and timed call."""
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
             since, enclosing, before = time.perf_counter(), self._call, len(self._spans.all)
@@ -511,6 +517,7 @@ class Watch:
         self._around, self._covered = watch_root_call, {} if bound is None else {name: bound}
 
         def undo() -> None:
+            """Restore the forward method of the model."""
             if vars(root).get(name) is watch_root_call:
                 del vars(root)[name]
                 if bound is not None:
@@ -528,6 +535,7 @@ class Watch:
         inside, root = nn.Module.__getstate__, self._model
 
         def state_of(module: nn.Module) -> dict[str, Any]:
+            """Return the state of a module for a copy or pickle, without the hooks of the watch."""
             state: dict[str, Any] = inside(module)
             native = self._hooks.get(module, ())
             for name in _HOOKS if native else ():
@@ -559,6 +567,7 @@ class Watch:
     def _begin_call(
         self, module: "nn.Module", path: str | None, args: Any, kwargs: Any
     ) -> ModelCall:
+        """Begin the record of a call of the model or of a module outside of it."""
         for tensor in tensors_of_value((args, kwargs)):  # what made them is not of this call
             self._owner.setdefault(tensor.grad_fn, "")
         is_again = self._backward_depth > 0
@@ -574,6 +583,7 @@ class Watch:
         return any(call.module is module for call in self.calls)
 
     def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
+        """End the record of a call with its output."""
         enclosing, self._threads.call = self._call, call if call is not None else self._call
         self._claim(path, output)
         self._threads.call = enclosing
@@ -591,6 +601,7 @@ class Watch:
         additional: dict[int, tuple[nn.Module, int | None]] = {}
 
         def watch_module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            """Run a module's call, and time it if it is not inside another recorded call."""
             if compiler.is_compiling() or not self.active or self._call:
                 return inside(module, *args, **kwargs)
             if self._backward_depth and not self._was_called(without_wrappers(module)):
@@ -694,6 +705,7 @@ class Watch:
         call.cut(inside if call.path is not None else (), is_seen)
 
     def _autocast(self) -> str:
+        """Return the dtype of autocast, such as "bfloat16", or an empty text if it is off."""
         import torch
 
         kind = self._device.type
@@ -702,10 +714,12 @@ class Watch:
         return str(torch.get_autocast_dtype(kind)).rpartition(".")[2]
 
     def _path(self) -> str:
+        """Return the path of the module that runs now, or an empty text."""
         stack = self._spans.open
         return stack[-1].path if stack else ""
 
     def _phase(self) -> Phase:
+        """Return "again" for a forward call inside of a backward pass, else "forward"."""
         return "again" if self._backward_depth else "forward"
 
     # The backward pass.
@@ -726,9 +740,11 @@ class Watch:
             todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _hook_node(self, node: Any, path: str, call: ModelCall | None) -> None:
+        """Add hooks to a node of the autograd graph that time it under a module path."""
         running: list[Span] = []
 
         def before(came: Any) -> None:
+            """Begin the time span of an autograd node, and tell its call."""
             if self.active:
                 since = time.perf_counter()
                 if call is not None:
@@ -736,6 +752,7 @@ class Watch:
                 running.append(self._spans.begin(path, "backward", since))
 
         def after(went: Any, _: Any) -> None:
+            """End the time span of an autograd node, and tell its call."""
             if running:
                 since = self._spans.end(running.pop())
                 if call is not None:
@@ -751,6 +768,7 @@ class Watch:
         through = tuple(calls)
 
         def before(_: Any) -> None:
+            """Tell the calls behind an autograd node that a second-order pass runs through it."""
             for call in through if self.active else ():
                 call.begin_second_order(self._pass)
 
@@ -774,6 +792,7 @@ class Watch:
         inside = autograd._engine_run_backward
 
         def watch_backward_call(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            """Run torch's backward pass, record its time span, and count the passes."""
             if not self.active or is_transformed() or detect_fake_mode(roots) is not None:
                 return inside(roots, *args, **kwargs)
             start = self._spans.now()
@@ -831,12 +850,15 @@ class Watch:
     # The optimizer.
 
     def _watch_optimizers(self) -> None:
+        """Add hooks to all optimizers of torch that time their steps."""
         from torch.optim import optimizer as torch_optimizer
 
         begun: list[Moment] = []
 
         def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
+            """Return the closure of an optimizer, extended to record its time."""
             def run() -> Any:
+                """Run the closure of an optimizer and record its time."""
                 start = self._spans.now()
                 try:
                     return closure()
@@ -846,6 +868,7 @@ class Watch:
             return run
 
         def before(_: Any, args: Any, kwargs: Any) -> Any:
+            """Begin the time span of an optimizer's step, and time its closure."""
             begun.append(self._spans.now())
             if len(begun) > 1:  # its closure is in the time of that of the outer one
                 return None
@@ -856,6 +879,7 @@ class Watch:
             return None
 
         def after(optimizer: Any, *_: Any) -> None:
+            """End the time span of an optimizer's step, and count the step."""
             start = begun.pop() if begun else None
             if start is not None and not begun:  # one may be within another
                 self._phases["optimizer"].append((start, self._spans.now()))
@@ -870,6 +894,7 @@ class Watch:
     # What was seen.
 
     def _times_by_module(self) -> dict[str, ModuleTimes]:
+        """Return the forward and backward seconds and the calls of each module path."""
         sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         for span in self._spans.all:
             seconds, counts = self._spans.seconds(span), sums[span.path]

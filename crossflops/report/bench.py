@@ -102,6 +102,7 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _sum_kernel_macs(rows: Iterable[KernelRow | Aside]) -> int:
+    """Return the sum of the MACs of the kernels."""
     return sum(row.macs for row in rows)
 
 

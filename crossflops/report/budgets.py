@@ -283,15 +283,18 @@ def _is_operator(name: str) -> bool:
 
 
 def _some(names: Sequence[str], kind: str) -> str:
+    """Return "known: " and the first names, or that there are none of the kind."""
     shown = ", ".join(names[:_SHOWN])
     return f"known: {shown or f'no {kind}'}" + (" ..." if len(names) > _SHOWN else "")
 
 
 def _part_numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
+    """Return the numbers of one module or one operator in a count."""
     return module_numbers(record, name) if kind == "module" else operator_numbers(record, name)
 
 
 def _has_parts(kind: str, record: RecordedCount) -> bool:
+    """Return whether the count has numbers of modules, or of operators."""
     return bool(record.modules if kind == "module" else record.operators)
 
 
@@ -313,6 +316,7 @@ def _hold_rule(
     before: Earlier,
     allowed: bool,
 ) -> Check:
+    """Check a budget rule against a count and an earlier count; return the outcome."""
     if refusal := _refusal(rule, now, before):
         return _error_row(target, rule, *refusal)
     value = now.values[rule.name]
@@ -353,6 +357,7 @@ def _without_noise(number: Amount) -> Amount:
 
 
 def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
+    """Return a failed check of a rule with the error that made it impossible."""
     return Check(
         target=target, rule=rule.text, value=None, limit=None, holds=False,
         error=message, hint=hint, line=rule.line,
@@ -386,6 +391,7 @@ def _has_same_request(now: RecordedCount, before: RecordedCount) -> bool:
 
 
 def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> bool:
+    """Return whether the count keeps a rule, given the earlier count."""
     value = now.values[rule.name]
     if _is_free(rule, before):
         return True
@@ -420,5 +426,6 @@ def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[G
 
 
 def _larger(now: Mapping[str, Amount], before: Mapping[str, Amount]) -> tuple[Growth, ...]:
+    """Return the modules whose amount grew and by how much, largest first."""
     rows = (Growth(path, value - before.get(path, 0)) for path, value in now.items())
     return tuple(sorted((row for row in rows if row.by > 0), key=lambda row: -row.by))

@@ -128,6 +128,7 @@ def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
 
 
 def _calls_by_cause(explanations: Iterable[Explanation]) -> dict[str, tuple[str, ...]]:
+    """Return the calls that each cause lists, over all explanations."""
     calls: dict[str, tuple[str, ...]] = {}
     for reason in explanations:
         calls[reason.cause] = (*calls.get(reason.cause, ()), *reason.calls)
@@ -262,6 +263,7 @@ def tool_positions(
 
 
 def _position(answer: Profile, account: Reconciliation) -> Position:
+    """Return how the total of a tool relates to native MACs: agreement, residual, causes."""
     unit = account.unit if isinstance(account.unit, int) else None
     causes = tuple(row for row in account.explanations if row.cause != PER_MAC and row.amount)
     return Position(
@@ -276,6 +278,7 @@ def _position(answer: Profile, account: Reconciliation) -> Position:
 
 
 def _tool_stand(residual: Amount, unit: int | None, causes: tuple[Explanation, ...]) -> Stand:
+    """Return whether a tool agrees with native MACs, differs, or is unexplained."""
     if residual:
         return "unexplained"
     if unit == 0:

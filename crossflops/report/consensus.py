@@ -69,6 +69,7 @@ def _caveats(report: Report) -> list[str]:
 
 
 def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, ...]) -> str:
+    """Return the sentence to cite: the model, its MACs, what counts, and which tools agree."""
     macs = report.scope.macs
     about = [*(_WEAKER[grade][0] for grade in _grades(report)), ""][0]
     about = "at least" if report.uncounted and not about else about
@@ -88,6 +89,7 @@ def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, .
 
 
 def _consensus_subject(report: Report) -> str:
+    """Return the name of the model, or "MODULE of MODEL" for a report of one module."""
     if not isinstance(report.module, ModuleRow) or not report.module.path:
         return report.name
     return f"{report.module.path} of {report.name}"
@@ -111,11 +113,13 @@ def _pass(report: Report) -> str:
 
 
 def _consensus_operators(report: Report) -> str:
+    """Return the operators that have MACs, largest first, in parentheses."""
     rows = sorted((row for row in report.by_op if row.macs), key=lambda row: -row.macs)
     return f" ({_some([row.op for row in rows], 'operator')})" if rows else ""
 
 
 def _counter_description(report: Report) -> str:
+    """Return the words that name crossflops, the opset and torch with their versions."""
     versions = report.made_with or {}
     counter = f"crossflops {versions['crossflops']}" if "crossflops" in versions else "crossflops"
     opset = report.model.opset.get("")
@@ -125,6 +129,7 @@ def _counter_description(report: Report) -> str:
 
 
 def _agreement(tools: tuple[Position, ...]) -> list[str]:
+    """Return the clauses that name the tools which agree with the native MACs."""
     clauses = []
     for stand, condition in (
         ("agrees", ""),
@@ -138,6 +143,7 @@ def _agreement(tools: tuple[Position, ...]) -> list[str]:
 
 
 def _why_this_one(tools: tuple[Position, ...]) -> str:
+    """Return the sentence on why these MACs are cited: how many tools count them."""
     stands = [tool.stand for tool in tools if tool.stand != "failed"]
     same, after = stands.count("agrees"), stands.count("agrees after")
     if not stands:
@@ -169,11 +175,13 @@ def _position_reason(tool: Position, macs: int) -> str:
 
 
 def _consensus_causes(causes: tuple[Explanation, ...]) -> str:
+    """Return the causes of a difference and their amounts as text, largest first."""
     rows = sorted(causes, key=lambda row: -abs(row.amount))
     return _some([f"{row.cause} {_short_amount_with_sign(row.amount)}" for row in rows], "cause")
 
 
 def _short_amount_with_sign(amount: Amount) -> str:
+    """Return an amount with its sign, in four digits and an SI prefix."""
     return f"{'-' if amount < 0 else '+'}{short_amount(abs(amount))}"
 
 

@@ -56,6 +56,7 @@ def find_used_formula(node: Node) -> "Formula | None":
 
 
 def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> CustomOperatorRow:
+    """Build the row of a custom operator that a formula counts: calls, MACs, FLOPs, source."""
     formula = counts[0][1]
     cost = sum((count.cost for count, _ in counts), ZERO)
     return CustomOperatorRow(
@@ -72,6 +73,7 @@ def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> Custom
 
 
 def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> CustomOperatorRow:
+    """Build the row of a custom operator whose Python body was counted: calls, MACs, FLOPs."""
     cost = sum((part.cost for part in parts), ZERO)
     return CustomOperatorRow(
         op=op,
@@ -86,6 +88,7 @@ def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> C
 
 
 def _weakest_exactness(counts: Iterable[CountedNode]) -> str:
+    """Return the least exact grade of the nodes, such as "bound"; "exact" for none."""
     return max((count.exactness for count in counts), key=_GRADES.index, default="exact")
 
 
@@ -151,14 +154,17 @@ def operator_name(node: Node) -> str:
 
 
 def _function_name(name: str) -> str:
+    """Return a Python function name made from the name of an operator."""
     last = name.rpartition("::")[2]
     written = "".join(letter if letter.isalnum() else "_" for letter in last).strip("_").lower()
     return written if written and not written[0].isdigit() else "count_call"
 
 
 def _letter(position: int) -> str:
+    """Return a letter for a dimension by its position: a, b, ..., then with a number."""
     return _LETTERS[position % len(_LETTERS)] + (str(position // 26) if position >= 26 else "")
 
 
 def _variable(name: str) -> str:
+    """Return the name of an input as a Python variable."""
     return "".join(letter if letter.isalnum() else "_" for letter in name).rstrip("_")

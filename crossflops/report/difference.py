@@ -108,6 +108,7 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
     )
 
     def kind(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
+        """Return the key by which uncounted nodes are the same: operator, reason and shapes."""
         return row.op, row.reason, row.inputs if has_shapes else ()
 
     left = Counter(map(kind, first.uncounted))
@@ -254,6 +255,7 @@ def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
 
 
 def _read_rows(report: Report) -> list[_NodeRow]:
+    """Return for each node of a report its original name, module path, operator and work."""
     return [
         _NodeRow(original_name(row.node), row.path, row.op, Work(macs=row.macs, flops=row.flops))
         for row in report.nodes
@@ -261,6 +263,7 @@ def _read_rows(report: Report) -> list[_NodeRow]:
 
 
 def _node_identity(row: _NodeRow) -> tuple[str, str, int]:
+    """Return the key by which nodes of two reports are matched: name, operator family, MACs."""
     return row.node, _family(row), int(row.work.macs)
 
 
@@ -271,6 +274,7 @@ def _unique_nodes_by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int]
 
 
 def _is_within(path: str, outer: str) -> bool:
+    """Return whether the module path is that of a submodule of `outer`."""
     return path != outer and (not outer or path.startswith(f"{outer}."))
 
 
@@ -299,6 +303,7 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
     """
 
     def excess(path: str) -> int:
+        """Return how many more parameters the module has than in the other report."""
         known = other.modules.get(path, ("", Work()))[1]
         return int(placed.modules[path][1].params - known.params)
 
@@ -310,6 +315,7 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
 
 
 def _to_plain_rows(rows: Mapping[str, _NodeRow]) -> Rows:
+    """Return for each node its operator and its work, without the module path."""
     return {name: (row.op, row.work) for name, row in rows.items()}
 
 
@@ -318,6 +324,7 @@ _FAMILIES |= dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv"), "Conv")
 
 
 def _family(row: _NodeRow) -> str:
+    """Return the family of a node's operator, the same for its float and quantized forms."""
     form = float_form(row.op).rpartition(".")[2]
     return _FAMILIES.get(form, form)
 
@@ -354,6 +361,7 @@ def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
         rows.append(Change(kind="vanished", name=name, what=what, first=amount))
 
     def size(change: Change) -> tuple[int, int, int]:
+        """Return a sort key that puts the change with most MACs, FLOPs, parameters first."""
         delta = change.delta
         return -abs(delta.macs), -abs(delta.flops), -abs(delta.params)
 

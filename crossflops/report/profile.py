@@ -344,6 +344,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _reject_missing_module(path: str) -> ModuleProfile:
+    """Raise KeyError for a module path that the profile does not have."""
     raise KeyError(path)
 
 

@@ -168,12 +168,14 @@ def _bytes_of_parameter(report: Report) -> int | None:
 
 
 def _add_traffic(row: Counter[str], node: NodeRow) -> None:
+    """Add the bytes that a node reads and writes to the counter."""
     row["bytes_read"] += node.bytes_read
     row["bytes_written"] += node.bytes_written
     row["memory_traffic"] += node.bytes_read + node.bytes_written
 
 
 def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
+    """Return MACs, FLOPs, number of nodes and bytes for each operator."""
     rows: dict[str, Counter[str]] = {
         row.op: Counter({"macs": row.macs, "flops": row.flops, NODES: row.count})
         for row in report.by_op
@@ -208,6 +210,7 @@ def _weakest(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
+    """Return the request of a count as texts, to compare it with another: inputs, options."""
     inputs = (
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
         for spec in report.model.inputs
@@ -219,6 +222,7 @@ def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
 
 
 def _option_text(value: Any) -> str:
+    """Return the value of an option as text; an empty text for None."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={value[name]}" for name in sorted(value))
     return "" if value is None else str(value)
@@ -264,6 +268,7 @@ def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
     """Return the record of a module with all beneath it; a missing one has none of all."""
 
     def is_inside(name: str) -> bool:
+        """Return whether the module is this one or one of its submodules."""
         return name == path or name.startswith(f"{path}.")
 
     modules = {name: row for name, row in record.modules.items() if is_inside(name)}
@@ -293,6 +298,7 @@ def _part_record(
     inside: list[bool],
     doubt: str,
 ) -> RecordedCount:
+    """Return the count of a part of a model, with the uncounted nodes that are in it."""
     nodes = zip(record.uncounted, record.places, inside, strict=False)
     kept = [(node, location) for node, location, is_kept in nodes if is_kept]
     return replace(

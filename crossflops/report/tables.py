@@ -56,6 +56,7 @@ def site(call: Call, trace: Trace) -> FxSite:
 
 
 def _site(call: Call, module: Module) -> FxSite | None:
+    """Return where torch.fx records a call: kind of fx node and its target, or None."""
     if call.level == "module":
         name = module.bases[0]
         is_leaf = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
@@ -190,6 +191,7 @@ def _op(node: Node) -> str:
 
 
 def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
+    """Return the totals of a counted graph: MACs, FLOPs, bytes, parameters, exactness."""
     cost = ledger.total
     constant = sum(count.constant_cost.macs for count in ledger.counted)
     return Totals(
@@ -220,6 +222,7 @@ def _has_function_calls(node: Node) -> bool:
 
 
 def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
+    """Return the least exact grade: "estimate", then "bound", then "exact"."""
     grades = set(exactnesses)
     for word in ("estimate", "bound"):
         if word in grades:
@@ -320,6 +323,7 @@ def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
 
 
 def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
+    """Return a row for each counted node: MACs, FLOPs, bytes, precision, module class."""
     classes = {
         name: _module_class_name(row) for row in reversed(trace.modules) for name in row.names
     }
@@ -345,4 +349,5 @@ def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
 
 
 def _module_class_name(module: Module) -> str:
+    """Return the class name of a module without its package."""
     return module.bases[0].rpartition(".")[2]

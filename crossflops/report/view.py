@@ -107,6 +107,7 @@ def view(
 
 
 def _check_view_options(report: Report, by: By, top: int | None, depth: int | None) -> None:
+    """Raise an error if --by, --top or --depth is invalid for the report."""
     if by not in get_args(By):
         raise InputError(f"unknown --by {by!r}", f"choose one of {', '.join(get_args(By))}")
     if top is not None and top < 1:
@@ -146,11 +147,13 @@ def _view_key_columns(report: Report, by: By) -> tuple[str, ...]:
 
 
 def _row_level(row: Cells) -> int:
+    """Return the depth of the module of a row: 0 for the model itself."""
     path = str(row[0])
     return path.count(".") + 1 if path else 0
 
 
 def _native(node: NodeRow) -> tuple[int, ...]:
+    """Return MACs, FLOPs, bytes read and bytes written of a node."""
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
 
@@ -162,6 +165,7 @@ def _sums_by_key(
     sums: dict[str, list[int]] = {}
 
     def add(key: str, location: int, amounts: Iterable[int]) -> None:
+        """Add the amounts to the row of the key, from the column `location` on."""
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
             row[location + offset] += amount
@@ -181,6 +185,7 @@ Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
 
 
 def _view_by_operator(report: Report) -> Table:
+    """Return the rows of the view by operator, and its total number of nodes."""
     ops = {node.node: node.op for node in report.nodes}
     sums = _sums_by_key(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
     width = len(_NATIVE) + len(report.folds)
@@ -191,6 +196,7 @@ def _view_by_operator(report: Report) -> Table:
 
 
 def _view_by_type(report: Report) -> Table:
+    """Return the rows of the view by class of module, and its numbers of modules and nodes."""
     classes = {row.path: row.class_ for row in report.modules}
     named = {node.path: node.class_ or classes.get(node.path, "") for node in report.nodes}
     classes |= named
@@ -209,6 +215,7 @@ def _view_by_type(report: Report) -> Table:
 
 
 def _view_by_module(report: Report) -> Table:
+    """Return the rows of the view by module, and the cells of its row of totals."""
     sums = _sums_by_key(
         report,
         lambda node: path_with_ancestors(node.path),
@@ -217,10 +224,12 @@ def _view_by_module(report: Report) -> Table:
     width = len(_NATIVE) + len(report.folds)
 
     def row(module: ModuleRow) -> Cells:
+        """Return the cells of a module: path, class, shapes, parameters and amounts."""
         head: Cells = (module.path, module.class_, *shapes(module), module.params)
         return (*head, *sums.get(module.path, [0] * width))
 
     def shapes(module: ModuleRow) -> tuple[str, ...]:
+        """Return the shapes of inputs, outputs and kernel of a module as cells, if known."""
         if not shaped:
             return ()
         known = module.shapes or ModuleShapes()
@@ -246,6 +255,7 @@ def _shapes_cell(*shapes: Shape) -> str:
 
 
 def _view_by_node(report: Report) -> Table:
+    """Return the rows of the view by node: name, operator, call, module and amounts."""
     sums = _sums_by_key(report, lambda _: (), lambda at, _: (at,))
     none = [0] * (len(_NATIVE) + len(report.folds))
     rows: list[Cells] = [
@@ -294,6 +304,7 @@ def focus(report: AnyReport, path: str) -> AnyReport:
     other = {account.tool: account.theirs for account in accounts}
 
     def restrict_profile(profile: Profile | Failure) -> Profile | Failure:
+        """Return the result of a tool with only the module's entries; failures unchanged."""
         if isinstance(profile, Failure):
             return profile
         entries = tuple(entry for entry in profile.entries if is_in_module(entry.path, path))
@@ -335,6 +346,7 @@ def is_in_module(path: str, module: str) -> bool:
 
 
 def _find_module_row(report: Report, path: str) -> ModuleRow:
+    """Return the row of a module; raise an error that names similar modules if none."""
     rows = {row.path: row for row in report.modules}
     if path in rows:
         return rows[path]
@@ -351,6 +363,7 @@ def _find_module_row(report: Report, path: str) -> ModuleRow:
 
 
 def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
+    """Return the explanation of a tool's total with only the amounts in one module."""
     rows = tuple(row for row in account.by_path if is_in_module(row.path, path))
     row = next(
         (row for row in rows if row.path == path),
@@ -378,6 +391,7 @@ def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
 def _restrict_explanation(
     cause: str, amount: Amount, explanations: Iterable[Explanation], path: str
 ) -> Explanation:
+    """Return the cause with its amount and calls in one module."""
     same = [reason for reason in explanations if reason.cause == cause]
     return Explanation(
         cause=cause,
@@ -421,6 +435,7 @@ def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
 
 
 def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
+    """Return input and output shapes of each module, from its first call in the trace."""
     paths = {row.id: row.path for row in trace.modules}
     first: dict[str, Call] = {}
     for call in trace.calls:
@@ -471,4 +486,5 @@ def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
 
 
 def _spec_shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
+    """Return the shapes of the tensors."""
     return tuple(spec.shape for spec in specs)

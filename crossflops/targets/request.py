@@ -157,6 +157,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _may_be_a_pickle(self) -> bool:
+        """Whether the target may be a pickle file."""
         return self.target is not None and may_be_pickled(self.target)
 
     def without_unused(self) -> "Request":
@@ -303,6 +304,7 @@ def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) ->
 
 
 def _request_of_object(model: Any, first: Request) -> Request:
+    """Return a request for a model object with the inputs of the first request."""
     if first.given is not None:
         pair = (first.given.args, first.given.kwargs)
         return Request.from_arguments(model, pair, setting=first.setting)
@@ -314,6 +316,7 @@ def _request_of_object(model: Any, first: Request) -> Request:
 
 
 def _input_spec_text(spec: TensorSpec) -> str:
+    """Return the specification of an input as text, such as "x=1x3x224x224:float32"."""
     shape = "x".join(map(str, spec.shape or ())) or "scalar"
     name = "" if spec.name.isdecimal() else f"{spec.name}="
     return f"{name}{shape}:{spec.dtype}"
@@ -349,6 +352,7 @@ def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
 
 
 def _with_axis_layout(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
+    """Return an image specification with its channels moved to the last or first axis."""
     shape, name = spec.shape or (), spec.name if named else "0"
     image = len(shape) in _LAYOUTS and spec.dtype.startswith(("float", "bfloat"))
     if image and move == "last":

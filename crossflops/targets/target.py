@@ -96,6 +96,7 @@ def _resolve_and_build(
     sizes: Mapping[str, int],
     values: bool,
 ) -> tuple[Any, Any]:
+    """Build the model that a target names; return it, and its source library model if any."""
     refuse_url(target)
     _find_modules_of_the_caller()
     target = full_target_name(target)
@@ -173,6 +174,7 @@ def full_target_name(target: str) -> str:
 
 
 def _without_usual_input(target: str, flag: str) -> InputError:
+    """Return the error that an option of sizes applies only to a model given by name."""
     return InputError(
         f"{flag} applies only to a model given by name, and {target} is not one",
         "give the shapes of its inputs with --input",
@@ -195,6 +197,7 @@ def refuse_url(target: str) -> None:
 
 
 def _unreadable(target: str) -> TargetError:
+    """Return the error on why a target cannot be read, with similar names as its hint."""
     path = Path(target)
     if target and path.is_dir():
         return TargetError(f"{target} is a folder without a SavedModel", _HINT)
@@ -230,6 +233,7 @@ def _library_install_hint(target: str) -> str:
 
 
 def _import_target_module(location: str) -> ModuleType:
+    """Import the module, or run the .py file, of a target; raise an error if that fails."""
     if location.endswith(".py"):
         return run_file(Path(location), _HINT)
     try:
@@ -277,6 +281,7 @@ def _targets_of(holder: Any, name: str, target: str) -> str:
 
 
 def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
+    """Return the attribute of a module that a target names, such as "models.Net"."""
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
@@ -297,6 +302,7 @@ def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
 
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
+    """Raise an error if --arg is given for a target that is not a callable."""
     if arguments:
         raise TargetError(
             f"{target} is a model, not a callable, so --arg cannot be used", "leave out --arg"
@@ -306,6 +312,7 @@ def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
 def _call_target(
     function: Callable[..., Any], arguments: Mapping[str, object], target: str
 ) -> Any:
+    """Call the function of a target with its arguments and return the model."""
     if not callable(function):
         raise TargetError(f"{target} is a {type(function).__name__}, not a callable", _HINT)
     _check_target_arguments(function, arguments, target)
@@ -373,6 +380,7 @@ def _mandatory_parameters(
 
 
 def _quote_names(word: str, names: list[str]) -> str:
+    """Return the word, in the plural for several names, and the names in quotes."""
     return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
@@ -443,6 +451,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
 
 
 def _run_alone(path: Path) -> ModuleType:
+    """Run a Python file as a module of its own; reuse it until its text changes."""
     # Registered under a name of its own, so that what it defines can be pickled and inspected;
     # two files of one name in two folders are two modules.
     import hashlib  # which loads OpenSSL
@@ -541,6 +550,7 @@ def load_pickle_file(path: Path, allowed: bool) -> Any:
 
 
 def _read_pickle(path: Path) -> Any:
+    """Load the model from a pickle file, by pickle or by the framework of its suffix."""
     if path.suffix in _PLAIN:
         import pickle
 

@@ -320,11 +320,13 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
             self._forget()
 
         def _forget(self) -> None:
+            """Forget the observed step and its models."""
             self._keep_no_more()
             self._called = {}
             self._step.forget()
 
         def _keep_no_more(self) -> None:
+            """Stop recording which modules are called."""
             if self._stop_keeping is not None:
                 self._stop_keeping()
                 self._stop_keeping = None
@@ -442,6 +444,7 @@ def keras_callback(
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
         def _profile(self, seconds: float) -> None:
+            """Profile a Keras training step of known seconds and show it; warn if that fails."""
             try:
                 profile = _keras_step_profile(self.model, batch_size, seconds, against)
                 self._rates.profile = profile

@@ -78,6 +78,7 @@ class _Telling(Loader):
         self._inside, self._then = inside, then
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Return the module that the wrapped loader creates."""
         return self._inside.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -118,6 +119,7 @@ class _ChosenStep:
         self._undo.append(after_steps(self._on_step))
 
     def _observe_models(self) -> None:
+        """Start to record which modules are called."""
         self._undo.append(keep_called(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
@@ -128,6 +130,7 @@ class _ChosenStep:
             self._give_up(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
 
     def _count(self, optimizer: Any) -> None:
+        """Count a call of an optimizer's step; end the training step at its last optimizer."""
         if self._optimizer is None:
             self._optimizer = self._last = weakref.ref(optimizer)
         first = self._optimizer() is optimizer
@@ -159,6 +162,7 @@ class _ChosenStep:
                 profiler.end()
 
     def _start_profiler(self) -> "FlopsProfiler":
+        """Start a profiler for the model whose parameters the first optimizer trains."""
         from crossflops.training_loops.profiler import FlopsProfiler
 
         optimizer = self._optimizer() if self._optimizer is not None else None
@@ -178,10 +182,12 @@ class _ChosenStep:
         return profiler
 
     def _leave(self) -> None:
+        """Undo all hooks and patches, the last first."""
         while self._undo:
             self._undo.pop()()
 
     def _give_up(self, why: str) -> None:
+        """End the profiling without a result, and write the reason to a file."""
         self._leave()
         self._called = {}
         if self._profiler is not None:

@@ -117,6 +117,7 @@ class FlopsProfiler:
         return profiler
 
     def _forget(self) -> None:
+        """Forget the hooks, times and profile of the last step."""
         self._watch: Watch | None = None
         self._times: StepTimes | None = None
         self._profile: ShownProfile | None = None
@@ -225,6 +226,7 @@ class FlopsProfiler:
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
     def _count_step(self) -> "ShownProfile":
+        """Count the observed step and return its profile; raise an error if none was observed."""
         from crossflops.facade import ShownProfile
 
         watch, times = self._watch, self._times
@@ -317,6 +319,7 @@ def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
 
 
 def _write_profile_content(content: Any, target: str | Path | None) -> None:
+    """Write a profile to a file in the format of its suffix, or to stdout as text."""
     from crossflops.render.formats import FORMATS, content_file_bytes, suffix
     from crossflops.render.terminal import terminal_page_text
 
@@ -333,6 +336,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
 
 
 def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
+    """Return the amount as text with its unit, or as a number."""
     from crossflops.report.quantity import short_amount
 
     return short_amount(amount, unit) if as_string else amount

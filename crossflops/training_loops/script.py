@@ -89,6 +89,7 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
 
 
 def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
+    """Return the environment in which a script imports the profiler and its settings."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -116,6 +117,7 @@ def _run_script_command(command: Sequence[str], environment: dict[str, str], qui
 
 
 def _read_script_profile(path: Path) -> TrainingProfile | None:
+    """Read the profile that the script's process wrote, or return None without one."""
     if not path.is_file():
         return None
     try:

@@ -63,6 +63,7 @@ def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], 
     threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
 
     def wait() -> None:
+        """Tell the parent that the process is ready, and wait until it releases the order."""
         say("ready")
         released.wait()
 
@@ -93,6 +94,7 @@ def speaker(replies: int) -> Say:
     """Return a function that writes a line to a file descriptor, at once."""
 
     def say(event: str) -> None:
+        """Write the event as a line to the pipe of replies."""
         os.write(replies, f"{event}\n".encode())
 
     return say

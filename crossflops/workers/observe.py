@@ -54,6 +54,7 @@ def fake_weights_error(tool: str) -> InputError:
 def _time_tool(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
+    """Run a tool on the model and time it; check that its answer is a profile of the tool."""
     frontend = frontend_of(model)
     begin = time.perf_counter()
     with frontend.running_code_as_counted(model) if frontend else contextlib.nullcontext():

@@ -120,6 +120,7 @@ def _build_order_models(
 
 
 def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
+    """Write a failure as the result of each order, and report each as refused."""
     for model_index, order, _ in ready:
         refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
         write_file(Path(order.result), msgspec.json.encode(refusal))
@@ -140,6 +141,7 @@ def _adapter(job: Job) -> Adapter | None:
 
 
 def _import_framework(name: str) -> None:
+    """Import the framework if possible, and limit it to one thread."""
     if name:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             importlib.import_module(name)
@@ -275,6 +277,7 @@ def _beyond(memory: int | None) -> int | None:
 
 
 def _leave(status: int) -> NoReturn:
+    """Flush stdout and stderr, and exit the process without cleanup."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()

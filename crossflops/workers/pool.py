@@ -130,6 +130,7 @@ class Workers:
         self._start_ready_workers()
 
     def _answers(self, model: int) -> Iterator[Answer]:
+        """Yield the answers of the workers of a model, as they come."""
         while True:
             for row in [row for row in self._results if row[0] == model]:
                 self._results.remove(row)
@@ -157,6 +158,7 @@ class Workers:
             self._parents.clear()
 
     def _start(self) -> None:
+        """Start all workers: alone, or forked in groups from parents that imported a framework."""
         threads = max(1, usable_cpus() // max(1, min(len(self._jobs), self._at_once)))
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
         obstacles = self._pack()
@@ -201,16 +203,19 @@ class Workers:
             self._parents.append(parent)
 
     def _end(self, worker: Worker, answer: Profile | Failure) -> None:
+        """Remove the worker and store the answer of its tool."""
         self._remove(worker)
         self._results.append((worker.order.job.model, (worker.tool, answer)))
 
     def _remove(self, worker: Worker) -> None:
+        """Remove the worker from the active and the released ones."""
         with self._start_lock:
             self._active.remove(worker)
             if worker in self._released:
                 self._released.remove(worker)
 
     def _workers_of_model(self, model: int) -> list[Worker]:
+        """Return the active workers of a model, by the index of the model."""
         return [worker for worker in self._active if worker.order.job.model == model]
 
     def _on_event(self, who: Any, event: str | None) -> None:
@@ -250,6 +255,7 @@ class Workers:
                 self._end(worker, worker.answer())
 
     def _stop(self) -> None:
+        """Close all workers, their parents and the folder of results."""
         with self._start_lock:
             self._released.clear()
         for worker in self._active:
@@ -279,6 +285,7 @@ class Workers:
                     worker.start_run()
 
     def _worker(self, model_index: int, job: Job) -> Worker:
+        """Build the worker of a job: its Python, result file, log and timeout."""
         python = self._interpreters.get(job.tool, sys.executable)
         if job.needs_contents:
             job = msgspec.structs.replace(job, pickle_path=str(self._pickle(job.model)))
@@ -305,6 +312,7 @@ class Workers:
         return obstacles
 
     def _pickle(self, model: int) -> Path:
+        """Return the path of the file that holds the pickled model."""
         return self._folder / f"model{model}"
 
 
@@ -321,6 +329,7 @@ def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
 
 
 def _is_alone(siblings: Sequence[Worker]) -> bool:
+    """Return whether the workers must each have a process that nothing else shares."""
     return siblings[0].order.job.own_process
 
 

@@ -175,6 +175,7 @@ class Background:
 
     @cached_property
     def _result(self) -> Any:
+        """Result that the process pickled to its pipe, or None if the process failed."""
         data = b"".join(self._process.lines())
         return pickle.loads(data) if self._process.status() == 0 else None
 
@@ -197,6 +198,7 @@ def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
 def _live(
     live: Callable[[], NoReturn], requests: int, replies: int, log: Path, links: Sequence[int]
 ) -> NoReturn:
+    """Run `live` in a forked process with its streams on pipes and a log, then exit."""
     try:
         os.setsid()
         errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -350,6 +352,7 @@ class MonitoredProcess:
         self.emit_event(None)
 
     def _listen(self) -> None:
+        """Pass each line of the process to `on_line`, and then report its end by None."""
         if self._process is not None:
             for line in self._process.lines():
                 self.on_line(line.strip())
@@ -377,6 +380,7 @@ class ProcessEnd(NamedTuple):
 
 
 def _how(status: int) -> str:
+    """Return how a process ended: "by SIGKILL" or "with status 1"."""
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
 
@@ -398,6 +402,7 @@ def run_single_process(
     ended = threading.Event()
 
     def on_event(_process: Any, event: str | None) -> None:
+        """Mark the process as ended at its last event."""
         if event is None:
             ended.set()
 
@@ -478,6 +483,7 @@ class Worker(MonitoredProcess):
         return msgspec.structs.replace(failed, message=failed.message + self._last_line_quote())
 
     def _result(self) -> Profile | Failure | None:
+        """Return the answer in the result file of the tool: a profile, a failure or None."""
         try:
             content = Path(self.order.result).read_bytes()
             answer: Profile | Failure = msgspec.json.decode(content, type=_ANSWER)
@@ -516,5 +522,6 @@ class Worker(MonitoredProcess):
         return tool_failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
 
     def _last_line_quote(self) -> str:
+        """Return the last output line of the process in parentheses, or an empty text."""
         line = self.last_line()
         return f" (last output: {line})" if line else ""

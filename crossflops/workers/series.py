@@ -63,6 +63,7 @@ def run_series(
 
 
 def _series_result(name: str, future: "Future[_Answer]") -> Any:
+    """Return the result of a call in another process, and issue its warnings here."""
     try:
         answer = future.result()
     except BrokenProcessPool as error:
@@ -93,6 +94,7 @@ def _initialize_series_process(formulas: tuple[str, ...]) -> None:
 
 
 def _call_with_warnings(function: Callable[..., Any], provided: tuple[Any, ...]) -> _Answer:
+    """Call the function; return its result with the warnings that it issued."""
     with threads.record_warnings(CrossflopsWarning) as seen:
         result = function(*provided)
     texts = tuple((str(item.message), item.filename, item.lineno) for item in seen)

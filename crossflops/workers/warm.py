@@ -86,6 +86,7 @@ def fork_background(compute: Callable[[], Any]) -> Background:
     """
 
     def compute_in_background() -> Any:
+        """Compute the result in the forked process, with torch on half of the CPUs."""
         forget_listeners()
         importlib.import_module("torch").set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         return compute()
@@ -94,6 +95,7 @@ def fork_background(compute: Callable[[], Any]) -> Background:
 
 
 def _hold(sources: Mapping[int, Source]) -> NoReturn:
+    """Serve orders on the models in this forked process until it ends."""
     forget_listeners()
     serve_orders(sources)
 

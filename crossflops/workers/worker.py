@@ -38,6 +38,7 @@ def main() -> None:
 
 
 def _answer_order(order: Order, wait: Wait) -> Profile | Failure:
+    """Run the job of the order with its import paths; return the profile or the failure."""
     extend_path(order.paths)
     return answer_job(order.job, wait)
 
@@ -89,6 +90,7 @@ def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Fai
 
 
 def _observe_job(job: Job, adapter: Adapter, source: Source) -> Profile:
+    """Run the tool of the job on the model; return its profile."""
     setting = msgspec.structs.replace(job.setting, fake=source.weights == FAKE or UNSET)
     return observe_tool(adapter, source.model, source.args, source.kwargs, setting)
 
@@ -105,6 +107,7 @@ def build_job_source(job: Job) -> Source:
     from crossflops.targets import weights
 
     def load(values: bool) -> Source:
+        """Build the model of the job from its target, with or without weight values."""
         return targets.load_target_source(
             job.target or "",
             job.arguments,

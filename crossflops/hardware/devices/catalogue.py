@@ -129,6 +129,7 @@ def one_of(package: Device) -> Device:
 
 
 def _scale_figures(figures: Mapping[str, float], factor: float) -> dict[str, float]:
+    """Return the figures of a device, each times the factor."""
     return {name: _round_to_twelve_digits(value * factor) for name, value in figures.items()}
 
 
@@ -211,6 +212,7 @@ def slice_device(device: Device, profile: str, units: int, memory: float) -> Dev
 
 
 def _uncut(name: str, find: Callable[[str], Device]) -> Device:
+    """Find a device; raise an error for a virtual GPU whose share is unknown."""
     try:
         return find(name)
     except UnknownNameError:
@@ -222,6 +224,7 @@ def _uncut(name: str, find: Callable[[str], Device]) -> Device:
 
 
 def _unknown_slice_error(name: str, part: str, why: str) -> UnknownNameError:
+    """Return the error that the peak of a part of a GPU is unknown, with the reason."""
     hint = "give --peak-tflops: full peak x SMs reported by the driver / all SMs"
     return UnknownNameError(f"the peak of {name!r} is unknown: it is {part}, and {why}", hint)
 
@@ -331,6 +334,7 @@ def bandwidth_from_memory_bus(device: Device) -> float | None:
 
 @cache
 def _catalogue() -> tuple[Device, ...]:
+    """Read the device catalogue from its JSON files, once."""
     folder = files("crossflops.hardware.devices")
     catalogue: list[Device] = []
     for name in _files():
@@ -351,6 +355,7 @@ def _files() -> tuple[str, ...]:
 
 
 def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
+    """Find the only device with a name; raise an error if several or none have it."""
     spelled = device_name_words(name)
     bearers = _bearers(spelled, additions)
     if len(bearers) > 1:
@@ -418,6 +423,7 @@ def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> 
 
 
 def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Return the devices of the user's files that have the name, in any spelling."""
     return tuple(
         device
         for device in additions
@@ -445,6 +451,7 @@ def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
 
 
 def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
+    """Return for each spelling of a device name the devices that have it."""
     owners: dict[Words, tuple[Device, ...]] = {}
     for device in catalogue_devices():
         spelt = {
@@ -498,6 +505,7 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
 
 
 def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Read a TOML file of devices; return its path and its tables, nothing for None."""
     if file is None:
         return ()
     try:
@@ -515,6 +523,7 @@ def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, 
 
 
 def _device(key: str, row: Any, source: str) -> Device:
+    """Build a device from its TOML table; raise an error for a wrong key or value."""
     if not isinstance(row, dict):
         raise InputError(f"{key} in {source} must be a table", _EXAMPLE)
     plain = {"name": key, "source": [source], "confidence": "own", **row, "id": key}
@@ -532,6 +541,7 @@ def _device(key: str, row: Any, source: str) -> Device:
 
 
 def _refuse_small(device: Device, source: str) -> None:
+    """Raise an error if a device of the user has no peaks, or figures out of range."""
     if not device.peaks:
         raise InputError(f"{device.id} in {source} has no peaks", _EXAMPLE)
     figures = {**device.peaks, "bandwidth": device.bandwidth or _LEAST}
@@ -544,6 +554,7 @@ def _refuse_small(device: Device, source: str) -> None:
 
 
 def _refuse_taken(device: Device, before: tuple[Device, ...], source: str) -> None:
+    """Raise an error if a name of the device is already that of another device."""
     for name in device_labels(device):
         try:
             owner = find_device(name, before).label

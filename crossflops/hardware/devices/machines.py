@@ -75,6 +75,7 @@ def _machines() -> dict[str, NamedMachine]:
 
 
 def _plain_machine_name(name: str) -> str:
+    """Return the name of a machine in lower case, with single spaces and no vendor."""
     return re.sub(r"[\s_-]+", " ", name).strip().casefold().removeprefix("nvidia ")
 
 
@@ -97,6 +98,7 @@ def _machine_by_name(name: str) -> NamedMachine | None:
 def _machine_from_count(
     name: str, find: Callable[[str], tuple[Device, ...]]
 ) -> NamedMachine | None:
+    """Return the machine that a name such as "8xH100" means, or None."""
     for form in _COUNTED:
         match = form.fullmatch(name.strip())
         if match is None or int(match["count"]) < 2:
@@ -110,6 +112,7 @@ def _machine_from_count(
 
 
 def _slice_of_tpus(name: str) -> NamedMachine | None:
+    """Return the TPU slice that a name such as "v4-8" means, or None."""
     match = _TPU.fullmatch(name.strip())
     if match is None:
         return None

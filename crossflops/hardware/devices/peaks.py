@@ -186,6 +186,7 @@ def _able(
 
 
 def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
+    """Raise an error if a precision has no peak on the device."""
     if peaks.device is not None or peaks.given:
         for precision in precisions:
             peaks.top(precision)

@@ -70,6 +70,7 @@ def _common_precision(devices: tuple[Device, ...]) -> str:
 
 
 def _attainable_peak(device: Device, precision: str) -> float | None:
+    """Return the peak that a matrix product of the precision can attain, or None."""
     try:
         return attainable(device, precision)
     except UnknownNameError:
@@ -106,6 +107,7 @@ def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float
 
 
 def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
+    """Build a derivation from positive factors: what, factors and rate."""
     for factor in factors:
         if not 0 < factor.value < float("inf"):
             raise InputError(

@@ -153,6 +153,7 @@ def pace(
 
 
 def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
+    """Return the tokens of an example if work is counted per token, else 1."""
     if not by_token:
         return 1
     if tokens is None and needed:
@@ -179,6 +180,7 @@ def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bo
 
 
 def _refuse_parts(speed: Speed) -> None:
+    """Raise an error if --bwd-ms or --step-ms is given without --fwd-ms."""
     if speed.bwd_ms is not None or speed.step_ms is not None:
         raise InputError("--bwd-ms and --step-ms require --fwd-ms", "add --fwd-ms")
 
@@ -298,6 +300,7 @@ def _precision_shares(
 
 
 def _join_precision_names(parts: Sequence[WorkTerm]) -> str:
+    """Return the names of the precisions of the work, joined by " + "."""
     return " + ".join(dict.fromkeys(term.precision for term in parts))
 
 
@@ -308,6 +311,7 @@ def _mean_pass_factor(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]
 
 
 def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks | None) -> None:
+    """Raise an error if MACs are negative, or a rate or peak is not positive."""
     if macs < 0:
         raise InputError(f"MACs must be at least 0, got {macs}", "give a count of at least 0")
     tops = against.given.values() if against else ()
@@ -421,6 +425,7 @@ def training_step_phases(
 def _build_step_phase(
     name: str, parts: Sequence[WorkTerm], seconds: float, examples: Fraction, against: Peaks | None
 ) -> Phase:
+    """Build a phase of a step: seconds, FLOPs, FLOP/s, and share of the peak."""
     split = total_ideal_time(parts, against)
     flops = split.work * examples
     ideal = None if split.ideal is None else split.ideal * float(examples)

@@ -265,6 +265,7 @@ def _tidy(name: str, value: Any) -> Any:
 
 
 def _parse_speed_rate(name: str, text: str) -> float:
+    """Parse a rate such as "2.6M"; an error names the option."""
     try:
         return rate_of(text)
     except ValueError:

@@ -64,6 +64,7 @@ def basis(
 def _external_macs_notes(
     numerator: Numerator, question: Question, report: Report | None
 ) -> Iterator[str]:
+    """Yield notes on MACs that the user gave, compared with the native count if any."""
     if question.work.macs is None:
         yield f"the MACs are of one pass over {question.speed.batch or 1} examples"
     if report is None:
@@ -78,6 +79,7 @@ def _external_macs_notes(
 
 
 def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
+    """Yield notes on MACs that a rule estimates from the sizes of a language model."""
     yield (
         "MACs per token are estimated by a rule, not counted; N is the number of parameters "
         "in matrix products"
@@ -92,6 +94,7 @@ def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
 
 
 def _batch_size_note(examples: int, batch: int) -> str:
+    """Return the note on the batch size of the count, and that of the question."""
     note = f"counted with a batch of {examples}"
     return note if batch == examples else f"{note}, used for a batch of {batch}"
 
@@ -110,6 +113,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
 
 
 def _tool_omission_note(answer: OmittedTool) -> str:
+    """Return the note on why the total of a tool is left out."""
     why = "it counts no multiply-accumulates"
     if not isfinite(answer.total) or answer.total < 0:
         why = f"it printed {answer.total}"
@@ -119,10 +123,12 @@ def _tool_omission_note(answer: OmittedTool) -> str:
 
 
 def _group_digits(amount: Amount) -> str:
+    """Return a number with spaces between groups of three digits."""
     return f"{amount:,}".replace(",", " ")
 
 
 def _example_notes(report: Report) -> tuple[str, ...]:
+    """Return the note on what one example is: a pass on these inputs."""
     inputs = [
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'}" for spec in report.model.inputs
     ]
@@ -130,6 +136,7 @@ def _example_notes(report: Report) -> tuple[str, ...]:
 
 
 def _batch_warnings(report: Report) -> tuple[str, ...]:
+    """Return a warning if the first dimension of the inputs is not 1 and may be the batch."""
     first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first == 1:
         return ()
@@ -138,11 +145,13 @@ def _batch_warnings(report: Report) -> tuple[str, ...]:
 
 
 def _exactness_notes(report: Report) -> tuple[str, ...]:
+    """Return a note if some nodes are only bounded or estimated."""
     grades = {node.exactness for node in report.nodes} - {"exact"}
     return (f"some nodes are not exact: {' and '.join(sorted(grades))}",) if grades else ()
 
 
 def _expert_notes(report: Report) -> tuple[str, ...]:
+    """Return a note on active parameters and experts that tokens did not choose."""
     active = report.totals.active_params
     if not isinstance(active, int) or active == report.params:
         return ()
@@ -161,6 +170,7 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
 
 
 def _missing_count_notes(report: Report) -> tuple[str, ...]:
+    """Return a note on the number of uncounted nodes, if any."""
     if not report.uncounted:
         return ()
     return (f"uncounted nodes: {len(report.uncounted)}, so the rate is a lower bound",)
@@ -213,6 +223,7 @@ def _flop_rule_notes(
 def _pass_factor_notes(
     parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
 ) -> tuple[str, ...]:
+    """Return notes on the factor from forward MACs to those of a training step."""
     if training.train_multiplier is not None:
         return (f"x {training.train_multiplier}: given, for the forward and the backward pass",)
     known = any(piece.passes is not None for piece in pieces)
@@ -240,12 +251,14 @@ def _pass_factor_notes(
 
 
 def _macs_with_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
+    """Return the MACs of the terms, or of those with `k` passes; 1 instead of 0."""
     return sum(
         (term.macs for term in parts if k is None or term.passes == k), Fraction(0)
     ) or Fraction(1)
 
 
 def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
+    """Return the note that HFU includes recomputed work, if there is any."""
     if not answer.repeats:
         return ()
     reasons = " and ".join(part.reason for part in answer.repeats)
@@ -293,6 +306,7 @@ def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str,
 
 
 def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
+    """Return the note on the source of a device's peak for a precision."""
     if precision in against.given:
         return (f"{device.label}, {precision}: the peak is given, not the catalogue's",)
     source = "; ".join((*device.source, f"confidence {device.confidence}"))
@@ -302,6 +316,7 @@ def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[
 
 
 def _peak_arithmetic_note(device: Device, precision: str) -> str:
+    """Return the product of units, clock and FMAs that checks a peak, as text."""
     second, off = peak_from_clock(device, precision), deviation(device, precision)
     clock = clock_of(device, precision)
     if second is None or off is None or clock is None:
@@ -324,6 +339,7 @@ def _percent_with_sign(fraction: float) -> str:
 
 
 def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the note that fp32 convolutions may run as tf32 on the device."""
     if precisions != ("fp32",) or "tf32" not in device.peaks:
         return ()
     tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.label}"
@@ -505,6 +521,7 @@ def module_profile_remarks(
 
 
 def _speed(run: MeasuredRun) -> Iterator[str]:
+    """Yield notes on the measured speed: examples, micro-batches, replicas, devices."""
     pace, world, training = run.pace, run.world, run.question.training
     if pace is not None and pace.parts and pace.seconds:
         micro = training.accumulate if training.train else 1
@@ -550,6 +567,7 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _causal_mask_notes(attention: object) -> Iterator[str]:
+    """Yield the note on whether MACs that a causal mask hides are counted."""
     if not isinstance(attention, Attention) or attention.full_macs == attention.half_macs:
         return
     if attention.counted == "half":
@@ -584,6 +602,7 @@ def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
 
 
 def _phases(step: object) -> Iterator[str]:
+    """Yield warnings on phases of a step that are faster than the peak."""
     if not isinstance(step, TimedStep):
         return
     above = [phase for phase in step.phases if (phase.ratio or 0) > 1]
@@ -594,6 +613,7 @@ def _phases(step: object) -> Iterator[str]:
 
 
 def _bandwidth_warnings(moved: object) -> Iterator[str]:
+    """Yield the warning that a run uses more than 100 % of the memory bandwidth."""
     if isinstance(moved, MovedBytes) and (moved.mbu or 0) > 1:
         yield (
             f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache between "
@@ -612,6 +632,7 @@ def whole_run_remarks(
 
 
 def _run_length_text(run: MeasuredRun) -> str:
+    """Return the length of a training run as text: tokens, steps or examples."""
     run_length = run.question.length
     if run_length.run_tokens is not None:
         return f"{run_length.run_tokens} tokens"
@@ -621,6 +642,7 @@ def _run_length_text(run: MeasuredRun) -> str:
 
 
 def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
+    """Yield notes on what the device-hours and the energy of a training run assume."""
     per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
     yield (
         f"the run is {_run_length_text(run)}{per}: its FLOPs are the work of one {row.unit} x "
@@ -647,6 +669,7 @@ def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> 
 
 
 def _optimizer_notes(optimizer: OptimizerStep | None) -> Iterator[str]:
+    """Yield the note on the FLOPs of the optimizer in each step."""
     if optimizer is not None:
         yield (
             f"{optimizer.name}: {optimizer.all_flops} FLOPs per step for "

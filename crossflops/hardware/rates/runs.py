@@ -112,6 +112,7 @@ def fields_of_every_row(table: RunTable) -> frozenset[str]:
 
 
 def _field(head: str) -> str:
+    """Return the name of the field that the head of a column means."""
     name = head.strip().casefold().replace("-", "_").replace(" ", "_")
     return _WORDS.get(name, name)
 
@@ -119,6 +120,7 @@ def _field(head: str) -> str:
 def _parse_run_rows(
     heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]
 ) -> Iterator[RunRow]:
+    """Yield a row for each line of a table of runs, with its fields or its error."""
     for line, cells in lines:
         if len(cells) != len(heads):
             mismatch = f"the row has {len(cells)} cells, but the table has {len(heads)} columns"
@@ -140,6 +142,7 @@ def _parse_run_rows(
 
 
 def _parse_cell_value(name: str, text: str) -> Any:
+    """Parse the cell of a field: a bool, a list, a text or a positive number."""
     if name == "train":
         if text.casefold() not in (*_TRUE, *_FALSE):
             raise InputError(f"train must be true or false, got {text!r}", "write true or false")
@@ -231,6 +234,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
 
 
 def _parse_seconds(text: str, unit: float, where: str) -> float:
+    """Parse a time in a unit of `unit` seconds; return positive seconds."""
     try:
         seconds = float(text) * unit
     except ValueError:

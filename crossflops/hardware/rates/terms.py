@@ -143,9 +143,11 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
     fixed = _constant_value_names(graph)
 
     def before(node: Node) -> Iterator[Node]:
+        """Return the nodes that compute the inputs of a node."""
         return (makers[spec.name] for spec in node.inputs if spec and spec.name in makers)
 
     def user_nodes(node: Node) -> Iterator[Node]:
+        """Return the nodes that use the outputs of a node."""
         return (user for spec in node.outputs if spec for user in users.get(spec.name, ()))
 
     for node in graph.nodes:
@@ -188,6 +190,7 @@ def _constant_value_names(graph: Graph) -> set[str]:
 
 
 def _is_fixed(spec: TensorSpec, fixed: set[str]) -> bool:
+    """Return whether the value is a parameter, a constant or computed from those only."""
     return spec.role in ("parameter", "constant") or spec.name in fixed
 
 

@@ -156,6 +156,7 @@ def run_compute(
 
 
 def _to_plain_number(value: Fraction | None) -> int | float | None:
+    """Convert a fraction to an int if it is whole, else to a float."""
     if value is None:
         return None
     return value.numerator if value.denominator == 1 else float(value)
