@@ -169,8 +169,7 @@ frameworks: set[str] = set()
 
 
 def error_location(error: BaseException) -> str:
-    """Return the innermost line of the model itself, as " (model.py:12, in forward)"; "" where
-    none is.
+    """Return the model's source line that raised, as " (model.py:12, in forward)", or "".
 
     That is a file of the user; else one of an installed library that is no framework. Of an error
     that another one led to, the first that tells is taken.
@@ -256,9 +255,7 @@ def _error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _error_file_label(file: str) -> tuple[str, bool]:
-    """Return the file as a message names it, "" outside of models; and whether it is the user's
-    own.
-    """
+    """Return a short name of a source file, "" outside of models, and if it is the user's."""
     if file.startswith("<"):
         return "", False
     installed = re.match(_INSTALLED, file)

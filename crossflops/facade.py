@@ -103,7 +103,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, report: Report) -> "ShownReport":
-        """Return the same report, able to show itself."""
+        """Return the report as a class that displays itself in a notebook."""
         return cls(**asdict(report))
 
     def at(self, path: str) -> "ShownReport":
@@ -150,7 +150,7 @@ class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, bench: Bench) -> "ShownBench":
-        """Return the same bench, able to show itself."""
+        """Return the bench result as a class that displays itself in a notebook."""
         return cls(**asdict(bench))
 
 
@@ -163,9 +163,7 @@ class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):
         return cls(**asdict(profile))
 
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
-        """Return the page with so many levels of modules (-1: all), and so many modules at
-        each.
-        """
+        """Return the profile as text, with `depth` levels of modules (-1: all), `top` at each."""
         from crossflops.render.pages.profile import ProfileView
         from crossflops.render.terminal import terminal_page_text
 

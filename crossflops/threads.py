@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hold the process until the end of the block; another thread waits here.
+    """Let one thread at a time count models; other threads wait until the block ends.
 
     Raises CrossflopsError in a process that was forked in the middle of a count of another thread:
     it has the functions that this had patched, and nothing that would put them back.
@@ -87,7 +87,7 @@ class _Silent:
         return iter(self._stream)
 
     def write(self, text: str) -> int:
-        """Write the text, or pretend to."""
+        """Discard text of the silenced thread; write the text of other threads."""
         if threading.get_ident() == self._thread:
             return len(text)
         return 0 if self._stream is None else self._stream.write(text)
@@ -109,7 +109,7 @@ class _Silent:
 
 @contextmanager
 def silence_streams() -> Iterator[None]:
-    """Drop what this thread writes to sys.stdout and sys.stderr within the block."""
+    """Discard what this thread writes to sys.stdout and sys.stderr within the block."""
     with ExitStack() as kept:
         for name in ("stdout", "stderr"):
             kept.enter_context(_silence_stream(name))
@@ -146,7 +146,7 @@ class _ThreadPattern:
         return threading.get_ident() == self._thread and text.startswith(self._begins)
 
     def end(self) -> None:
-        """Match nothing more."""
+        """Stop to match any warning."""
         self._thread = None
         self.pattern = _NOTHING
 
@@ -155,7 +155,7 @@ class _ThreadPattern:
 def filter_warnings(
     action: str, category: type[Warning] = Warning, begins: str = ""
 ) -> Iterator[None]:
-    """Filter warnings of this thread with this beginning; filters within the block come first.
+    """Apply a warnings filter to this thread in the block, for texts that begin so.
 
     All that was filtered before is filtered so again behind the block.
     """

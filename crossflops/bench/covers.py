@@ -96,7 +96,7 @@ def guess_executed_graph(
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 
     def outputs(name: str) -> tuple[str, ...]:
-        """Return the names of the outputs of an executed kernel, by the counted node it names."""
+        """Return the output names of an executed kernel, from the counted node it names."""
         value = name.removesuffix("_nchwc")
         if value != name and value in made:
             return (value,)

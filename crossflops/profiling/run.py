@@ -230,7 +230,7 @@ class _Step:
         passes: list[_PassMarks] = []
 
         def run() -> Any:
-            """Run the forward pass of a new step, record its time marks, and return the loss."""
+            """Run forward pass and loss of a step, record its time marks, return the loss."""
             self._model.zero_grad(set_to_none=True)
             loss, marks = self._pass()
             passes.append(marks)

@@ -535,7 +535,7 @@ class Watch:
         inside, root = nn.Module.__getstate__, self._model
 
         def state_of(module: nn.Module) -> dict[str, Any]:
-            """Return the state of a module for a copy or pickle, without the hooks of the watch."""
+            """Return a module's state for a copy or pickle, without the hooks of the watch."""
             state: dict[str, Any] = inside(module)
             native = self._hooks.get(module, ())
             for name in _HOOKS if native else ():
@@ -768,7 +768,7 @@ class Watch:
         through = tuple(calls)
 
         def before(_: Any) -> None:
-            """Tell the calls behind an autograd node that a second-order pass runs through it."""
+            """Tell model calls that a second-order backward pass runs through them."""
             for call in through if self.active else ():
                 call.begin_second_order(self._pass)
 

@@ -444,7 +444,7 @@ def keras_callback(
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
         def _profile(self, seconds: float) -> None:
-            """Profile a Keras training step of known seconds and show it; warn if that fails."""
+            """Profile a Keras training step of known duration and show it; warn on failure."""
             try:
                 profile = _keras_step_profile(self.model, batch_size, seconds, against)
                 self._rates.profile = profile

@@ -226,7 +226,7 @@ class FlopsProfiler:
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
     def _count_step(self) -> "ShownProfile":
-        """Count the observed step and return its profile; raise an error if none was observed."""
+        """Count the observed training step and return its profile, or raise an error."""
         from crossflops.facade import ShownProfile
 
         watch, times = self._watch, self._times

@@ -106,19 +106,17 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 
 def _is_named(request: Request) -> bool:
-    """Return whether a library knows the model by its name, and so has an input of any size."""
+    """Return whether the target is the name of a model in a known library."""
     return request.target is not None and library_of(full_target_name(request.target)) is not None
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
-    """Return the batch size of inputs of these shapes: the first size of the first that has
-    one.
-    """
+    """Return the batch size: the first dimension of the first input with any, else 1."""
     return next((shape[0] for shape in inputs if shape), 1)
 
 
 def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
-    """Return every input that has the first size of the first one, with this size instead."""
+    """Return the input specifications with this batch size as their first dimension."""
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
         raise InputError(
@@ -173,9 +171,7 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
-    """Return the runnable form. Raises what counting raises, and InputError if no file can be
-    made.
-    """
+    """Count the model and prepare it to run in a runtime, as an ONNX file if needed."""
     request.refuse_unused()
     source = request.source()
     refuse_mode(source, request.setting)
@@ -195,7 +191,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
 
 
 def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
-    """Return a model that runs in its own framework, where it is built again from its target."""
+    """Count a model that a worker will build again from its target in its own framework."""
     if isinstance(source.model, OnnxFile):
         raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave out --runtime")
     if request.given is not None:
@@ -222,7 +218,7 @@ def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
 
 
 def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
-    """Return a file as it is. Data-dependent parts are counted as they run."""
+    """Count an ONNX file that will run, with sizes and branches from one run if needed."""
     notes: tuple[str, ...] = ()
     file = source.model
     native = None if request.inputs_file else count_source(source, request.setting, ())
@@ -242,7 +238,7 @@ def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
 
 
 def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
-    """Return the count with the observations of one run, or the present count without any."""
+    """Count the file with the sizes and branches of one run; return the count and a note."""
     try:
         settled, run = observe_request(request)
     except NormalizeError as error:
@@ -354,7 +350,7 @@ class Attempts:
         self.ran: dict[int, Ran] = {}
 
     def runnable(self, batch: int | None) -> Runnable:
-        """Return the model at a batch; None is that of its inputs."""
+        """Return the model prepared for a batch size, once; None means that of its inputs."""
         if batch not in self._ready:
             request, config = self._request, self._conditions
             if batch is not None:
@@ -388,7 +384,7 @@ class Attempts:
 
 
 def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> Ran | Unfit:
-    """Return the answer of a worker."""
+    """Run a prepared model in a worker process; return its measurements, or why it failed."""
     if conditions.train:
         fields = asdict(_model_order(ready, conditions, profiled=False))
         order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": conditions.optimizer})
@@ -579,7 +575,7 @@ def _build_bench_report(
 
 
 def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
-    """Return MACs, FLOPs and MACs by precision of the timed work: a run, or a training step."""
+    """Return MACs, FLOPs and MACs by precision of one run or one training step."""
     if ready.step is not None and ran.phases is not None:
         return training_step_work(ready.step, ran.phases)
     ledger = ready.counted.ledger
@@ -665,7 +661,7 @@ def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
 
 
 def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
-    """Return the higher of both, by precision: a machine that was busy once can do more."""
+    """Return a peak with the higher rate of two measurements for each precision."""
     rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in first.rates.items()}
     return BenchPeak(
         rates=rates, bandwidth=first.bandwidth, source=first.source, is_peak=first.is_peak
@@ -716,7 +712,7 @@ def with_kernel_account(
 
 
 def _warn_of_threads(threads: int) -> list[str]:
-    """Return a warning if a run has more threads than there are processors for them."""
+    """Return a warning if a run has more threads than this process has CPUs."""
     known = usable_cpus()
     if threads <= known:
         return []
@@ -727,7 +723,7 @@ def _warn_of_threads(threads: int) -> list[str]:
 
 
 def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
-    """Return the bench with its profile against a peak, and with the profiler's own time."""
+    """Return the bench result with kernel times as shares of the peak, and profiler time."""
     profile, measurement = (
         _kernel_profile_of_run(ready, ran, peak) if ran.profile else None,
         bench.measurement,
@@ -782,7 +778,7 @@ def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
 
 
 def _as_run(counted: CountedModel) -> Ledger:
-    """Return the ledger with the dead nodes of a file: they run, and count for nothing."""
+    """Return the ledger with nodes that run without effect on an output, at no cost."""
     dead = (
         msgspec.structs.replace(row, cost=ZERO) if isinstance(row, CountedNode) else row
         for row in count_dead(counted.graph)
@@ -812,8 +808,7 @@ _OWN = "torch"
 
 
 def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> Bench:
-    """Return the kernels of a trace of onnxruntime or of torch.profiler, joined to the model's
-    nodes.
+    """Match kernels of an onnxruntime or torch trace file to nodes; return a bench result.
 
     Nothing is run, but onnxruntime, where it is there, is asked which graph it makes of the file:
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
@@ -851,7 +846,7 @@ def _profile_of_trace(
 
 
 def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
-    """Return the graph that ran: the one of onnxruntime's with the most of the trace's kernels."""
+    """Find the optimization level whose graph has most of the kernels; return it, a note."""
     ran = [(kernel.name, kernel.op) for kernel in times.kernels]
     names = {name for name, _ in ran}
     best: tuple[int, str, ExecutedGraph] | None = None

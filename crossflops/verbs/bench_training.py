@@ -35,7 +35,7 @@ def refuse_unless_trainable(request: Request) -> None:
 
 
 def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
-    """Return the count of a step, with that of its optimizer if its equations are known.
+    """Count a training step, and its optimizer if known; return the report and the count.
 
     Raises InputError for a model of another framework.
     """
@@ -92,7 +92,7 @@ def bench_step(
 
 
 def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str]:
-    """Yield the notes on a timed step."""
+    """Yield notes on a timed step: no backward pass, or an optimizer without a count."""
     if phases is None:
         return
     if phases.backward is None:
@@ -115,7 +115,7 @@ def _gradient_work(work: Training, flops: bool = False) -> int:
 def _phase_macs_by_precision(
     report: Report, phases: StepPhases
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the MACs of all forward passes of a step, and of its gradients, by precision."""
+    """Return the forward MACs and the gradient MACs of a step, each by precision."""
     forward: dict[str, int] = {}
     backward: dict[str, int] = {}
     for node in report.nodes:
@@ -146,7 +146,7 @@ def _phase_row(
 def _phase_peak_share(
     macs: Mapping[str, int], seconds: float, peak: BenchPeak | None
 ) -> float | None:
-    """Return the time of the MACs at the peaks of their precisions, over the seconds."""
+    """Return the share of the peak: ideal seconds of the MACs / measured seconds."""
     rates = peak.rates if peak is not None else {}
     if not macs or not seconds or not rates.keys() >= macs.keys():
         return None

@@ -257,7 +257,7 @@ def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def _from_folder(target: str, start: Path, folder: Path) -> str:
-    """Return a target typed in `start`, as a file of `folder` writes it."""
+    """Return a target path relative to `start` as a path relative to `folder`."""
     path, colon, rest = target.partition(":")
     index = start / path
     if not index.exists():
@@ -266,7 +266,7 @@ def _from_folder(target: str, start: Path, folder: Path) -> str:
 
 
 def _normalize_target_path(target: str) -> str:
-    """Return a target with its path in one spelling: ./a//m.onnx is a/m.onnx."""
+    """Return the target with a normalized path: ./a//m.onnx is a/m.onnx."""
     return os.path.normpath(target)
 
 

@@ -97,7 +97,7 @@ def _hold_in(
     is_whole: bool = False,
     revision: str = "",
 ) -> Checks:
-    """Check budgets in the folder of their configuration; rows have names as seen from `start`."""
+    """Check budgets in the folder of their file; return rows with paths from `start`."""
     with contextlib.chdir(file.parent):
         if revision:
             checks = hold_since(budgets, revision, on_progress)
@@ -129,8 +129,7 @@ def hold_budgets(
     on_progress: Callable[[str], None],
     is_whole: bool = False,
 ) -> Checks:
-    """Check the rules of these budgets against the baseline of that path; `update` writes it
-    first.
+    """Check budgets against the baseline file; with `update` write the baseline first.
 
     `is_whole` says that these are all budgets of the configuration: entries of others are dropped
     from the baseline then, but those of tests.
@@ -157,7 +156,7 @@ def hold_budgets(
 def hold_since(
     budgets: Sequence[Budget], revision: str, on_progress: Callable[[str], None]
 ) -> Checks:
-    """Check the rules of these budgets against the models at a revision of git.
+    """Check budgets against the counts of the same models at a git revision.
 
     Raises InputError for a revision that is not here.
     """
@@ -185,7 +184,7 @@ def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
 
 
 def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
-    """Return a model as it was at a revision that is checked out into a folder."""
+    """Count the model of a budget as it was at a git revision checked out into a folder."""
     from crossflops.verbs.revisions import count_in, place_at, refuse_pointer
 
     then = msgspec.structs.replace(budget, target=old)
@@ -242,7 +241,7 @@ def _record_all(
 
 
 def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
-    """Return the error; for a missing file with the location of another of its name."""
+    """Return the error with a hint where a missing model file has moved to, if found."""
     from crossflops.verbs.revisions import files_called
 
     if glob.has_magic(budget.target) and is_file(budget.target):
@@ -264,7 +263,7 @@ def _earlier_in_baseline(
     counts: Mapping[str, RecordedCount | CrossflopsError],
     baseline: Baseline,
 ) -> Earlier:
-    """Return the entry of a budget, or of a vanished file with the very same count."""
+    """Return the baseline count of a budget, or that of a missing file with equal counts."""
     models, now = baseline.models, counts[budget.name]
     if budget.name in models or not isinstance(now, RecordedCount) or budget.origin:
         return Earlier(record=models.get(budget.name))
@@ -276,7 +275,7 @@ def _earlier_in_baseline(
 
 
 def _is_lost_file(name: str) -> bool:
-    """Return whether an entry is about a missing file. Other names of budgets are no paths."""
+    """Return whether a baseline entry is named by a model file that does not exist."""
     path = name.partition(":")[0]
     return (is_file(path) or path.endswith(".py")) and not Path(path).exists()
 
@@ -301,7 +300,7 @@ def _budget_checks(
 
 
 def _with_keys(row: Check, budget: Budget) -> Check:
-    """Return a row whose error names keys of the budget's configuration."""
+    """Return the check with command-line options in its error as configuration keys."""
     if not budget.file:
         return row
     return msgspec.structs.replace(
@@ -329,7 +328,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
 
 
 def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) -> RecordedCount:
-    """Count a model, and measure the numbers of its rules that no count has.
+    """Count the model of a budget; measure file size, latency or residual if a rule needs it.
 
     A number that cannot be measured is `missing` with the reason, and the others are there.
     """
@@ -352,7 +351,7 @@ def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) 
 
 @contextlib.contextmanager
 def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
-    """Keep the error of a number that cannot be measured, for the rules about it."""
+    """Record an error of the block as the reason why the number `name` is missing."""
     try:
         yield
     except CrossflopsError as error:
@@ -360,7 +359,7 @@ def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[N
 
 
 def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
-    """Count by the conventions of the rules, without those that have no number for the model.
+    """Count a model by the tool conventions of its rules; record the missing ones.
 
     Each of these is asked for by itself then, since that alone says why there is none.
     """
@@ -425,7 +424,7 @@ def _budget_conventions(budget: Budget) -> tuple[str, ...]:
 
 
 def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str], None]) -> Report:
-    """Return the report with the residuals of the tools, which are run."""
+    """Run the tools on a budget's model; add their results and residuals to the report."""
     from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
     compared = compare_with_tools(budget.request(), Comparison(), on_progress)

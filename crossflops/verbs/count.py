@@ -92,8 +92,7 @@ def observe_request(request: Request) -> tuple[Request, Run]:
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
-    """Run an ONNX model on these arrays, by input name, and return the observations; missing
-    inputs are random.
+    """Run an ONNX model on arrays by input name (else random); return what was observed.
 
     Raises what `bench.processes.observe` raises.
     """
@@ -158,13 +157,13 @@ class ModelBuild:
         )
 
     def count(self, setting: Setting, views: Sequence[Setting] = ()) -> CountedModel:
-        """Count the model in a setting, and record the runs of `views`."""
+        """Count the model in a setting, and observe its runs in the settings `views`."""
         return self.ask(lambda source: self._count(source, setting, views))
 
     def ask(
         self, compute: Callable[[Source], _Answer], need: str = "the model needs its weights"
     ) -> _Answer:
-        """Return the result of a function of the model.
+        """Apply a function to the built model; build it with weight values if those are needed.
 
         Raises InputError where it needs values, and the request is to have none; the message
         begins with `need`.
@@ -213,7 +212,7 @@ def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) 
 
 
 def count_recording(recording: Recording) -> CountedModel:
-    """Convert a model that was recorded, and count its graph."""
+    """Convert a recorded model to a graph and count it."""
     model, graph, trace = convert_recording(recording, run_of_bytes)
     run = None
     if trace.runtime or trace.notes:
@@ -244,7 +243,7 @@ def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> l
 
 
 def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] = ()) -> Report:
-    """Return the report of a count."""
+    """Build the report of a count, with memory use and the totals of tool conventions."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
         counted.graph, counted.trace, counted.ledger, tuple(folds), memory
@@ -278,7 +277,7 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
 
 
 def _tell_dead_nodes(graph: Graph) -> None:
-    """Warn of the work of a file on which no output depends."""
+    """Warn of nodes of an ONNX file on which no output depends."""
     dead = count_dead(graph)
     for kind, unit in (("macs", "MACs"), ("flops", "FLOPs")):
         amounts = {
@@ -299,8 +298,7 @@ def _tell_dead_nodes(graph: Graph) -> None:
 
 
 def _dead(counted: CountedModel, with_recomputation: bool = False) -> dict[str, int]:
-    """Return, by module, the MACs of operators on which no output depends, though a run computes
-    them.
+    """Return by module the MACs of operators that run without effect on an output.
 
     Of an operator that has no node, and of one of whose parts some have none, those of the parts,
     where they are known. What reaches an output by empty tensors alone has no node either. With
@@ -361,7 +359,7 @@ def _dead_work_message(
 def fold_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
 ) -> ConventionCount:
-    """Return the count as the convention folds it. Raises InputError if no call was recorded."""
+    """Return the total and the amounts that a tool's convention gives for the count."""
     if convention.formula is not None:
         raise InputError(
             f"{convention.tool} is a formula over the config of a language model, which is not "
@@ -405,7 +403,7 @@ def fold_by_convention(
 
 
 def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Prediction":
-    """Return a convention's bookings of the nodes that it sees.
+    """Predict what a tool books for each node of the graph, by its convention.
 
     Raises PredictionError where the tool itself would fail.
     """
@@ -418,7 +416,7 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
 
 
 def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> ConventionCount:
-    """Return the bookings by node, zeros left out. Nodes without a decidable rule have none."""
+    """Return the total and the amounts by node that a convention of nodes gives."""
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
@@ -476,8 +474,7 @@ def build_for(request: Request) -> ModelBuild:
 
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
-    """Return the result of `crossflops.count`, with the graph and the ledger of the requested
-    mode.
+    """Count the model of a request; return its report, and the count in its mode.
 
     `build` is the model of the request, where the caller has more to ask of it.
 
@@ -617,7 +614,7 @@ def source_backward_costs(native: CountedModel, source: Source, setting: Setting
 def sever_missed_outputs(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> CountedModel:
-    """Return the count, with outputs cut off that the loss of the request does not use.
+    """Return the count with all outputs marked as unused that the loss does not use.
 
     Raises InputError, TargetError.
     """
@@ -625,7 +622,7 @@ def sever_missed_outputs(
 
 
 def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ...]:
-    """Return, for each output of the model in flat order, whether the loss depends on it.
+    """Return for each output of the model, flattened, whether the loss depends on it.
 
     Raises InputError, TargetError.
     """
@@ -646,7 +643,7 @@ def _source_outputs_in_loss(
 
 
 def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
-    """Return the count, with outputs cut off that a loss does not use.
+    """Return the count with the outputs marked as unused that are not `reached`.
 
     Raises InputError where which they are is not known.
     """
@@ -688,7 +685,7 @@ def with_training(
 
 
 def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
-    """Return the report with the rule of thumb by parameters and tokens, if there are tokens."""
+    """Return the report with the 6 N D estimate of a training step, if it has tokens."""
     from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
     per_token = PerToken.from_totals(report.model.inputs, report.totals)
@@ -715,9 +712,7 @@ def _request_conventions(request: Request) -> list["Convention"]:
 def _count_report(
     build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
 ) -> tuple[Report, CountedModel]:
-    """Return the report at definite sizes, also as these conventions fold it, and the native
-    count.
-    """
+    """Count the model, also by tool conventions; return the report and the count."""
     watched = views_to_observe(conventions, setting)
     modes = {}
 
@@ -757,7 +752,7 @@ def _count_report(
 def _each_folded(
     conventions: Sequence["Convention"], fold: Callable[["Convention"], ConventionCount]
 ) -> list[ConventionCount]:
-    """Return the count under each convention, and a warning for each of several that fails.
+    """Return the totals by convention; warn of those that cannot count the model.
 
     Raises InputError where none can.
     """
@@ -775,7 +770,7 @@ def _each_folded(
 
 
 def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
-    """Return the request at definite sizes: those of the formulas, or of a run."""
+    """Return the request with definite sizes, and the formulas or run they are from."""
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:

@@ -23,8 +23,7 @@ _CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
 def additional_devices(
     name: str | None, catalogue: str | Path | None = None
 ) -> tuple[Device, ...]:
-    """Return the devices beside those of the catalogue: the user's own, and `measured` if
-    requested.
+    """Return the user's devices, and this measured machine if its name is given.
 
     To measure this machine takes some seconds, unless it was measured before. Raises InputError
     for a file that cannot be understood.
@@ -79,7 +78,7 @@ def this_machine(
 
 
 def _device(look: Callable[[], Device]) -> Device | str:
-    """Return the device that is found, or why there is none."""
+    """Return the device that a lookup finds, or a text why there is none."""
     try:
         return look()
     except AmbiguousDeviceError as error:
@@ -96,7 +95,7 @@ def _device_display_name(device: Device | str) -> str:
 
 
 def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
-    """Return a doubt if the driver's units and clock do not give the peak of the sheet.
+    """Return a warning if units x clock from the driver contradict the catalogue's peak.
 
     2 FLOPs x FP32 units x highest clock, as vendors print it.
     """
@@ -115,7 +114,7 @@ def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
 
 
 def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
-    """Return the device of a GPU that was found; of a slice, the share that its driver reports.
+    """Return the catalogue device of a GPU; of a MIG slice, its share of the device.
 
     Raises UnknownNameError where it is not in the catalogue.
     """

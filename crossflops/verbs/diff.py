@@ -77,7 +77,7 @@ def _read_report_file(source: Path) -> Report:
 
 
 def side_of(text: str, request: Callable[[str], Request]) -> Side:
-    """Return the side of a typed text: a report, a model, or REVISION: and one of them.
+    """Parse one side of a diff: a report file or a model, maybe with "REVISION:".
 
     `request` makes one of a target. Raises InputError.
     """
@@ -87,13 +87,13 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
 
 
 def requests_of(sides: Sequence[Side]) -> list[Request]:
-    """Return the requests of the sides that must be counted."""
+    """Return the requests of those sides of a diff that are models, not reports."""
     sources = [_side_source(side) for side in sides]
     return [source for source in sources if isinstance(source, Request)]
 
 
 def fit_side_options(sides: Sequence[Side]) -> list[Side]:
-    """Return the sides, each without options that only the other uses.
+    """Return both sides of a diff, each without options that only the other uses.
 
     Raises InputError for an option that neither has a use for.
     """
@@ -123,5 +123,5 @@ def _with_source(
 
 
 def is_report(text: str) -> bool:
-    """Return whether this names the file of a report."""
+    """Return whether the text is the path of a report: .json or .json.gz."""
     return text.lower().endswith((".json", ".json.gz")) and ":" not in Path(text).name

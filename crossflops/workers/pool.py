@@ -158,7 +158,7 @@ class Workers:
             self._parents.clear()
 
     def _start(self) -> None:
-        """Start all workers: alone, or forked in groups from parents that imported a framework."""
+        """Start all workers: alone, or forked in groups from processes with a framework."""
         threads = max(1, usable_cpus() // max(1, min(len(self._jobs), self._at_once)))
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
         obstacles = self._pack()

@@ -32,7 +32,7 @@ def _is_declined(answer: Profile | Failure) -> bool:
 
 
 def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile | Failure:
-    """Return the answer with its interpreter, if that is another one.
+    """Return the result with the path of the other Python interpreter that gave it.
 
     One in the current folder is named from there: a report does not say where the folder is.
     """
@@ -69,7 +69,7 @@ def collect_answers(
 
 
 def _time_left(passed: float, ended: int, tool_count: int) -> str:
-    """Return how long the other tools take at the pace of the finished ones, "" after the last.
+    """Estimate the seconds until the other tools end, as text; "" after the last tool.
 
     >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')

@@ -206,7 +206,7 @@ def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedM
 
 
 def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
-    """Return the report of the first model, with the other questions answered."""
+    """Build the report of one model, or of two models that are compared."""
     comparison, (first, *_) = plan.comparison, plan.models
     flags = {
         **flags_of_training(first.request),

@@ -41,7 +41,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
         return len(self.choice.conventions)
 
     def jobs(self) -> list[Job]:
-        """Return the job of a worker for each of the tools."""
+        """Return a job for each tool, which tells a worker what to run."""
         points = discovery.plugin_entry_points()
         return [self._job(tool, points) for tool in self.choice.conventions]
 
@@ -81,9 +81,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
 
 
 def needs_own_process(choice: Choice, tool: str) -> bool:
-    """Return whether the tool cannot be forked: its framework has threads, or its adapter says
-    so.
-    """
+    """Return whether the tool must run in a process that is started, not forked."""
     declared = getattr(choice.here.get(tool), "own_process", False)
     torch = choice.conventions[tool].framework == "torch"
     return declared or not torch or tool in choice.elsewhere or tool in file_reading_tools(choice)
@@ -113,7 +111,7 @@ def group_for_model(
     file: ToolInputFile | None,
     isolate: bool,
 ) -> ToolGroup:
-    """Return the tools that run the model itself or read its file."""
+    """Return the tools for a model without those that need it in another framework."""
     natives = choice
     if request.is_file:
         natives = choice.only(file_reading_tools(choice))
@@ -139,19 +137,19 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
 
 
 def file_reading_tools(choice: Choice) -> tuple[str, ...]:
-    """Return the tools that count a file: those that see its nodes."""
+    """Return the tools that count the nodes of an ONNX file."""
     return tuple(
         tool for tool, convention in choice.conventions.items() if convention.sees == "node"
     )
 
 
 def runners(choice: Choice) -> set[str]:
-    """Return the other tools: they run a model."""
+    """Return the tools that run a model, not those that read an ONNX file."""
     return set(choice.conventions) - set(file_reading_tools(choice))
 
 
 def _natives(choice: Choice, source: Source) -> set[str]:
-    """Return the tools without those that get a model rebuilt in their own framework."""
+    """Return the tools that take the model in its own framework, or its ONNX file."""
     framework, running = require_frontend(source.model).name, runners(choice)
     return {
         tool

@@ -88,7 +88,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def with_training_step(request: Request, comparison: Comparison) -> Request:
-    """Return the request with the training step in its setting, if one is requested.
+    """Return the request with a training step if --train is set; check its options.
 
     A loss of the caller is run on the model, to see which outputs it takes. Raises InputError for
     what does not go together, and what running the loss raises.
@@ -183,7 +183,7 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
 
 
 def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
-    """Return the choice without the tools of other interpreters, unless workers may run."""
+    """Return the choice of tools; without worker processes none of other interpreters."""
     if isolate:
         return choice
     failures = {tool: _distant_failure(tool) for tool in choice.elsewhere}
@@ -202,7 +202,7 @@ def _distant_failure(tool: str) -> Failure:
 
 
 def _trainers(choice: Choice) -> Choice:
-    """Return the choice without the tools that count no training step; a warning names these."""
+    """Return the choice of tools that count a training step; warn about the others."""
     others = [tool for tool, rules in choice.conventions.items() if not rules.step]
     if others and not choice.named:
         warnings.warn(

@@ -33,7 +33,7 @@ Predicted: TypeAlias = Prediction | MissingPrediction | Failure
 def predict_from_calls(
     recording: Recording, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Return the predictions for tools that see calls, before their model has a graph.
+    """Predict the numbers of tools that count calls, from a recording of the model.
 
     None of a tool that forces another mode than that of the recording, of one that sees nodes or
     weighs the cost of calls, and of a training step, in which calls of the backward pass come

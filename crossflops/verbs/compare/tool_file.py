@@ -34,7 +34,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
     path: Path
 
     def count_file(self, native: CountedModel, setting: Setting) -> CountedModel:
-        """Count the graph in the file, nothing inlined. `native` is the model that is counted.
+        """Count the graph of the ONNX file without inlining its functions.
 
         A converted model is its file, but for loops: the count has their runs, where these differ.
         """
@@ -52,7 +52,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(made, program=program)
 
     def stock(self, own: CountedModel) -> Stock:
-        """Return the stored tensors of the file. `own` is the graph in it."""
+        """Return initializers, nodes and weights that the ONNX file stores."""
         model = read_onnx_model(self.given.path) if self.given else own.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
@@ -107,7 +107,7 @@ def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
-    """Return the nodes with the names that the file has for weights."""
+    """Return the nodes with the input names that the ONNX file has."""
 
     def with_stored_names(node: Node) -> Node:
         """Return a node and its bodies with the input names that the ONNX file has for them."""
@@ -140,7 +140,7 @@ def _initializers(model: Any) -> Iterator[TensorSpec]:
 
 
 def file_of_tools(request: Request, onnx: str | None, scratch: str) -> ToolInputFile:
-    """Return the file for the tools: that of `--onnx`, of the target, or the normalized model.
+    """Return the ONNX file for tools: --onnx, the target itself, or one to be exported.
 
     A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
     """

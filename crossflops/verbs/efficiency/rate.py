@@ -87,7 +87,7 @@ def request_of(
 
 
 def _flags(name: str, value: Any) -> Iterator[str]:
-    """Yield the flags that a request takes for a field."""
+    """Yield the command-line flags that set a field of a request."""
     if name == "setting":
         yield from ["--no-grad"] * (not value.grad) + ["--train-mode"] * value.training
     elif name == "sizes":
@@ -229,7 +229,7 @@ def rate_work(
 def _merge_equal_answers(
     rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
 ) -> tuple[Efficiency, ...] | None:
-    """Return the answers for the devices of an ambiguous name as one, if they are equal."""
+    """Merge equal results for several devices of one name; None if they differ."""
     if not isinstance(trouble, AmbiguousDeviceError):
         return None
     names = " or ".join(device.label for device in trouble.candidates)
@@ -246,7 +246,7 @@ def _merge_equal_answers(
 
 
 def _without_device_names(answer: Efficiency) -> Efficiency:
-    """Return an answer without the name of its device, and remarks on it."""
+    """Return a result without device name, assumptions and warnings, to compare it."""
     roof = answer.roofline
     if isinstance(roof, Roofline):
         roof = replace(roof, device="", assumptions=(), warnings=())
@@ -314,7 +314,7 @@ def _build_efficiency(
     against: Peaks | None,
     bench: Bench | None,
 ) -> Efficiency:
-    """Return the rate and its share. Optional parts are added here, one after the other."""
+    """Compute rate, MFU and all requested parts of an efficiency result."""
     question = run.question
     pieces = numerator.split
     split = terms.terms(pieces, question.training, question.causality, question.precisions)
@@ -369,7 +369,7 @@ def _build_efficiency(
 
 
 def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy) -> Efficiency:
-    """Return the same with the modules of a table of times, by their native MACs."""
+    """Return the result with time, rate and MFU of each module of a table of times."""
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
     batches = (run.question.speed.batch or 1) / work.examples / run.world.split
@@ -384,7 +384,7 @@ def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy
 
 
 def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
-    """Return the same with the roofline of the whole, and its assumptions."""
+    """Return the result with intensity, ridge and bound of the roofline."""
     return replace(
         answer,
         intensity=roof.step.intensity,
