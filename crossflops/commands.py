@@ -71,7 +71,7 @@ def _installer(verb: str) -> str:
 
 
 def _requirements_of_extras(extras: list[str]) -> list[str]:
-    """Return the requirements of the extras as pip arguments; "crossflops[extra]" if unknown."""
+    """Return the requirements of the extras as pip arguments; "crossflops[extra]" if none."""
     parts = [requirements(name) for name in extras]
     if not all(parts):
         return [f"{NAME}[{','.join(extras)}]"]

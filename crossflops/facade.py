@@ -163,7 +163,7 @@ class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):
         return cls(**asdict(profile))
 
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
-        """Return the profile as text, with `depth` levels of modules (-1: all), `top` at each."""
+        """Return the profile as text, `depth` levels of modules (-1: all), `top` at each."""
         from crossflops.render.pages.profile import ProfileView
         from crossflops.render.terminal import terminal_page_text
 

@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command() -> int:
-    """Run the verb of the command line; read the file to count meanwhile."""
+    """Run the verb of the command line; read the ONNX file of `count` in the background."""
     verb, *words = sys.argv[1:] or ("",)
     file = next((word for word in words if word.endswith(".onnx")), "")
     if verb == "count" and file:
@@ -193,7 +193,7 @@ def _command() -> int:
 
 
 def _open_streams() -> None:
-    """Point a standard stream that the caller closed at the null device.
+    """Open the null device as each standard stream that the caller closed.
 
     Else the next file that is opened would stand in its place, and `print` would write to it.
     """

@@ -58,7 +58,7 @@ class _CompletableText(click.types.StringParamType):
 
 
 def offer_values(command: click.Command) -> None:
-    """Let the options and arguments of a verb complete their values."""
+    """Give text options and arguments of a verb the completion of their values."""
     for param in command.params:
         is_text = isinstance(param.type, click.types.StringParamType)
         if is_text and not getattr(param, "is_flag", False):

@@ -59,7 +59,7 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
 
 
 def _check_device_options(chosen: dict[str, Any]) -> None:
-    """Refuse options of two questions at a time."""
+    """Raise InputError if options of `devices` are combined that exclude each other."""
     provided = [question for question in _QUESTIONS if chosen[question]]
     if {"here", "measure"} >= set(provided):
         provided = provided[:1]

@@ -38,9 +38,7 @@ from crossflops.tools.registry import all_conventions
 
 
 def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
-    """Return a row for every tool that has a convention, a plugin, or an interpreter of its
-    own.
-    """
+    """Return a row of `doctor` for each tool that is known, installed or configured."""
     known: dict[str, list[Convention]] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, []).append(convention)

@@ -37,9 +37,7 @@ _TITLES: dict[click.Parameter, str] = {}  # of options, which are as long here a
 
 
 def option_group(title: str, *decorators: Decorator) -> Group:
-    """Return a decorator's group of options, under one heading in the help of every verb that has
-    them.
-    """
+    """Return the option decorators, each marked with the title of its group in --help."""
     return tuple(_option_title_decorator(title, decorator) for decorator in decorators)
 
 
@@ -82,7 +80,7 @@ class Verb(click.Command):
                 formatter.write(f"{' ' * formatter.current_indent}{self.example}\n")
 
     def _place(self, param: click.Parameter) -> int:
-        """Return the position among the first options; any other option comes after them."""
+        """Return the position of an option in the list of first options, else after them."""
         indices = [self.first.index(flag) for flag in param.opts if flag in self.first]
         return min(indices, default=len(self.first))
 
@@ -93,7 +91,7 @@ class Verb(click.Command):
 
 
 def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any], Verb]:
-    """Make a function the verb of this name."""
+    """Return a decorator that makes a function a command of the command line."""
     return click.command(name, cls=Verb, example=example, first=first)
 
 
@@ -161,7 +159,7 @@ def reject_options(names: Collection[str], reason: str, hint: str) -> None:
 
 
 def refuse_timeout(*requests: "Request") -> None:
-    """Refuse --timeout where only files are read, since no converter and no model runs."""
+    """Raise InputError if --timeout is given and all models are files."""
     if all(request.is_file for request in requests):
         reject_options(("timeout",), "only files are read", "leave it out")
 
@@ -177,7 +175,7 @@ def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
 
 
 def writes_json(fields: Mapping[str, Any]) -> bool:
-    """Return whether JSON is written instead of a page."""
+    """Return whether the options request JSON instead of a page."""
     file = fields["file"]
     if file is None:
         return bool(fields["as_json"])
@@ -269,13 +267,13 @@ SIZES: Group = option_group(
 
 
 def pop_size_options(fields: dict[str, Any]) -> dict[str, int]:
-    """Return the sizes that SIZES gives, taken out of a command's keyword arguments."""
+    """Remove --batch, --seq and --image-size from the fields; return those that are given."""
     provided = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
     return {name: size for name, size in provided.items() if size is not None}
 
 
 def request(fields: dict[str, Any], **others: Any) -> "Request":
-    """Return the request of TARGET and MODEL, taken out of a command's keyword arguments.
+    """Build the request of the target and its options, removed from the fields.
 
     `others` are fields of the request that the command has options for. Raises InputError.
     """
@@ -296,7 +294,7 @@ def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def how(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return inputs, arguments and sizes, read from options whose names begin with `prefix`."""
+    """Remove inputs, --arg and sizes with a prefix from the fields; return them parsed."""
     flag = f"--{prefix}".replace("_", "-")
     texts = {name: fields.pop(f"{prefix}{name}") for name in HOW}
     return {
@@ -353,7 +351,7 @@ def parse_name_number(option: str, text: str) -> tuple[str, int]:
 
 
 def branch(text: str) -> tuple[str, str]:
-    """Return the pair of a text NODE=then|else|sum. Raises InputError."""
+    """Parse NODE=then|else|sum into node and branch. Raises InputError."""
     name, _, value = text.rpartition("=")
     if not name or value not in ("then", "else", "sum"):
         raise InputError(
@@ -431,7 +429,7 @@ OPTIMIZER: Group = option_group(
 
 
 def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the file of a picture. Refuse it before the work begins if it cannot be made."""
+    """Return the file name of a picture; raise an error if it cannot be made or written."""
     if value is not None:
         from crossflops.render.figures.files import possible
 
@@ -441,7 +439,7 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
-    """Return the file. Refuse it before the work begins if it cannot be written."""
+    """Return the output path; raise an error for an unknown suffix or a missing folder."""
     if value is None:
         return None
     from crossflops.render.formats import FORMATS, suffix
@@ -457,7 +455,7 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 def writable(path: Path, example: str = "name") -> Path:
-    """Return the path if its folder exists. Raises CrossflopsError."""
+    """Return the path; raise CrossflopsError if its folder is missing or it is a folder."""
     if not path.parent.is_dir():
         raise CrossflopsError(f"folder {path.parent} does not exist", f"mkdir -p {path.parent}")
     if path.is_dir():
@@ -527,9 +525,7 @@ VIEW: Group = option_group(
 def apply_view_options(
     report: "Report", fields: dict[str, Any], unit: str
 ) -> "Report | ReportTable":
-    """Return the table of the options VIEW, taken out of the arguments; without them the
-    report.
-    """
+    """Return the table that --by, --top and --depth request, or the report without them."""
     by: By | None = fields.pop("by")
     top, depth = fields.pop("top"), fields.pop("depth")
     if by is top is depth is None:

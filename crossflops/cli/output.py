@@ -79,7 +79,7 @@ def _print(text: str) -> None:
 
 
 def _abandon(stream: TextIO) -> None:
-    """Discard the rest of the buffer, since Python would complain about it at its end."""
+    """Redirect a closed pipe to the null device, so that Python's last flush succeeds."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -110,7 +110,7 @@ def _to_encodable_json(text: str) -> str:
 
 
 def keep_curve(bench: "Bench", plot: str) -> None:
-    """Write the picture of throughput over the batch.
+    """Write the picture of examples per second over batch sizes to a file.
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
@@ -156,7 +156,7 @@ def keep_comparison(report: "Report", plot: str) -> None:
 
 
 def keep(file: Path, data: bytes) -> None:
-    """Write a file that is not the result, and report it. Raises CrossflopsError on failure."""
+    """Write bytes to a file and print its name to stderr."""
     write_file(file, data)
     say(f"wrote {file}")
 

@@ -81,7 +81,7 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
 def _reject_unused_render_options(
     fields: dict[str, Any], written: str, *names: str, pages: tuple[str, ...] = ()
 ) -> None:
-    """Refuse options that a report of this kind does not use; JSON uses none of `pages`."""
+    """Raise InputError for options of `render` that this kind of report does not use."""
     reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave it out")
     refuse_without_page(fields, *pages)
 
@@ -102,7 +102,7 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
 
 
 def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
-    """Return the requested content: for a comparison, `--top` shows where tools disagree."""
+    """Return the part of a report to show: a table, the module differences, or all."""
     top = fields["top"]
     if report.profiles and top is not None and fields["by"] is fields["depth"] is None:
         for name in ("by", "top", "depth"):
@@ -112,7 +112,7 @@ def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
 
 
 def _has(data: bytes, key: str) -> bool:
-    """Return whether a file has this key, which only reports of one kind have."""
+    """Return whether the bytes are a JSON object with this key."""
     try:
         content = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):

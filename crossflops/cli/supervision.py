@@ -125,7 +125,7 @@ class _Supervisor:
         self._asked: list[int] = []  # the signals that somebody sent to end this
 
     def status(self, refuse: Callable[..., int]) -> int:
-        """Return the exit status of the child."""
+        """Wait for the child process, and forward signals to it; return its exit status."""
         heard = [
             sign for sign in _signals_to_forward() if signal.getsignal(sign) is not signal.SIG_IGN
         ]

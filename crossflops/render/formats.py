@@ -110,7 +110,7 @@ def json(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _encode_rule_value(value: object) -> str:
-    """Return conditions and formulas of a rule as their words."""
+    """Return a condition or a formula of a rule as text for JSON."""
     if isinstance(value, Condition):
         return str(value)
     if callable(value):
@@ -320,7 +320,7 @@ file_format(".json.gz")(json)
 
 
 def code_quality(content: Checks, folder: str = "") -> str:
-    """Return failed rules in the format of GitLab's code quality, at their lines.
+    """Return the failed budget rules as JSON in GitLab's code quality format.
 
     `folder` is that of the check, as seen from the root of the repository.
     """

@@ -90,7 +90,7 @@ class Head(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The class of its cells in the style sheet."""
+        """The CSS class of the cells of the column."""
         return "n" if self.right else "w" if self.flows else ""
 
 
@@ -141,7 +141,7 @@ def seconds_of(content: EfficiencyReport) -> dict[str, float]:
 
 
 def _html_count_heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
-    """Return the heads of the counts, the same for modules and nodes."""
+    """Return the table heads of MACs, FLOPs, bytes, training work and time."""
     heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "memory traffic")]
     heads += [Head(name, True, True) for name, _ in _STEP] if report.training else []
     heads += [Head("shortest time (µs)", True, True)] if seconds else []
@@ -329,9 +329,7 @@ class Section(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The heading in a list: the tool of "thop = native + 7", the subject of "subject:
-        more".
-        """
+        """The heading up to " = " or ": ", for the table of contents."""
         return self.heading.partition(" = ")[0].partition(": ")[0]
 
 
@@ -367,7 +365,7 @@ def document(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _content_report(content: Noun) -> Report | None:
-    """Return the report that a result is about, if there is one."""
+    """Return the report that a result is or contains, or None."""
     match content:
         case Report():
             return content
@@ -377,7 +375,7 @@ def _content_report(content: Noun) -> Report | None:
 
 
 def _cards(report: Report) -> tuple[Card, ...]:
-    """Return the totals; those of two models side by side."""
+    """Return the cards of totals for the HTML page: of one model, or of two."""
     models = [_scope_figures(report.scope)]
     if isinstance(report.against, Against):
         models.append(_scope_figures(report.against.totals))
@@ -400,7 +398,7 @@ def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
 
 
 def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
-    """Return the blocks under their headings; a figure with a title is a section by itself."""
+    """Group the blocks of a page into sections by their headings, as HTML."""
     sections: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
     for block in page.blocks:
         if block is opening:

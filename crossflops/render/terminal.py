@@ -54,9 +54,7 @@ def terminal_width() -> int:
 
 
 def cell_len(text: str) -> int:
-    """Return the columns that a text takes: one for each Latin letter, for others as rich has
-    them.
-    """
+    """Return the width of a text in terminal columns."""
     text = text.replace(_JOINT, " ")
     if text.isprintable() and max(text, default="") < "\u0300":
         return len(text)
@@ -77,7 +75,7 @@ def escape_control_chars(text: str) -> str:
 
 
 def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
-    """Return the text without control characters, with the middle of long words and texts cut.
+    """Return the text with escaped control characters, long words and texts shortened.
 
     >>> legible("a" * 60 + " " + "b" * 1000, word=9)
     'aaa...aaa bbb...bbb'
@@ -154,7 +152,7 @@ def _should_separate_blocks(before: Block | None, block: Block) -> bool:
 
 
 def _legible(block: Block) -> Block:
-    """Return the block with every name made printable, and every number as one word."""
+    """Return the block with escaped, shortened names and digit groups joined."""
     match block:
         case Title(parts):
             return Title(tuple(map(_join_digit_groups, map(legible, parts))))
@@ -190,7 +188,7 @@ def _join_digit_groups(text: str) -> str:
 
 
 def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
-    """Return the heads of the columns that do not fit."""
+    """Return the heads of the table columns that do not fit the width."""
     room = width - _indent(table)
     brief = table.brief()
     kept = [
@@ -203,7 +201,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
-    """Return the note on columns that do not fit, and how to see them."""
+    """Return the note that names columns left out, and how to show them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
@@ -220,7 +218,7 @@ def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
 
 
 def _layout_without_rich(block: Block, width: int) -> list[str] | None:
-    """Return the lines of a block as rich would arrange them, None if one is too long."""
+    """Return the lines of a block without the library rich; None if a line is too long."""
     match block:
         case Title():
             lines = _wrap_title_parts(block.parts, width).split("\n")
@@ -238,7 +236,7 @@ def _layout_without_rich(block: Block, width: int) -> list[str] | None:
 
 
 def _straight_table(block: Table, width: int) -> list[str] | None:
-    """Return the lines of a table, or of the tables that it is broken into."""
+    """Return the lines of a table laid out without the library rich; None if too wide."""
     room = width - _indent(block)
     lines: list[str] = []
     for location, part in enumerate(_split_table_columns(block.brief(), room)):
@@ -260,7 +258,7 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
 
 
 def _widths(table: Table, gap: int, room: int) -> list[int] | None:
-    """Return the width of each column; a flowing column gets at most the rest of the others.
+    """Return the width of each column so that the table fits; None if it cannot.
 
     None where that does not do.
     """
@@ -426,9 +424,7 @@ def _narrowest(table: Table) -> int:
 
 
 def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
-    """Return the table without its spare columns, the gap of its columns, and whether heads
-    break.
-    """
+    """Return the table reduced to fit, the gap between columns, and if heads wrap."""
     while True:
         for gap, broken in _LAYOUTS:
             if _natural(table, gap, broken=broken) <= room:
@@ -440,7 +436,7 @@ def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
 
 
 def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
-    """Return the natural width of the table."""
+    """Return the width of the table, with flowing columns limited."""
     widths = [_widest(table, location, broken) for location in range(len(table.columns))]
     requested = [
         min(width, flowing) if column.flows else width
@@ -450,7 +446,7 @@ def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = Fal
 
 
 def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
-    """Return the width of the table if only its numbers have their natural width."""
+    """Return the width of the table if its text columns are as narrow as possible."""
     widths = (
         _widest(table, location, broken) if column.right else _NARROW_WORD
         for location, column in enumerate(table.columns)
@@ -465,7 +461,7 @@ def _widest(table: Table, location: int, broken: bool) -> int:
 
 
 def _head(table: Table, location: int) -> tuple[str, ...]:
-    """Return the head of a column in lines no longer than its cells, if its words allow that."""
+    """Return the head of a column, wrapped to the width of its cells."""
     head = table.columns[location].head
     longest = max(map(len, head.split()), default=1)
     return tuple(wrap(head, max(longest, _widest_cell(table, location)))) or ("",)

@@ -114,7 +114,7 @@ def _check_export_options(requested: FileRequest) -> None:
 
 
 def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[CountedNode | UncountedNode]]]:
-    """Yield every node with the counts of itself and all in it, shared functions included."""
+    """Yield each node of the graph with the counts of itself and of the nodes inside it."""
     for node in graph.nodes:
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
@@ -195,7 +195,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
 def _from_converted(
     model: bytes, setting: Setting, requested: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
-    """Write the file that the converter makes, which has all its numbers."""
+    """Export an ONNX model made by a converter, as ONNX or as viewer data."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)

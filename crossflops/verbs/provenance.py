@@ -57,7 +57,7 @@ def _metadata_version(name: str) -> str:
 
 
 def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options of a verb that are not at their defaults, without some of them."""
+    """Return the options of a verb that differ from their defaults, without the excluded."""
     usual = asdict(type(options)())
     return {
         name: value
@@ -69,7 +69,7 @@ def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[
 def build_request_record(
     verb: str, request: Request, model: ModelInfo, flags: Mapping[str, Any]
 ) -> RequestRecord:
-    """Return the request in a report's form, without the flags that are None.
+    """Build the record of a request for a report: verb, target, inputs and flags.
 
     Where no inputs were given they are those of the model.
     """
@@ -96,8 +96,7 @@ def build_request_record(
 
 
 def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
-    """Return the request of a verb around a count: the flags of both. `of` is that of the count,
-    if any.
+    """Return the record of a verb with its flags added to those of the count `of`.
 
     Without a model the target is "", and the work was given.
     """
@@ -107,7 +106,7 @@ def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> Re
 
 
 def portable(text: str) -> str:
-    """Return paths without parts of this machine: relative to this folder, or the name alone.
+    """Return the text with its paths made relative to this folder, or cut to their name.
 
     >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
     ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
@@ -145,9 +144,7 @@ def _flags_with_values(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Return the value as JSON has it; paths without this machine, other objects by their
-    class.
-    """
+    """Return a value for JSON: paths made relative, other objects as their class name."""
     match value:
         case None | bool() | int() | float():
             return value

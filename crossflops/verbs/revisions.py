@@ -42,7 +42,7 @@ class TargetAtRevision(msgspec.Struct, frozen=True):
 
 
 def revision_of(text: str) -> tuple[str, str]:
-    r"""Return the revision and the target of `REVISION:TARGET`; "" for a target alone.
+    r"""Split "REVISION:TARGET" into git revision and target; ("", text) without a revision.
 
     `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
     is a target. The letter of `C:\models\model.py:make` and `C:/model.onnx` is a drive. Raises
@@ -95,7 +95,7 @@ def refuse_unknown(revision: str) -> None:
 
 
 def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
-    """Return the way to fetch a missing revision, or the name that was meant."""
+    """Return the hint for an unknown git revision: how to fetch it, or a similar name."""
     if both := re.fullmatch(r"(.+?)\.{2,3}(.+)", revision):
         return (
             f"name one commit: `git merge-base {both[1]} {both[2]}` prints their common ancestor"
@@ -125,13 +125,13 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
 
 
 def _files_at(revision: str) -> list[str]:
-    """Return the models beneath this folder as the revision has them."""
+    """Return the model files below this folder that a git revision has."""
     listed = _git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
     return [name for name in listed if is_file(name)]
 
 
 def place_at(revision: str, path: str) -> str | None:
-    """Return the path of a file at a revision, from this folder; None if it has none.
+    """Return the path of a file at a git revision, from this folder; None if absent there.
 
     Git says so, since a checkout may be sparse, and a link may lead elsewhere. Raises InputError
     where git does not know: the file is of a submodule, or of no part of the repository.
@@ -161,7 +161,7 @@ def place_at(revision: str, path: str) -> str | None:
 
 
 def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the names, from this folder, of files that had another name at a revision.
+    """Return by present path the path that renamed files had at a git revision.
 
     Of `paths` those are seen, too, which git does not know yet: a copy of its index has them.
     """
@@ -184,7 +184,7 @@ def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
 
 
 def files_called(name: str) -> list[str]:
-    """Return the files of the repository, from this folder, that have this name."""
+    """Return the paths of all files of the git repository with this name."""
     listed = _git("ls-files", "-co", "--exclude-standard", "-z", "--full-name", "--",
                   f":(top,glob)**/{name}")  # fmt: skip
     paths = (repository() / path for path in listed.stdout.split("\0") if path)
@@ -193,7 +193,7 @@ def files_called(name: str) -> list[str]:
 
 
 def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) -> Report:
-    """Return the report of a side; `read` reads a file. Raises what counting raises."""
+    """Return the report of a model, or of a report file, at a git revision."""
     with checking_out_revision(side.revision) as folder:
         if not folder.is_dir():
             raise InputError(
@@ -271,9 +271,7 @@ def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
 
 
 def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
-    """Return the folders that modules are imported from, those of this repository as checked
-    out.
-    """
+    """Return the import folders of this repository in the checked-out revision."""
     top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
@@ -289,7 +287,7 @@ def paths_outside_repository() -> list[str]:
 
 
 def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
-    """Yield the paths in the repository, apart from Python and from installed packages."""
+    """Yield the paths that are in the git repository and not in an installed package."""
     parts = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
     for path in (Path(text).resolve() for text in paths if text):
@@ -331,7 +329,7 @@ def main() -> None:
 
 
 def refuse_modules_of(top: Path) -> None:
-    """Raise InputError if a module was imported from the repository as it is now."""
+    """Raise InputError if a module was imported from the present state of the repository."""
     package = _PACKAGE
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

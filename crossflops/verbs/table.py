@@ -100,7 +100,7 @@ _MEMORY_OF_A_MODEL = 4 * 1024**3  # bytes
 def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
-    """Return the rows with the median time of a run, and its conditions."""
+    """Return the rows with the median latency of each model, and how it was measured."""
     from crossflops.verbs.bench import Conditions, cpus, time_single_run
 
     timed: list[PaperRow] = []

@@ -52,7 +52,7 @@ def _count_with_tools(request: Request, tools: Sequence[str]) -> Report:
 
 
 def _refusal(request: Request, tool: str) -> dict[str, str]:
-    """Return by the tool's name why its convention cannot count the model."""
+    """Return the error of a tool's convention for the model by tool name; {} if it counts."""
     try:
         _count_with_tools(request, (tool,))
     except InputError as error:

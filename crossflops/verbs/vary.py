@@ -143,7 +143,7 @@ def _without_formula(dimension: Dimension, reason: str) -> Dimension:
 def _fit_dimension_line(
     counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random
 ) -> _Line:
-    """Return the totals along one dimension, with the others at their base sizes."""
+    """Fit the totals along one dimension, with the other dimensions at base sizes."""
     problem: CrossflopsError | None = None
     node = reason = ""
     sizes: tuple[int, ...] = ()
@@ -184,9 +184,7 @@ def _dimension(
 
 
 def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
-    """Return three neighbours, two far sizes, and random ones between; all multiples of the
-    step.
-    """
+    """Return sizes to sample a polynomial at: multiples of `step`, some neighbours, some far."""
     first = -(-start // step)
     beyond = range(first + 3 + _REACH, first + _FAR)
     between = range(first + 3, first + 3 + _REACH)
@@ -198,7 +196,7 @@ def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple
 def _degree(
     counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
 ) -> int | None:
-    """Return the highest degree of any total along the dimension, None if one is no polynomial."""
+    """Return the highest degree of the totals in a dimension; None if not polynomials."""
     for enough in range(2 + _SPARE, len(sizes) + 1):
         points = [counter.point_at_sizes({**base, name: size}).totals for size in sizes[:enough]]
         degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
@@ -209,7 +207,7 @@ def _degree(
 
 
 def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]) -> str:
-    """Return the first node whose cost is no polynomial, or that is not counted at every size."""
+    """Return the first node whose cost is not a polynomial of the dimension, or ""."""
     points = [counter.point_at_sizes({**base, name: size}).nodes for size in sizes]
     for key in points[0]:
         costs = [point[key] for point in points if key in point]
@@ -220,7 +218,7 @@ def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[in
 
 
 def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
-    """Return whether a node costs the same at any large size: a table of positions has an end.
+    """Return whether the node's cost is the same at two very large sizes.
 
     Then there may be a polynomial up to that end. A stride bends again and again.
     """
@@ -260,9 +258,7 @@ def _fit_joint_polynomials(
 
 
 def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
-    """Return a random size of every dimension, among the multiples for which the formulas are
-    made.
-    """
+    """Return a random size of each dimension, as a multiple of the dimension's step."""
     sizes = {}
     for line in lines:
         step = line.dimension.multiple_of or 1
@@ -288,8 +284,7 @@ Powers = tuple[int, ...]
 
 
 def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | None:
-    """Return the degree of the one polynomial through all points; None if it takes too many of
-    them.
+    """Return the degree of the polynomial through the points; None if too few are spare.
 
     At least `spare` points more than the degree needs must lie on it, so that they are a check:
     Newton's divided differences of every order above the degree are zero.
@@ -347,9 +342,7 @@ def interpolate(
 
 
 def _basis(indices: Sequence[int]) -> list[list[Fraction]]:
-    """Return Newton's basis, multiplied out: the product of (x - position) over the first k
-    positions.
-    """
+    """Return coefficients of the Newton basis: product of (x - index) over the first k."""
     product, basis = [Fraction(1)], []
     for index in indices:
         basis.append(product)

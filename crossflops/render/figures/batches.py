@@ -43,7 +43,7 @@ class _BatchAxis(NamedTuple):
 
 
 def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> Canvas:
-    """Return rates and latencies over the batch, with the batches that did not run.
+    """Return the chart of examples/s and latency over batch sizes.
 
     `chosen` is a batch to mark beside the fastest. Raises InputError where no batch ran.
     """
@@ -69,7 +69,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
 
 
 def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
-    """Return a dashed line at each batch that did not run, with its reason."""
+    """Return a dashed line and a reason for each batch size that did not run."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
         x, text = across.x(failure.batch), f"{failure.batch} did not run: {failure.stage}"
@@ -82,9 +82,7 @@ def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shap
 
 
 def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
-    """Return the rates, rings where the runs had not settled, and the batches that matter by
-    name.
-    """
+    """Return the curve of examples per second over batch sizes, with marked points."""
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
 
@@ -124,9 +122,7 @@ def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -
 
 
 def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> list[Shape]:
-    """Return the median and two percentiles above it, in milliseconds, on an axis by powers of
-    ten.
-    """
+    """Return the curves of the latency percentiles in ms over batch sizes, on a log axis."""
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
@@ -171,7 +167,7 @@ def _curve(
 
 
 def _batch_axis_labels(across: _BatchAxis, sizes: Sequence[int], foot: float) -> list[Shape]:
-    """Return the batches that were tried, as far as their numbers fit."""
+    """Return the labels of batch sizes on the x axis, without those that would overlap."""
     shapes: list[Shape] = [
         Words(x=_WIDTH / 2, y=foot + 34, text="batch", ink="soft", anchor="middle", size=11)
     ]

@@ -88,7 +88,7 @@ class Canvas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_width(text: str, size: float = FONT) -> float:
-    """Return the approximate width of a text in px."""
+    """Return the approximate width of a text in pixels for a font size."""
     return len(text) * size * _LETTER
 
 

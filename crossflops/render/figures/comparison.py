@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
 
 def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
-    """Return the waterfall's walk of a result: of two models their MACs."""
+    """Return the steps of a waterfall: the amount of each cause from one total to another."""
     match content:
         case Reconciliation():
             steps = tuple(Step(row.cause, row.amount) for row in content.explanations)
@@ -71,9 +71,7 @@ def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
 
 
 def waterfall(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
-    """Return the picture of a walk; None where no step of it has a finite amount other than
-    zero.
-    """
+    """Return the waterfall picture of a difference; None if no amount is finite and not 0."""
     path = walk(content)
     steps = [step for step in path.steps if step.amount]
     if path.residual:
@@ -109,7 +107,7 @@ class _Scale(NamedTuple):
 
 
 def _lengths(amounts: Sequence[Amount]) -> list[float]:
-    """Return the length of each bar, in amounts: the amount, unless one dwarfs several others.
+    """Return the lengths of the bars: the amounts, with one much larger bar shortened.
 
     >>> _lengths([5, -3]), _lengths([10_000, 5, -5])
     ([5.0, -3.0], [6.0, 5.0, -5.0])
@@ -177,8 +175,7 @@ BARS = "bars"  # begins the name of a file that is to have the bars of all tools
 
 
 def comparison(report: Report, name: str) -> Canvas:
-    """Return the bars of all tools if the name begins with "bars", else a waterfall for each
-    account.
+    """Return the picture of a comparison: bars for a name "bars...", else waterfalls.
 
     Raises InputError where there is nothing to draw.
     """

@@ -34,7 +34,7 @@ _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def possible(suffix: str) -> str:
-    """Return the suffix of a picture that can be made here.
+    """Return the suffix in lower case; raise an error if no picture can be made with it.
 
     Raises UnknownNameError for any other, and MissingExtraError for a PNG without matplotlib,
     which is looked for and not imported.

@@ -54,7 +54,7 @@ def _log_axis_fraction(value: float, span: Span) -> float:
 
 
 def tick(value: float) -> str:
-    """Return a power of ten with its prefix.
+    """Return the label of a power of ten, such as "100 G".
 
     >>> tick(1e12), tick(100e9), tick(0.1)
     ('1 T', '100 G', '0.1')
@@ -66,7 +66,7 @@ def tick(value: float) -> str:
 
 
 def spans(roof: Roofline) -> tuple[Span, Span]:
-    """Return both axes, with room for every point and for the ridges of all ceilings."""
+    """Return the ranges of both roofline axes: FLOP/byte and FLOP/s."""
     step = roof.step
     heights = list(tops(roof).values())
     points = [
@@ -90,7 +90,7 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
 
 
 def tops(roof: Roofline) -> dict[str, float]:
-    """Return the ceilings to draw: those of the run, and the other formats of matrix units."""
+    """Return the peaks to draw as lines, by the names of their precisions."""
     used = {node.precision: node.peak for node in roof.nodes if node.peak}
     named: dict[float, list[str]] = {}
     for name, peak in {**roof.peaks, **used}.items():
@@ -129,7 +129,7 @@ def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator
 
 
 def _point(group: list[NodeBound], roof: Roofline) -> Point:
-    """Return the nodes under the roof: at most what the bandwidth, and their own peak, allow."""
+    """Return intensity, attainable rate and share of the work of a group of nodes."""
     work, moved = (
         sum(node.work or node.operations for node in group),
         sum(node.bytes for node in group),
@@ -149,7 +149,7 @@ def roofline_sheet(roof: Roofline, title: str) -> Canvas:
 
 
 def roofline(roof: Roofline) -> Canvas:
-    """Return the points on the roof, at the most that the device allows, as large as their work.
+    """Return the roofline plot: bandwidth, peaks, and a point for each group of nodes.
 
     Beside them what each colour stands for, with its shares of work and of the shortest time.
     """
@@ -227,7 +227,7 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return the nodes, a colour for each operator: rings without MACs to time."""
+    """Return a dot for each group of nodes, its colour by operator, its area by work."""
     return [
         Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
             ink=ink, hollow=_has_no_work(rows),
@@ -284,7 +284,7 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
-    """Return the shares of the work, and of the shortest time."""
+    """Return the nodes' shares of the work and of the shortest time, in percent."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
     shortest = roof.step.shortest
     time = sum(row.seconds for row in rows) / shortest if shortest else 0.0

@@ -50,7 +50,7 @@ COLUMNS = (
 
 
 def cause_table(alignment: Alignment) -> Table:
-    """Return a row for each cause, and the residual, which is zero."""
+    """Build the table of causes between two models: MACs, FLOPs, parameters, residual."""
     rows = [
         Row.from_cells(
             cause.cause,
@@ -84,7 +84,7 @@ def cause_table(alignment: Alignment) -> Table:
 
 
 def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Block]:
-    """Return the layers that differ: on screen similar ones together, in files one by one."""
+    """Return the blocks on layers that differ between two models, similar ones as a group."""
     rows = [row for row in alignment.layers if row.shifts]
     if not rows:
         return []
@@ -130,7 +130,7 @@ def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
 
 
 def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
-    """Return the sum of the shifts of one cause."""
+    """Return the sum of changes of one cause: MACs, FLOPs and parameters."""
     summands = list(shifts)
     return Shift(
         cause=summands[0].cause,
@@ -202,7 +202,7 @@ def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
 
 
 def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
-    """Yield a line for each cause of each layer, and one for each unchanged layer: `COLUMNS`."""
+    """Yield a CSV line for each cause of each pair of layers of two models."""
     for row in alignment.layers:
         first, first_what, second, other = _layer_pair_cells(row)
         for shift in row.shifts or (Shift(cause=""),):
@@ -254,7 +254,7 @@ def _two_model_page(report: Report, other: Against, top: int) -> Page:
 
 
 def _short_model_names(report: Report, other: Against) -> Names:
-    """Return the names of models in tables: the last word of their names, if these differ."""
+    """Return two different short names for the compared models."""
     names = report.name, other.name
     short = _last_name_part(names[0]), _last_name_part(names[1])
     if short[0].casefold() != short[1].casefold():
@@ -306,7 +306,7 @@ def _same_model_verdict(other: Against) -> list[Block]:
 
 
 def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
-    """Return the tools that answered for neither model."""
+    """Return the failures of tools that gave no number for either model."""
     profiles = (*(report.profiles or ()), *other.profiles)
     answered = {answer.tool for answer in profiles if isinstance(answer, Profile)}
     failures = {answer.tool: answer for answer in profiles if isinstance(answer, Failure)}
@@ -345,7 +345,7 @@ def _contrast_label(contrast: Contrast) -> str:
 
 
 def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -> list[Block]:
-    """Return the blocks from the number for the first model to the one for the second."""
+    """Return the blocks that explain the tools' difference between two models by cause."""
     rows = [
         Row.from_cells(
             cause.cause,

@@ -8,7 +8,7 @@ _TOLD = 1e-4  # the share from which rounding is worth a word
 
 
 def agreement_lines(agreement: Agreement) -> Iterator[str]:
-    """Yield a line for each output, and one for all of them."""
+    """Yield a line on each output of an exported file, and the verdict on all outputs."""
     if agreement.problem:
         yield f"{agreement.runtime} cannot run the file: {agreement.problem}"
         return

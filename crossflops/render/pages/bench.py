@@ -107,7 +107,7 @@ def _measurement_row(content: Bench, timing: Measurement) -> Row:
 
 
 def _percent(part: float | None) -> str:
-    """Return a share of the peak; a dash if no peak is known for the precision of the run."""
+    """Return a share in percent with one decimal, or "-" for None."""
     return "-" if part is None else f"{100 * part:.1f} %"
 
 

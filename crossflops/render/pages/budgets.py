@@ -21,9 +21,7 @@ _UNITS = {
 
 
 def budgets_page(content: Checks) -> Page:
-    """Return every rule with its value, failing ones first; growth, and savings of smaller
-    models.
-    """
+    """Return the page of budgets: all rules, failed ones first, what grew, what shrank."""
     ordered = sorted(content.checks, key=lambda check: check.holds)
     columns = (
         Column(head="model", flows=True),

@@ -66,7 +66,7 @@ from crossflops.tools.registry import find_convention
 
 
 def contrast_blocks(contrast: Contrast) -> list[Block]:
-    """Return a heading with the difference, and a row for each cause."""
+    """Return the heading, waterfall and cause table of the difference between two tools."""
     blocks: list[Block] = [
         Heading(f"{contrast.second} = {contrast.first}{term_with_sign(contrast.delta)}"),
         Figure("waterfall", contrast),
@@ -128,9 +128,7 @@ NOTE = "the same as the native count"
 
 
 def parameter_differences(report: Report) -> list[Block]:
-    """Return a row for each cause of each tool that counts other parameters; nothing if none
-    does.
-    """
+    """Return the table that explains other numbers of parameters; [] if all are equal."""
     counting = [
         answer
         for answer in report.profiles or ()
@@ -204,7 +202,7 @@ def kernel_run_lines(profile: Profile) -> list[str]:
 
 
 def _setting_words(setting: Setting) -> str:
-    """Return a setting in words.
+    """Return a setting as words: mode, gradients, hooks.
 
     >>> _setting_words(Setting(grad=False, hooked=True)), _setting_words(Setting(training=True))
     ('evaluation without gradients, with hooks,', 'training')
@@ -215,7 +213,7 @@ def _setting_words(setting: Setting) -> str:
 
 
 def _where(kernel: Kernel) -> str:
-    """Return a kernel and its modules.
+    """Return a sentence on a kernel: its name, its number of runs, and its modules.
 
     >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
     'aten._native_multi_head_attention ran 3 times in 2 modules (a, and 1 more)'
@@ -228,7 +226,7 @@ def _where(kernel: Kernel) -> str:
 
 
 def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
-    """Return one line for each setting in which hooks on the modules change the kernels."""
+    """Return a line for each setting in which hooks on modules change the kernels."""
     by_tool: dict[str, dict[bool, list[Profile]]] = {}
     for profile in profiles:
         if isinstance(profile.kernels, tuple):
@@ -261,7 +259,7 @@ MARK = "*"
 
 
 def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
-    """Return the tools beside each other, then every tool by itself, then those without an answer.
+    """Return the page of a tool comparison: overview, each tool's causes, failures.
 
     `top` is the number of modules that are shown, of those where the tools disagree most.
     """
@@ -298,7 +296,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
 
 
 def _answers(report: Report) -> tuple[Profile, ...]:
-    """Return the tools that answered, or the two tools of a contrast in their order."""
+    """Return the results of all tools that ran, or of the two tools that are compared."""
     by_tool = {
         answer.tool: answer for answer in report.profiles or () if isinstance(answer, Profile)
     }
@@ -446,7 +444,7 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
 
 
 def _as_expected(report: Report, profile: Profile) -> bool:
-    """Return whether the tool ran as requested, apart from what its convention imposes."""
+    """Return whether the tool ran in the requested setting or one its convention forces."""
     setting, account = report.setting, _reconciliation(report, profile.tool)
     if not isinstance(setting, Setting):
         return True
@@ -456,7 +454,7 @@ def _as_expected(report: Report, profile: Profile) -> bool:
 
 
 def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
-    """Return the tools without an answer and the reasons, tools of one reason together."""
+    """Return the lines on tools that failed, grouped by their reason."""
     if not failures:
         return []
     reasons: dict[tuple[str, ...], list[Failure]] = {}
@@ -469,15 +467,13 @@ def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
 
 
 def _failure_reason(failure: Failure) -> tuple[str, ...]:
-    """Return the common reason of tools that failed: all but their names."""
+    """Return stage, message and hint of a failure without the name of the tool."""
     words = (failure.stage, failure.message, failure.hint)
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
 
 
 def _failure_group_blocks(similar: list[Failure]) -> list[Block]:
-    """Return a line for tools with one failure, in the words of the first; a command can be
-    copied.
-    """
+    """Return the lines for tools that failed for the same reason, with a hint or command."""
     first, tools = similar[0], ", ".join(failure.tool for failure in similar)
     outcome = f"failed at {first.stage}: {first.message}"
     lead = (outcome, f" {tools} ") if len(similar) == 1 else (f"{tools} {outcome}", " ")
@@ -498,7 +494,7 @@ _STANDS: dict[Stand, tuple[str, Tone]] = {
 
 
 def consensus_blocks(words: Consensus) -> list[Block]:
-    """Return the sentence, the reason, the caveats, and a row for each tool."""
+    """Return the sentence to cite with its caveats, and a verdict for each tool."""
     blocks: list[Block] = [
         Heading("To publish" if words.citable else "To publish, only with its caveat"),
         Text(words.sentence, "   "),

@@ -112,7 +112,7 @@ def _peak_rate_cell(row: PeakRow, rate: float | None) -> str:
 
 
 def per_second(precision: str) -> str:
-    """Return the unit of a rate: integer operations are no FLOPs."""
+    """Return "OP/s" for an integer precision and "FLOP/s" for others."""
     return "OP/s" if precision.startswith("int") else "FLOP/s"
 
 
@@ -185,7 +185,7 @@ def _ambiguous(content: DeviceSheet) -> list[Block]:
 
 
 def devices_page(content: DeviceList) -> Page:
-    """Return devices below each other; a few with their share of the highest peak."""
+    """Return the page with a table of devices; of a few devices also their shares."""
     few = len(content.devices) <= _BESIDE
     rates = _ratios(content) if few else _SEVERAL
     columns = (
@@ -206,7 +206,7 @@ def devices_page(content: DeviceList) -> Page:
 
 
 def _ratios(content: DeviceList) -> tuple[Rates, ...]:
-    """Return the precision that compares a few devices, and FP32 beside it."""
+    """Return the rate columns of a device list: peak, share of the highest, FP32."""
     chosen: tuple[Rates, ...] = (
         (content.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
         ("of the highest", 0, _device_peak_ratio),
@@ -314,7 +314,7 @@ def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _cpu_peak_rule_table(cpu: Cpu) -> Table:
-    """Return cores x clock x FLOPs per clock and core."""
+    """Build the table of CPU peaks: cores x clock x FLOPs per clock, by precision."""
     clock = "?" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     rows = []
     for precision, rate in cpu.flops_per_clock.items():

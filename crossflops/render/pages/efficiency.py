@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 
 def work_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return the lines of the work. With several rows shares stand in their table (`more`)."""
+    """Return the lines on executed FLOPs and attention of an efficiency page."""
     lines = []
     if first.executed is not UNSET:
         lines.append(Line("executed", _work_executed_cell, _work_executed_source))
@@ -63,7 +63,7 @@ def work_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return the lines of the MFU: the HFU of executed work, other peaks, the world, the bytes.
+    """Return the lines on HFU, second peak, all devices and bytes of an efficiency page.
 
     With several rows shares stand in their table (`more`).
     """
@@ -82,7 +82,7 @@ def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
-    """Return the columns beside the MFU, in a table of several rows."""
+    """Return the additional columns of a table of several efficiency rows, such as HFU."""
     rows = tuple(rows)
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
@@ -97,7 +97,7 @@ def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
 
 
 def speed(row: Efficiency) -> str:
-    """Return how fast one device is, in units and, if these are examples of tokens, in tokens."""
+    """Return the speed of one device in examples (and tokens) per second as text."""
     if row.examples_per_second is None:
         return ""
     tokens = row.tokens_per_second
@@ -119,13 +119,13 @@ def _work_executed_cell(row: Efficiency) -> str:
 
 
 def _work_executed_source(row: Efficiency) -> str:
-    """Return the summands of the executed work."""
+    """Return how the executed FLOPs add up: the work and each recomputation."""
     parts = [f"{short_amount(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
     return f"for one {row.unit}: {' + '.join((short_amount(row.work, 'FLOPs'), *parts))}"
 
 
 def _hfu_source(row: Efficiency) -> str:
-    """Return the summands of the HFU."""
+    """Return how the HFU adds up: the MFU and each recomputation."""
     parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
     return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
 
@@ -145,7 +145,7 @@ def _attention_macs_cell(row: Efficiency) -> str:
 
 
 def _attention_note(row: Efficiency) -> str:
-    """Return the counted part of attention, and the alternatives."""
+    """Return the note on which part of attention is counted, full or causal."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return ""
@@ -162,7 +162,7 @@ def _attention_note(row: Efficiency) -> str:
 
 
 def _attention_note_with_shares(row: Efficiency) -> str:
-    """Return the same with the shares of the peak, where there is one."""
+    """Return the note on attention, with the MFU for full and causal attention."""
     attention = row.attention
     if (
         not isinstance(attention, Attention)
@@ -308,7 +308,7 @@ def _mbu(row: Efficiency) -> str:
 
 
 def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
-    """Return the parts of a step, and the precisions of the work, each with its peak."""
+    """Return the tables of step phases, module times and precisions of the rows."""
     blocks: list[Block] = []
     for row in rows:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
@@ -422,7 +422,7 @@ def _precision_share_table(row: Efficiency) -> Table:
 
 
 def efficiency_page(content: EfficiencyReport) -> Page:
-    """Return the reconciliation if there is one, the rates, their assumptions, and doubts.
+    """Return the page of an efficiency report: rates, shares, assumptions, warnings.
 
     What all rows have in common stands above them, once.
     """
@@ -490,7 +490,7 @@ def _convention_account_blocks(content: EfficiencyReport, account: Reconciliatio
 
 
 def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
-    """Return the precision and the speed, or the number of runs of a table."""
+    """Return precision and speed of the run, or the number of runs of a table."""
     if rows[0].line is not UNSET:
         runs = len({row.line for row in rows})
         return (f"{runs} {'run' if runs == 1 else 'runs'}",)
@@ -498,7 +498,7 @@ def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
-    """Return the common values of all rows, with their sources."""
+    """Build the table of values that all efficiency rows share, with their sources."""
     first = rows[0]
     lines: list[Line] = [
         Line("model", _efficiency_macs_cell, _numerator_source),
@@ -530,7 +530,7 @@ def _efficiency_batch_cell(row: Efficiency) -> str:
 
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
-    """Return the differing values of the rows, and the MFU in any case."""
+    """Build the table of values that differ between the rows, with the MFU of each."""
     table = rows[0].line is not UNSET  # whose columns are all shown
     columns: list[tuple[Column, Cell, bool]] = [
         (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),

@@ -41,7 +41,7 @@ def cause_page(cause: Cause) -> Page:
 
 
 def cause_blocks(cause: Cause) -> tuple[Block, ...]:
-    """Return the page of a cause without its title."""
+    """Return the blocks that describe a cause: text, how to recognize it, example."""
     paragraphs = [part for part in cause.page.split("\n\n") if part.strip()]
     blocks: list[Block] = [Text(" ".join(part.split()), " ") for part in paragraphs]
     if cause.recognise:
@@ -81,7 +81,7 @@ def _cause_tool_blocks(id: str) -> list[Block]:
 
 
 def _convention_cause_text(convention: Convention, id: str) -> str:
-    """Return the rules of a convention that book the cause; "" if none does."""
+    """Return the text on what a convention does for a cause; "" if nothing."""
     sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
@@ -89,7 +89,7 @@ def _convention_cause_text(convention: Convention, id: str) -> str:
 
 
 def _convention_traits(convention: Convention, id: str) -> list[str]:
-    """Return the traits of the convention that are no rules."""
+    """Return the property of a convention that has this cause, such as "2 per MAC"."""
     if convention.formula is not None:
         return []
     traits = {
@@ -104,7 +104,7 @@ def _convention_traits(convention: Convention, id: str) -> list[str]:
 
 
 def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
-    """Return which parameters a tool leaves out, or counts again."""
+    """Return by cause which parameters a tool leaves out or counts twice."""
     if rules is None:
         return {}
     by_cause = {"params.unregistered": "counts parameters of registered modules"}
@@ -139,7 +139,7 @@ def _walks(convention: Convention) -> str:
 
 
 def _rule_text(rule: Rule) -> str:
-    """Return the subject of a rule, and the amount that it books.
+    """Return a rule as text: what it applies to, and the amount that it counts.
 
     >>> from crossflops.rules.conditions import output_elements
     >>> _rule_text(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
@@ -157,7 +157,7 @@ _ANY_BUT, _OUTSIDE = "any except", "outside layers with a rule"
 
 
 def whom(rule: Rule) -> str:
-    """Return the calls of a rule: classes without their modules, operators without "aten".
+    """Return the layers or functions that a rule applies to, as text with short names.
 
     >>> whom(Rule(id="x", cause="bias.conv", level="module", kind="part",
     ...           targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
@@ -195,8 +195,7 @@ def _drop_domain_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return the other conditions of a rule, in words. `known` are classes that need not be
-    listed.
+    """Return the conditions of a rule as texts, except the one on what it applies to.
 
     >>> from crossflops.rules.conditions import as_root, setting
     >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",
@@ -216,7 +215,7 @@ def _condition_words(condition: Condition, known: frozenset[str]) -> str:
 
 
 def rule_amount_words(rule: Rule) -> str:
-    """Return the amount of one call in words.
+    """Return the amount that a rule counts for one call, as text.
 
     >>> from crossflops.rules.conditions import input_elements
     >>> rule_amount_words(Rule(id="x", cause="norm.batch", level="module", kind="part",
@@ -248,7 +247,7 @@ def _condition_with_names(
 
 
 def _short_target_names(names: tuple[str, ...]) -> list[str]:
-    """Return short names, neighbours that differ in their number of dimensions as one."""
+    """Return short layer names, such as "Conv1d/2d" for names that differ in dimensions."""
     short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", name) for name in names]
     short = [sub(r"^torch\.nn\.functional\.", "F.", name) for name in short]
     groups = []
@@ -286,7 +285,7 @@ _UNCHECKED = {True: "no tool", False: "not checked with any version"}
 
 
 def convention_page(convention: Convention) -> Page:
-    """Return the convention's head, its rules in their order, and its sum."""
+    """Return the page of a tool's counting convention: its properties and all rules."""
     if convention.formula is not None:
         return _formula_convention_page(convention, convention.formula)
     core, parts, unseen, fails = (
@@ -339,7 +338,7 @@ def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> 
 
 
 def _rules_by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
-    """Return rules about modules apart from those about functions, in the order of the first."""
+    """Group the rules by level (module, function), in the order in which these occur."""
     levels = dict.fromkeys(rule.level for rule in rules)
     return [tuple(rule for rule in rules if rule.level == level) for level in levels]
 
@@ -388,7 +387,7 @@ def _head(convention: Convention) -> list[Block]:
 
 
 def _parameter_rules(rules: Parameters | None) -> str:
-    """Return which parameters the tool counts.
+    """Return the sentence on which parameters the tool counts.
 
     >>> _parameter_rules(Parameters(trainable=True, reference="count.py"))
     'parameters: each once, only trainable ones (count.py)'
@@ -410,7 +409,7 @@ def _parameter_rules(rules: Parameters | None) -> str:
 
 
 def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[Block]:
-    """Return the rules as a table; common facts stand once, above it."""
+    """Return a heading and a table of rules, with their common conditions above it."""
     if not rules:
         return []
     requested = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
@@ -470,7 +469,7 @@ def _formula_name(formula: object) -> str:
 
 
 def _legend(convention: Convention) -> list[Block]:
-    """Return how often a call is booked, and the divisors: the words of each name."""
+    """Return the table that explains the formulas which the rules of a convention use."""
     used = dict.fromkeys(
         formula
         for rule in convention.rules

@@ -110,7 +110,7 @@ def inventory(content: ToolList) -> Page:
 
 
 def health(content: Health) -> Page:
-    """Return the components, the tools, and the commands that install what is missing."""
+    """Return the page of `doctor`: packages, tools, and commands to install missing ones."""
     rows = tuple(
         Row.from_cells(
             component.name,

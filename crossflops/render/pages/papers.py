@@ -12,13 +12,13 @@ _TRAFFIC = "memory traffic"  # in bytes; the others are counts
 
 
 def paper_table_heads(table: PaperTable) -> tuple[str, ...]:
-    """Return the heads of the columns of raw counts."""
+    """Return the column names of a table of models: target, params, macs, flops, ..."""
     timed = ("latency_seconds",) if table.latency else ()
     return ("target", "params", "macs", "flops", "memory_traffic", *table.tools, *timed)
 
 
 def paper_table_rows(table: PaperTable) -> list[tuple[str | Amount | None, ...]]:
-    """Return the rows under these heads."""
+    """Return the rows of a table of models, in the order of its column names."""
     return [
         (*row.cells(table.tools), *((row.latency_seconds,) if table.latency else ()))
         for row in table.rows
@@ -84,14 +84,14 @@ def footnotes(table: PaperTable) -> list[str]:
 
 
 def _column_prefix_power(column: tuple[str | Amount, ...]) -> int:
-    """Return the power of 1000 that leaves the largest figure of a column at least 1."""
+    """Return the power of 1000 by which a column is divided, from its largest number."""
     counts = [abs(count) for count in column if not isinstance(count, str)]
     largest = int(max(counts, default=0))
     return min((len(str(largest)) - 1) // 3, len(_PREFIXES) - 1)
 
 
 def _column_figure(count: str | Amount, step: int, digits: int) -> str:
-    """Return a count in its column's unit, rounded half to even to so many significant digits.
+    """Return a count divided by 1000**step, rounded to a number of digits, as text.
 
     >>> cells = (4133742592, 3), (57, 0), (999960, 1), ("", 3)
     >>> tuple(_column_figure(value, power, 4) for value, power in cells)

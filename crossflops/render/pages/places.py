@@ -49,7 +49,7 @@ class Distances(msgspec.Struct, frozen=True):
 
 
 def module_distances(report: Report) -> Distances:
-    """Return each tool's number for a module by itself, for tools that count MACs."""
+    """Return by module how each tool's MACs differ from native, without submodules."""
     accounts = [
         account
         for account in report.reconciliations or ()
@@ -104,7 +104,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
 
 
 def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
-    """Return the paths with a difference, those of one kind together, the largest first."""
+    """Return groups of similar module paths on which tools differ, largest first."""
     spread = enclosing.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
     for path in (path for path in enclosing.native if spread[path]):
@@ -114,7 +114,7 @@ def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
 
 
 def pattern(path: str) -> str:
-    """Return the path with a star for every number."""
+    """Return the module path with each number replaced by "*"."""
     return sub(r"\d+", "*", path)
 
 
@@ -127,7 +127,7 @@ def path_with_stars(paths: list[str]) -> str:
 def _distance_columns(
     enclosing: Distances, shown: list[str]
 ) -> tuple[list[Own], list[str], list[str]]:
-    """Return the columns and their heads, tools with the same numbers in one, and their legend."""
+    """Return columns of differences, tools with equal ones merged, with heads and notes."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
     for tool, gaps in enclosing.tools.items():
         same.setdefault(tuple(gaps.get(path, Fraction(0)) for path in shown), []).append(tool)
@@ -158,7 +158,7 @@ def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
 
 
 def _parent(path: str, known: Iterable[str]) -> str | None:
-    """Return the innermost known ancestor of this module."""
+    """Return the path of the nearest known ancestor of a module, or None."""
     while path:
         path = path.rpartition(".")[0]
         if path in known:
@@ -169,7 +169,7 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
 def _amounts_without_children(
     counts: "dict[str, int] | Own", parents: dict[str, str | None]
 ) -> Own:
-    """Return the amount of every path without its nested paths."""
+    """Return the amount of each path less the amounts of its children."""
     rest = {path: Fraction(amount) for path, amount in counts.items()}
     for path, amount in counts.items():
         parent = parents[path]
@@ -205,7 +205,7 @@ def first_calls_text(calls: tuple[str, ...]) -> str:
 
 
 def explanations(account: Reconciliation) -> Table:
-    """Return every step from the native count, and the residual."""
+    """Build the table of causes from the native count to the tool's, with the residual."""
     tone: Tone = "bad" if account.residual else "good"
     rows = [_explanation_row(reason) for reason in account.explanations]
     rows.append(

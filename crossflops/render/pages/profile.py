@@ -126,7 +126,7 @@ def _profile_phase_row(
 
 
 def _extra_module_row(row: BesideProfile) -> Row:
-    """Return a module beside the model: its work in both directions, and recomputed work."""
+    """Build the row of a module outside the model: MACs, FLOPs, time, rate."""
     times = f", {row.calls} calls" if row.calls > 1 else ""
     name = f"beside: {row.class_}, {short_count_with_noun(row.params, 'parameter')}{times}"
     if row.training is None:
@@ -250,7 +250,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
 
 
 def _right(content: TrainingProfile, times: int) -> int:
-    """Return the native work of the phases, as so many forward passes."""
+    """Return the native MACs of the forward pass (1), backward pass (2) or both (3)."""
     forward, backward = content.work.forward_macs, content.backward_macs
     return {1: forward, 2: backward, 3: forward + backward}[times]
 

@@ -116,7 +116,7 @@ def _roofline_node_row(node: NodeBound) -> Row:
 
 
 def pace(value: float) -> str:
-    """Return examples a second, in four digits."""
+    """Return a number of examples per second as text with four digits."""
     if value >= 1e6:
         return short_amount(value)
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
@@ -165,7 +165,7 @@ def _heading(roof: Roofline, name: str) -> Heading:
 
 
 def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
-    """Return the step on each device."""
+    """Build the table of a step on several devices: intensity, ridge, rate, bound."""
     heads = ("device", "intensity", "ridge", "attainable", "examples/s", "reached", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -185,7 +185,7 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
 
 
 def roofline_verdict(roof: Roofline) -> str:
-    """Return the limit, by how much it binds, and whether a larger batch changes it."""
+    """Return the sentence on whether a step is compute-bound or memory-bound, and how far."""
     step = roof.step
     if step.intensity is None:
         return "No bytes are moved: compute-bound"
@@ -238,7 +238,7 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
 
 
 def _byte_parts_note(step: StepBound) -> str:
-    """Return the parts of the bytes, if they are known."""
+    """Return the bytes of a step by weights, cache and activations, as text."""
     rest = step.bytes - step.weights - step.cache
     known = [("weights", step.weights), ("cache", step.cache), ("activations", rest)]
     if not step.weights and not step.cache:
@@ -259,7 +259,7 @@ def _overlap_time_note(step: StepBound) -> str:
 
 
 def _limit_shares_text(roof: Roofline) -> str:
-    """Return the shares of both limits, the lesser one as an aside."""
+    """Return the achieved shares of the peak and of the bandwidth, as text."""
     took, step = roof.achieved, roof.step
     if took is None:
         return ""

@@ -174,7 +174,7 @@ def formulas(report: Report) -> list[Block]:
 
 
 def _where(dim: Dimension) -> Text:
-    """Return where the formulas hold in one dimension, and why not elsewhere."""
+    """Return the sentence on the range of a dimension in which the formulas were checked."""
     checked = f"checked from {dim.smallest} to {dim.largest}"
     where = f"node {dim.node!r}: " if dim.node else ""
     if dim.multiple_of == 1 and dim.node:
@@ -252,7 +252,7 @@ def nodes_without_cost(report: Report) -> list[Block]:
 
 
 def _formula_stub_blocks(report: Report) -> list[Block]:
-    """The lines of a formula for each operator without a count: of its first call."""
+    """Return code templates of formulas for the operators without a count."""
     by_op: dict[str, UncountedRow] = {}
     for row in report.uncounted:
         if row.stub:
@@ -467,14 +467,14 @@ def _report_totals_table(report: Report) -> Table:
 
 
 def _doubt(report: Report, unit: Unit) -> str:
-    """Return the prefix of a total that is not exact."""
+    """Return "at most: " for a bound, "about: " for an estimate, "" for an exact total."""
     grades = report.totals.exactness
     grade = "exact" if isinstance(grades, UnsetType) else grades.get(unit, "exact")
     return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
 
 
 def _doubtful_node_blocks(report: Report) -> list[Block]:
-    """Return the nodes whose work depends on data, or is not fixed, each with its counted part."""
+    """Return the table of nodes whose count is a bound or an estimate."""
     words = {"bound": "at most", "estimate": "about"}
     columns = (
         Column(head="node", flows=True),
@@ -501,7 +501,7 @@ def _exact_or_short(count: int | Fraction) -> str:
 
 
 def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
-    """Return memory figures, each with its meaning; none in a report without them."""
+    """Return rows on memory: name, bytes and meaning; none if the report has no memory."""
     memory = report.memory
     if not isinstance(memory, Memory):
         return []
@@ -534,7 +534,7 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16", "complex")
 
 
 def _type_bytes_rows(by_type: Mapping[str, int]) -> list[tuple[str, int | Fraction, str]]:
-    """Return a row for each type, the largest first."""
+    """Return a row with the bytes of each dtype, largest first."""
     ordered = sorted(by_type.items(), key=lambda item: (-item[1], item[0]))
     return [("", amount, f"of these in {name}") for name, amount in ordered]
 
@@ -603,7 +603,7 @@ def _training_formula_notes(report: Report) -> list[Block]:
 
 
 def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
-    """Return the basis of the figures of conventions, and their omissions."""
+    """Return warnings on the totals by convention: assumptions and uncounted calls."""
     blocks: list[Block] = []
     for fold in folds:
         if fold.assumed:

@@ -92,7 +92,7 @@ def _view_table(content: ReportTable) -> Table:
 
 
 def _is_shown(view: TableView, location: int) -> bool:
-    """Return whether the value of the column is known: files do not tell calls and owners."""
+    """Return whether a column of the view has any value to show."""
     cells = [row[location] for row in view.rows]
     if view.columns[location] == "params":
         return any(cells) or not view.total[location]
@@ -100,7 +100,7 @@ def _is_shown(view: TableView, location: int) -> bool:
 
 
 def _view_heads(content: ReportTable) -> tuple[str, ...]:
-    """Return the heads: a tool's own words, if all conventions are columns of one tool."""
+    """Return the column heads of a view, with the words that the tools print."""
     view, folds = content.view, content.report.folds
     try:
         printed = [find_convention(fold.tool, fold.edition).printed_as for fold in folds]
@@ -113,9 +113,7 @@ def _view_heads(content: ReportTable) -> tuple[str, ...]:
 
 
 def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
-    """Return the priority of columns in a narrow table, the first to go with the highest
-    number.
-    """
+    """Return by column how early a narrow table leaves it out: the highest number first."""
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
     spares |= dict.fromkeys(native, 6 if view.folds else 2)

@@ -195,7 +195,7 @@ class ToolRunner:
         self._of_model.pop(model.number).close()
 
     def take_source(self, model: PreparedModel) -> tuple[Source, str]:
-        """Return the built model to count, and why its weights needed values ("": they did not).
+        """Return the built model to count, and why its weights needed values, "" if not.
 
         It is given away: nothing here holds its weights any longer.
         """

@@ -411,7 +411,7 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 def rate_run_table(
     question: Question, request: Request | None, on_progress: Progress
 ) -> RatedWork:
-    """Return an efficiency for every run, and for every device of an ambiguous name.
+    """Compute an efficiency for each run of a table, and for each device of an unclear name.
 
     A row that cannot be answered is named by its line in `left_out`, and the trouble is that
     there are such. Raises InputError where there is no table, and the error of the rows where

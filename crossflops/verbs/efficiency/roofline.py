@@ -87,12 +87,12 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_byte_total(self) -> bool:
-        """Whether only the total of the bytes is known, not those of single nodes."""
+        """Whether the user gives the total of bytes, so that bytes of single nodes are unknown."""
         return self.moved is not None
 
     @property
     def has_element_sizes(self) -> bool:
-        """Whether the bytes follow from sizes, so that elements may have another width."""
+        """Whether bytes follow from numbers of elements, so that the element size can change."""
         return self.param_bytes is not None
 
     @property
@@ -173,7 +173,7 @@ def _base(roofing: Roofing) -> Variant:
 
 
 def _whole_model_loads(roofing: Roofing) -> Loads:
-    """Return one load of one example for the whole model, all passes in it."""
+    """Return a function that gives one load for the whole model, per example."""
     macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
@@ -201,9 +201,7 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
 
 
 def _bytes_in_precision(total: int, per_example: float | None, precision: str) -> int:
-    """Return the bytes of the same elements in another precision; `per_example` are those of
-    one.
-    """
+    """Return the bytes in another precision; `per_example` has now the bytes per element."""
     if per_example is None or not precision:
         return total
     return round(total * BITS[storage(precision)] / (8 * per_example))
@@ -226,7 +224,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
 
 
 def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
-    """Return the node in the precision of the last pattern that it matches."""
+    """Return the load with the precision of the last name pattern that it matches."""
     names = (load.op, load.node, load.path)
     kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
     return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
@@ -325,7 +323,7 @@ _HINT = "give a file written by `crossflops bench MODEL -o FILE.json`"
 
 
 def with_bench(question: Question) -> tuple[Question, Bench | None]:
-    """Return the question with the time of a measured run, and that run.
+    """Return the question with the time of a saved bench result, and that result.
 
     Raises CrossflopsError for a file that cannot be read or has no measurement.
     """
@@ -459,7 +457,7 @@ def roof(
 
 
 def _ceiling(against: Peaks, precision: str) -> Ceiling:
-    """Return all peaks of the device, with the one of a precision that it derives from others.
+    """Return the peaks and the memory bandwidth of the device as limits of a roofline.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """

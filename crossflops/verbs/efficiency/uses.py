@@ -149,7 +149,7 @@ def _moves_bytes(work: AskedWork) -> bool:
 
 
 def _has_examples(work: AskedWork) -> bool:
-    """Return whether a whole run is known in examples, which steps are made of."""
+    """Return whether the length of a training run can be given in examples."""
     known = ("tokens", "seq", "run_examples", "run_steps")
     return work.has_length and (work.has_given_macs or any(work.fields[name] for name in known))
 
@@ -335,7 +335,7 @@ _USUAL = Question().flat
 
 
 def non_default_fields(question: Question) -> dict[str, Any]:
-    """Return the fields that are not at their defaults."""
+    """Return the fields of a question that differ from their defaults."""
     return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
 
 
@@ -349,7 +349,7 @@ def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str]
 
 
 def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
-    """Raise InputError for a field about attention that changes nothing in the count."""
+    """Raise InputError for an option about attention if the model has no attention to change."""
     training, causality = question.training, question.causality
     products = [piece for piece in pieces if piece.scores]
     scores = [piece.scores for piece in pieces if piece.scores]
@@ -399,5 +399,5 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
 
 
 def flag(name: str) -> str:
-    """Return a field as its option is typed."""
+    """Return the command-line option of a field: "train_multiplier" is "--train-multiplier"."""
     return f"--{name.strip('_').replace('_', '-')}" if name != "tools" else "--tool"

@@ -67,7 +67,7 @@ def study_work(
     only_count: bool = False,
     memory: dict[bool, WorkStudy],
 ) -> WorkStudy:
-    """Return the numerators of a question. With `only_count` no tool runs.
+    """Return the work (MACs) that a question is about; with `only_count` no tool runs.
 
     `memory` keeps what a model came to, for questions that differ only in what was measured.
     """
@@ -149,7 +149,7 @@ def _numerator_from_options(question: Question) -> Numerator:
 
 
 def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
-    """Return the minimal memory traffic of a pass over `scale` times the counted examples.
+    """Return the least memory traffic of each node for a pass scaled by `scale`.
 
     In the precision that ran, where its width is known.
     """
@@ -161,7 +161,7 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
 def _to_single_example(
     question: Question, studied_pass: WorkStudy, params: int | None
 ) -> WorkStudy:
-    """Return the same for one example, if the counted pass had a batch of them."""
+    """Return the work of one example from the work of a counted pass over a batch."""
     report = studied_pass.report
     assert report is not None
     examples = _examples(question, report)
@@ -249,7 +249,7 @@ def _divide_by_examples(numerator: Numerator, examples: int, question: Question)
 
 
 def _examples(question: Question, report: Report) -> int:
-    """Return the examples of the counted pass: 1, or all of the requested batch."""
+    """Return the number of examples in the counted pass: 1 or the requested batch."""
     batch = question.speed.batch
     if batch is None:
         return 1
@@ -263,9 +263,7 @@ def _examples(question: Question, report: Report) -> int:
 
 
 def _sequence_length(report: Report) -> int | None:
-    """Return the tokens of one example: the second dimension of the first input of integers [B,
-    T].
-    """
+    """Return the sequence length: dimension 1 of the first 2-D integer input; None if none."""
     for spec in report.model.inputs:
         if spec.dtype.startswith("int") and len(spec.shape) == 2:
             return spec.shape[1]

@@ -95,7 +95,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
-    """Return a sum for each module that the loop called."""
+    """Return the sum of an amount over the parts, by module path."""
     sums: dict[str, int] = {}
     for part in parts:
         sums[part.path] = sums.get(part.path, 0) + amount(part)
@@ -126,7 +126,7 @@ def _sum_training_work(works: Iterable[Training]) -> Training:
 
 
 def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training:
-    """Return the work of all calls of a part, or of a module in it, from that of a single one."""
+    """Return the training work of all calls of a part, from the work of one call."""
     if not part.is_again:
         return _scale_training_work(single, part.times)
     macs, flops = part.recompute_work(path, single)
@@ -141,7 +141,7 @@ def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training
 
 
 def work_of(count: Count) -> Training:
-    """Return the work of the whole step."""
+    """Return the training work of all calls of a step."""
     return _sum_training_work(
         _work_of_part(part, part.report.training) for part in count.parts if part.report.training
     )
@@ -161,7 +161,7 @@ class _PartTable(NamedTuple):
         return cls(part, rows, _own_work_by_module(part.report))
 
     def path_in_part(self, path: str) -> str | None:
-        """Return the path of the model's module in the part; "" for an ancestor of the part."""
+        """Return the path of a module relative to the part; "" for its ancestors, None outside."""
         index = self.part.path
         if path == index or not path or index.startswith(f"{path}."):
             return ""
@@ -170,7 +170,7 @@ class _PartTable(NamedTuple):
         return path.removeprefix(f"{index}.") if path.startswith(f"{index}.") else None
 
     def is_outside(self, path: str) -> bool:
-        """Return whether the module is around the part."""
+        """Return whether the path is shorter than that of the part, as those of its ancestors."""
         return len(path) < len(self.part.path)
 
 
@@ -226,7 +226,7 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
 
 
 def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
-    """Return, by module, MACs and FLOPs of its own nodes, and bytes of all that is in it."""
+    """Return by module the MACs and FLOPs of its own nodes, and the bytes with submodules."""
     work: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     known_paths = {row.path for row in report.modules}
     for node in report.nodes:
@@ -244,7 +244,7 @@ def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
 
 
 def _depth(path: str, depths: Mapping[str, int]) -> int:
-    """Return the number of listed ancestors of a module."""
+    """Return the depth of a module: the depth of its nearest listed ancestor plus 1."""
     outer = path
     while outer:
         outer = outer.rpartition(".")[0]
@@ -254,7 +254,7 @@ def _depth(path: str, depths: Mapping[str, int]) -> int:
 
 
 def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
-    """Return the times of a module. One that is only a list has those of its members."""
+    """Return the seconds of a module; for a mere container the sum over its submodules."""
     if not times:
         return {}
     spent = times.get(path)
@@ -276,7 +276,7 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
 
 
 def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
-    """Return whether a called module lies within the path, and in no other called module."""
+    """Return whether `other` is the nearest called module below `path`."""
     if other == path or not times[other].calls:
         return False
     if path and not other.startswith(f"{path}."):
@@ -290,7 +290,7 @@ def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
 
 
 def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
-    """Return a lower bound of the forward MACs that ran again.
+    """Return the least forward MACs that were recomputed, from the calls of modules.
 
     A module's own products ran again as often as its forward pass did to its end, as a share of
     its calls that a backward pass ran through. Of a pass that ended early it is not known what had
@@ -411,7 +411,7 @@ RULE = "rates are 2 x MACs / seconds; MFU leaves out recomputed work, HFU includ
 
 
 def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
-    """Return the profile: see `crossflops.report.profile`."""
+    """Build the profile of a training step from its count, its times and a peak."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
     rows = module_profiles(count, times)
@@ -513,7 +513,7 @@ def _main_product_dtype(report: Report) -> str:
 
 
 def _model_of(count: Count) -> ModelInfo:
-    """Return the model, or what is known of its first part if the loop calls only parts."""
+    """Return the model's name and inputs; of a part if the loop calls only parts."""
     model = count.report.model
     return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
 
@@ -532,7 +532,7 @@ def _param_bytes(count: Count) -> int:
 
 
 def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
-    """Return the nodes without a count in any call."""
+    """Return all nodes without a count, over all kinds of calls of the step."""
     rows: dict[UncountedRow, None] = {}
     for part in count.parts:
         rows |= dict.fromkeys(part.report.uncounted)
@@ -544,7 +544,7 @@ def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
 def _add_times(
     additional: Iterable[BesideProfile], watched: StepTimes | None
 ) -> tuple[BesideProfile, ...]:
-    """Return the modules beside the model with their times."""
+    """Return the modules outside the model with their forward and backward seconds."""
     seen = watched.beside if watched is not None else ()
     return tuple(
         msgspec.structs.replace(row, forward_seconds=time.forward, backward_seconds=time.backward)
@@ -555,7 +555,7 @@ def _add_times(
 def _coverage_share_notes(
     work: Training, additional: Iterable[BesideProfile], timing: Timing
 ) -> Iterable[str]:
-    """Yield, for an observed step, the share of its time that counted work has."""
+    """Yield a note on the share of the step's time in which counted work ran."""
     times, rows = timing.latencies, tuple(additional)
     if timing.watched is None or not times.iteration or times.forward is None:
         return
@@ -570,7 +570,7 @@ def _coverage_share_notes(
 
 
 def _examples(count: Count) -> int | None:
-    """Return the first axis of the first input, over all trained calls: None without one.
+    """Return the batch size over all calls with a backward pass; None if an input has none.
 
     Of a model whose parts the loop calls, that of the part that had most.
     """
@@ -588,7 +588,7 @@ def _examples(count: Count) -> int | None:
 
 
 def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:
-    """Return a note on an optimizer's step that is faster than the memory of a named device."""
+    """Return a note if the optimizer's step is faster than the device's memory allows."""
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
         return ()
@@ -599,7 +599,7 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
 
 
 def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
-    """Yield each requested convention, with the way there from the native count."""
+    """Yield for each requested convention its MACs, and the causes of its difference."""
     accounts: Sequence[Any] = count.report.reconciliations or ()
     if len(count.parts) > 1:
         return

@@ -45,7 +45,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def are_there(self) -> bool:
-        """Whether any is given. Raises InputError for others without a forward pass."""
+        """Whether times are given as options. Raises InputError if --fwd-ms is missing."""
         if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
             raise InputError(
                 "--fwd-ms is missing: the times of other passes need it", "add --fwd-ms"
@@ -146,9 +146,7 @@ def _check_trainable_request(request: Request) -> None:
 def _train_copy(
     request: Request, conditions: ProfileConditions, inputs: Any
 ) -> tuple[Timing, int]:
-    """Train a copy of the model, or one built for this; return the steps and the passes of
-    each.
-    """
+    """Train a copy of the model; return the times and the number of forward passes in a step."""
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
@@ -224,7 +222,7 @@ def compare_forward_pass(
 
 
 def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfile:
-    """Return the profile with each tool's number, or the reason for none."""
+    """Return the profile with a row for each tool, or a warning why it has none."""
     return msgspec.structs.replace(
         profile,
         conventions=(*profile.conventions, *_tool_convention_rows(compared)),
