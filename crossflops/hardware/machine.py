@@ -76,7 +76,7 @@ class Core(msgspec.Struct, frozen=True):
 
 
 def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
-    """Return the units, and FLOPs (OPs) per clock by precision; none if they are unknown."""
+    """Return the vector units of a core as text, and its FLOPs per clock by precision."""
     if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
         return _x86(core)
     if core.architecture in ("aarch64", "arm64"):
@@ -160,7 +160,7 @@ class NoCpuError(CrossflopsError):
 
 
 def cpu(root: Path = Path("/")) -> Cpu:
-    """Return the processor, from the files below `root`. Raises NoCpuError without such files."""
+    """Describe the CPU from the system files below `root`. Raises NoCpuError without them."""
     first, *_ = records = _records(root)
     core = _core_from_record(first)
     allowed = _usable_cpu_numbers(len(records))
@@ -182,7 +182,7 @@ def cpu(root: Path = Path("/")) -> Cpu:
 
 
 def _records(root: Path) -> list[dict[str, str]]:
-    """Return the records of `/proc/cpuinfo`, one for every logical CPU."""
+    """Parse /proc/cpuinfo into one record for each logical CPU."""
     file = root / "proc" / "cpuinfo"
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -235,7 +235,7 @@ def _usable_cpu_numbers(count: int) -> list[int]:
 
 
 def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
-    """Return socket and core of a logical CPU; without such data it is a core of its own."""
+    """Return the ids of socket and core of a logical CPU."""
     folder = root / "sys/devices/system/cpu" / f"cpu{cpu}" / "topology"
     socket, core = (
         _read_system_file(folder / "physical_package_id"),
@@ -245,7 +245,7 @@ def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
 
 
 def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
-    """Return the clock in Hz, and its source: the base clock first, as sheets of CPUs have it."""
+    """Return the clock of the CPU in Hz (the base clock if known), and its source."""
     folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
     for name in ("base_frequency", "cpuinfo_max_freq"):
         kilohertz = _parse_quota_number(_read_system_file(folder / name))
@@ -416,7 +416,7 @@ def _amd() -> Found:
 
 
 def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
-    """Return a card; its keys differ in case between releases."""
+    """Build the description of an AMD GPU from the output of rocm-smi."""
     plain = {key.casefold(): str(value) for key, value in facts.items()}
     names = [plain.get(key, "") for key in ("card series", "card model", "device name")]
     return Gpu(
@@ -428,7 +428,7 @@ def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
 
 
 def _driver_answer(question: Callable[[], Any]) -> Any:
-    """Return an answer of the driver; None without one, as not every GPU knows everything."""
+    """Return the answer of a driver call, or None if it fails."""
     try:
         return question()
     except Exception:

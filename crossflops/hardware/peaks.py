@@ -149,7 +149,7 @@ _LEAST = 3  # repetitions
 
 
 def product_rate(dtype: str, seconds: float) -> float:
-    """Return the FLOP/s of the best product of two square matrices, with numpy's threads."""
+    """Measure FLOP/s of NumPy's product of two square matrices."""
     import numpy as np
 
     left = np.ones((_SIDE, _SIDE), dtype)
@@ -187,7 +187,7 @@ _ABOVE = 1.1  # of what units should do in a clock
 
 
 def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
-    """Return the measurements that contradict the machine's data, a sentence each."""
+    """Return sentences on measurements that contradict the system's data of the CPU."""
     busy = _busy(peak)
     if claimed is None:
         nothing = (
@@ -199,9 +199,7 @@ def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
 
 
 def _busy(peak: MachinePeak) -> str:
-    """Return whether other work, or a throttle, took much of the time; the best round is free of
-    it.
-    """
+    """Return the sentence that the machine was busy or throttled, or ""."""
     best = peak.peaks.get("fp32", 0.0)
     if peak.sustained is None or peak.sustained >= _BUSY * best:
         return ""
@@ -220,7 +218,7 @@ def _clock(peak: MachinePeak, claimed: Cpu) -> str:
 
 
 def _cores(peak: MachinePeak, claimed: Cpu) -> str:
-    """Return whether all cores together do as much as one core times their number."""
+    """Return the sentence that all cores are slower than one core x their number, or ""."""
     if peak.one_thread is None or claimed.usable < 1:
         return ""
     times = peak.peaks["fp32"] / peak.one_thread
@@ -231,7 +229,7 @@ def _cores(peak: MachinePeak, claimed: Cpu) -> str:
 
 
 def _units(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
-    """Return whether a core does in a clock as much as its units can."""
+    """Return sentences on a core's measured FLOPs per clock that its units do not explain."""
     rate = claimed.flops_per_clock.get("fp32")
     if peak.clock is None or peak.one_thread is None or not peak.is_peak:
         return ()
@@ -292,7 +290,7 @@ def measure() -> MachinePeak:
 
 
 def claim() -> Cpu | None:
-    """Return the system's data of its processor; None without any."""
+    """Return the system's description of its CPU, or None."""
     try:
         return cpu()
     except NoCpuError:
@@ -300,18 +298,14 @@ def claim() -> Cpu | None:
 
 
 def threads_of(claimed: Cpu | None) -> int:
-    """Return the number of threads: the logical CPUs of this process, or the CPU time it is
-    granted.
-    """
+    """Return the number of threads to measure with: logical CPUs, limited by the quota."""
     if claimed is None:
         return os.cpu_count() or 1
     return min(claimed.logical, ceil(claimed.quota or claimed.logical))
 
 
 def fingerprint() -> str:
-    """Return the conditions of the measured peak: the processor, its CPUs, the compiler, these
-    loops.
-    """
+    """Return a hash of the conditions of a measurement: CPU, compiler, loops."""
     claimed = claim()
     facts = (
         _EDITION,
@@ -352,7 +346,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
 
 
 def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
-    """Return the loops of BF16 and of INT8, where there are vector instructions for them.
+    """Measure the dot product loops of BF16 and INT8 if the CPU has the instructions.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.
     """
@@ -374,9 +368,7 @@ def _missing_units_note(claimed: Cpu | None) -> str:
 
 
 def _quota_share(threads: int, claimed: Cpu | None) -> float:
-    """Return the share of the threads' time that a quota grants: a round is too short to feel
-    it.
-    """
+    """Return the share of CPU time that the quota grants to the threads, at most 1."""
     quota = claimed.quota if claimed else None
     return 1.0 if quota is None else min(1.0, quota / threads)
 
@@ -406,14 +398,14 @@ def _cpu_model_name(claimed: Cpu | None) -> str:
 
 
 def _array_bytes() -> int:
-    """Return twice the last cache, at most 256 MiB and a sixteenth of the memory."""
+    """Return the bytes of each array of the bandwidth measurement: larger than caches."""
     cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
     requested = min(max(_ARRAY, 2 * cache), _LARGEST)
     return min(requested, max(1 << 20, memory // 16)) if memory else requested
 
 
 def _system(name: str) -> int:
-    """Return a number of the system by sysconf; 0 if it is unknown."""
+    """Return a value of os.sysconf, or 0 if it is unknown."""
     try:
         return max(0, os.sysconf(name))
     except (AttributeError, ValueError, OSError):

@@ -60,7 +60,7 @@ _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum"))
 
 
 def load_kind(load: Load) -> str:
-    """Return the operator, and the kind of its module: numbers in its path are any number.
+    """Return the kind of a node: its operator and its module path without numbers.
 
     A node that reads weights stands in the module that owns them (a layer), and it is what is
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two
@@ -105,7 +105,7 @@ def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
 
 
 def _mostly(rows: list[NodeBound]) -> Side:
-    """Return the side (compute or memory) that takes most of the time."""
+    """Return the bound (compute or memory) that has most of the nodes' time."""
     sides: dict[Side, float] = {}
     for row in rows:
         sides[row.bound] = sides.get(row.bound, 0.0) + row.seconds
@@ -138,7 +138,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
-    """Return every node beneath the roofline, for a whole step.
+    """Return the time bound of each node in a whole step.
 
     Raises UnknownNameError where the device has no peak for the precision of a node with MACs.
     """
@@ -173,7 +173,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
 
 
 def peak_of(ceiling: Ceiling, precision: str) -> float:
-    """Return the peak for a precision; a peak given for none in particular holds for all.
+    """Return the peak of a precision in FLOP/s; raise an error if there is none.
 
     Raises UnknownNameError where there is none, which is never replaced by another one.
     """
@@ -187,7 +187,7 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
 
 
 def side(computing: float, moving: float) -> Side:
-    """Return the side that takes longer; compute if both are equal, since the peak is reached."""
+    """Return which time is longer, "compute" or "memory"; "none" if both are 0."""
     if not computing and not moving:
         return "none"
     return "compute" if computing >= moving else "memory"
@@ -227,7 +227,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
 
 
 def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
-    """Return W / sum_i W_i / P_i: the harmonic mean of the peaks by work."""
+    """Return the harmonic mean of the peaks, weighted by work."""
     peaks = {node.peak for node in nodes if node.peak}
     if len(peaks) == 1:
         return peaks.pop()
@@ -238,7 +238,7 @@ def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
 
 
 def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
-    """Return the joules of an example at the whole TDP, an upper bound: tdp x t / examples."""
+    """Return the joules per example at full TDP, an upper bound; None without TDP."""
     return None if tdp is None else tdp * seconds / examples
 
 
@@ -282,7 +282,7 @@ def compute_from(
 
 
 def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> MeasuredStep:
-    """Return a step of so many seconds, against its bounds. Raises InputError for no time."""
+    """Compare the measured seconds of a step with its bounds: efficiency, MFU, MBU."""
     if not seconds > 0:
         raise InputError(
             f"the time of a step must be positive, got {seconds} s", "give a positive time"
@@ -313,7 +313,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
-    """Return the limits of a device, with `bandwidth` in bytes/s instead of its own if given.
+    """Return peaks, TDP and bandwidth of a device; raise an error without bandwidth.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """
@@ -360,7 +360,7 @@ def alternatives(
 def other(
     base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find_device
 ) -> Variant:
-    """Return the scenario with these changes."""
+    """Return the scenario with the changes of a --what-if text."""
     changes = _parse_what_if(text)
     stuck = [name for name in changes if name in fixed]
     if stuck:
@@ -417,7 +417,7 @@ def kernel_bounds(
     run: Scenario,
     formats: Formats,
 ) -> tuple[KernelBound, ...]:
-    """Return every kernel that stands for nodes, in the order of the profile.
+    """Return bytes and time bound of each kernel that runs counted nodes.
 
     `nodes` are their bounds in the run. A kernel none of whose nodes is in the graph, or that
     took no time, is left out.

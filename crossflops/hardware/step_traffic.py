@@ -99,7 +99,7 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def storage(precision: str) -> str:
-    """Return the precision in which values are stored, whichever unit computes with them.
+    """Return the precision in which values are stored: "fp32" for emulated ones.
 
     >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
     ('fp16', 'fp8', 'fp32')
@@ -124,7 +124,7 @@ def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
 
 
 def run_precision(counted: str, ran: str) -> str:
-    """Return the precision whose peak a node runs at, by its name in the catalogue.
+    """Return the precision whose peak applies to a node.
 
     `counted` is that of the count ("float32", "float32xint4": data first), `ran` that of the
     run. Floats run as asked; a node whose data are integers runs in these, and one whose weights
@@ -158,7 +158,7 @@ class _Bill:
         self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def read(self, key: str, source: str, part: Portion) -> None:
-        """Charge a part of a source that has not been read yet."""
+        """Charge a node for the bytes of a tensor part that no node has read yet."""
         self.reader.setdefault(source, key)
         if (source, part.piece) in self.pieces:
             return
@@ -169,7 +169,7 @@ class _Bill:
             self.charge(key, self.flow.specs[source], taken)
 
     def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
-        """Charge so many elements of a tensor, as a weight, cache, input or output."""
+        """Add the bytes of tensor elements to a node, as weight, cache or activation."""
         if self.flow.is_weight(spec):
             index, kept = _WEIGHTS, self.formats.format_of_weights()
         elif self.flow.is_cache(spec):
@@ -182,8 +182,7 @@ class _Bill:
 def charges(
     graph: Graph, flow: Flow, formats: Formats, shares: Mapping[str, Fraction], *, ends: bool
 ) -> Mapping[str, Split]:
-    """Return bytes by node: weights and caches once, and with `ends` the model's inputs and
-    outputs.
+    """Return by node the bytes of each weight and cache once; with `ends` also of inputs.
 
     A weight, a cache or an input is charged to the first node that works on it, directly or
     through nodes that only move data, as far as that one reads of it; the rest to those after it.
@@ -228,7 +227,7 @@ def _outputs(graph: Graph, bill: _Bill) -> None:
 def _node_source_reads(
     node: Node, flow: Flow, shares: Mapping[str, Fraction]
 ) -> Iterator[tuple[str, Portion]]:
-    """Yield the sources that a node reads, in its bodies too, with the part of each."""
+    """Yield the weights and inputs that a node reads, with the part of each."""
     if _has_no_rows(node):
         return
     share = shares.get(node.key)
@@ -244,7 +243,7 @@ def _node_source_reads(
 
 
 def _has_no_rows(node: Node) -> bool:
-    """Return whether a node has no rows to compute, as an expert that no token chose."""
+    """Return whether all outputs of a node are empty tensors."""
     results = [spec for spec in node.outputs if spec is not None]
     return bool(results) and all(spec.shape is not None and 0 in spec.shape for spec in results)
 
@@ -264,7 +263,7 @@ def loads(
     formats: Formats,
     scale: Fraction = Fraction(1),
 ) -> tuple[Load, ...]:
-    """Return the operations and bytes of each node, in the order of the ledger.
+    """Return MACs, FLOPs and bytes of each node under a byte model.
 
     `ledger` is that of the whole nodes of the graph for the fused models, and may go into the
     bodies of loops and functions for the unfused one. A pass over `scale` times as many examples
@@ -312,7 +311,7 @@ def _build_node_load(
 def _load_unfused(
     count: CountedNode, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
-    """Return the node's own traffic, split by the kind of tensor."""
+    """Return the load of a node that reads and writes all its own tensors."""
     node = next(iter(count.node.operations_to_count), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own

@@ -89,7 +89,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def limit(self, baseline: Amount | None) -> int | float:
-        """Return the limit of the value, a whole number as counts are.
+        """Return the limit of a budget rule: a fixed number, or one relative to the baseline.
 
         Raises InputError for a relative rule without a baseline.
         """
@@ -118,7 +118,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _mistake(text: str) -> str:
-    """Return the mistake in a text that is nearly a rule; "" if it is unknown."""
+    """Return what is wrong in a text that resembles a budget rule, or ""."""
     match = _ALIKE.fullmatch(text.strip())
     if match is None:
         return ""
@@ -249,7 +249,7 @@ def failure_checks(
 def _hold_parts(
     target: str, part: PartRules, now: RecordedCount, before: Earlier, allowed: bool
 ) -> list[Check]:
-    """Check rules about every part that the pattern matches; no match is an error."""
+    """Check the rules for each module or operator that the pattern matches; none is an error."""
     known = module_paths(now) if part.kind == "module" else list(now.operators)
     names = names_like(part.pattern, known)
     if not names and part.kind == "operator" and _is_operator(part.pattern):
@@ -299,7 +299,7 @@ def _has_parts(kind: str, record: RecordedCount) -> bool:
 
 
 def _allow_uncounted(rules: Sequence[BudgetRule], now: RecordedCount, before: Earlier) -> bool:
-    """Return whether a rule with an upper limit allows the uncounted nodes."""
+    """Return whether a rule such as "uncounted <= 3" allows the uncounted nodes."""
     return any(
         rule.name == UNCOUNTED
         and rule.sign in _UPPER
@@ -347,12 +347,12 @@ def _hold_rule(
 
 
 def _is_free(rule: BudgetRule, before: Earlier) -> bool:
-    """Return whether a rule is about growth, and the model is new."""
+    """Return whether the rule limits growth and the model has no earlier count."""
     return rule.relative and before.is_new
 
 
 def _without_noise(number: Amount) -> Amount:
-    """Return a measured number without the digits of its binary form."""
+    """Return a float rounded to four significant digits; an integer unchanged."""
     return float(f"{number:.4g}") if isinstance(number, float) else number
 
 
@@ -365,7 +365,7 @@ def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
 
 
 def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str, str] | None:
-    """Return why a rule cannot be checked, and the remedy; None if it can."""
+    """Return why a rule cannot be checked, with a hint; None if it can."""
     if now.missing and rule.name in now.missing:
         return now.missing[rule.name]
     if rule.name not in now.values:
@@ -386,7 +386,7 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
 
 
 def _has_same_request(now: RecordedCount, before: RecordedCount) -> bool:
-    """Return whether both answer one request; files without requests are taken to."""
+    """Return whether two counts were made with the same request, if both record it."""
     return before.request is None or now.request is None or before.request == now.request
 
 
@@ -400,7 +400,7 @@ def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> 
 
 
 def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[Growth, ...], str]:
-    """Return the parts that grew in a number, the largest first, and the number.
+    """Return the modules or nodes in which the number grew, and the kind of number.
 
     That is a part of it, or the number of parameters, where modules do not have the number itself,
     and "" where nothing that modules have is a part of it.

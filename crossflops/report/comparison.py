@@ -103,14 +103,14 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
 
 
 def _unit(*accounts: Reconciliation) -> int:
-    """Return the smaller count per MAC; 1 of an older report without such a field."""
+    """Return the smallest number that the tools count per MAC; 1 if unknown."""
     units = [account.unit for account in accounts if isinstance(account.unit, int)]
     known = all(isinstance(row.macs, int) for account in accounts for row in account.explanations)
     return min(units) if known and len(units) == len(accounts) else 1
 
 
 def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
-    """Return the amount by cause, with its MACs at `unit` each.
+    """Return by cause the amount of a tool's difference, at `unit` per MAC.
 
     The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
     The difference, also on the native MACs, is the same for both tools and cancels.
@@ -168,7 +168,7 @@ Plain = dict[str, Any]
 
 
 def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
-    """Set `delta` and `residual` of accounts of tools."""
+    """Write the difference and the residual of each tool into its row of JSON."""
     for row, account in zip(rows, accounts, strict=True):
         row["delta"] = account.delta
         row["residual"] = account.residual
@@ -184,7 +184,7 @@ def derive_contrast(plain: Plain, contrast: Contrast) -> None:
 
 
 def derive_against(plain: Plain, against: Against) -> None:
-    """Set the derived fields of all differences between two models."""
+    """Write differences and residuals between two models into their JSON."""
     derive(plain["reconciliations"], against.reconciliations)
     for row, contrast in zip(plain["tools"], against.tools, strict=True):
         derive_contrast(row, contrast)
@@ -250,9 +250,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 def tool_positions(
     answers: Iterable[Profile | Failure], accounts: Iterable[Reconciliation]
 ) -> tuple[Position, ...]:
-    """Return the position of every tool, in the order of the answers. Raises KeyError without an
-    account.
-    """
+    """Return how each tool's total relates to the native MACs, in the order of the tools."""
     by_tool = {account.tool: account for account in accounts}
     return tuple(
         Position(tool=answer.tool, version="", stand="failed", failure=answer)

@@ -51,7 +51,7 @@ def build_consensus(report: Report) -> Consensus:
 
 
 def _grades(report: Report) -> list[str]:
-    """Return the grades of nodes with MACs that are not exact, the weakest first."""
+    """Return the inexact grades ("estimate", "bound") of nodes with MACs, weakest first."""
     grades = {node.exactness for node in report.nodes if node.macs}
     return [grade for grade in _WEAKER if grade in grades]
 
@@ -96,7 +96,7 @@ def _consensus_subject(report: Report) -> str:
 
 
 def _pass(report: Report) -> str:
-    """Return one forward pass: its inputs and its setting."""
+    """Return the words "one forward pass" with its input shapes and its mode."""
     provided = report.model.inputs
     inputs = [
         f"{command_line_shape(spec.shape)} {spec.dtype}"
@@ -160,7 +160,7 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
 
 
 def _position_reason(tool: Position, macs: int) -> str:
-    """Return the difference between the tool and the number, apart from its unit, in one line."""
+    """Return in one line why a tool's total is not the native MACs."""
     if tool.failure is not None:
         return f"{tool.failure.stage}: {tool.failure.message}"
     if tool.stand == "unexplained":
@@ -186,7 +186,7 @@ def _short_amount_with_sign(amount: Amount) -> str:
 
 
 def _some(names: list[str], content: str) -> str:
-    """Return the first names, and the number of the others; all names if only one is left.
+    """Return the first names and the number of the others, as text.
 
     >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
     ('a, b, c, d', 'a, b, c and 2 more tools')

@@ -20,7 +20,7 @@ _NO_FORMULA = ("", "ai.onnx", "ai.onnx.ml")  # domains whose operators have rule
 
 
 def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
-    """Return a row for each operator that a formula of one's own, or its own body, counts."""
+    """Return a row for each operator that a user's formula or its own body counts."""
     by_formula: dict[str, list[tuple[CountedNode, Formula]]] = defaultdict(list)
     by_body: dict[str, list[CountedNode]] = defaultdict(list)
     inside: dict[str, list[CountedNode]] = defaultdict(list)
@@ -47,7 +47,7 @@ def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
 
 
 def find_used_formula(node: Node) -> "Formula | None":
-    """Return the formula by which a node is counted, None where a rule of the package does."""
+    """Return the user's formula that counts a node; None if a built-in rule does."""
     if is_counted_by_package(node.op):
         return None
     from crossflops.operators.formula_sources import find_formula
@@ -98,7 +98,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def formula_stub(node: Node) -> str:
-    """Return the lines of a formula for the very call of a node, "" where a rule says why not.
+    """Return the code of a formula to fill in for a node; "" if it needs none.
 
     Sizes that occur in several operands have one letter; what they are is in comments.
     """

@@ -262,6 +262,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _works_beside(self) -> list[Training]:
+        """Training work of the modules outside the model, without those that have none."""
         return [row.training for row in self.beside if row.training is not None]
 
     @property
@@ -285,7 +286,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * macs / seconds if seconds else None
 
     def of_peak(self, rate: float | None) -> float | None:
-        """Return a rate as a share of the peak."""
+        """Return a rate in FLOP/s as a share of the peak; None if one is unknown."""
         return None if rate is None or self.peak is None else rate / self.peak.rate
 
     @property
@@ -352,7 +353,7 @@ def _reject_missing_module(path: str) -> ModuleProfile:
 
 
 def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
-    """Return the rows directly within each row, by its path."""
+    """Return by path of a module the rows of its direct submodules."""
     rows = list(modules)
     known = {row.path for row in rows}
     inside: dict[str, list[ModuleProfile]] = {path: [] for path in known}
@@ -381,7 +382,7 @@ def modules_above_peak(
 def modules_with_time_gap(
     modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
 ) -> tuple[tuple[ModuleProfile, int, float], ...]:
-    """Return modules whose parts leave more than a tenth of their forward time unexplained.
+    """Return modules whose submodules leave over 10 % of their forward time unexplained.
 
     Each with the number of its parts and their seconds. Looked at are modules with 5 % of the
     time. One with work of its own accounts for the rest of its time by that; what is in it may
@@ -420,7 +421,7 @@ class ClassesAtDepth(msgspec.Struct, frozen=True):
 
 
 def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ClassesAtDepth, ...]]:
-    """Return the classes of modules at each depth, with nested modules."""
+    """Return by depth the sums of parameters, MACs and seconds of each module class."""
     sums: dict[int, dict[str, ClassesAtDepth]] = {}
     for row in modules:
         level = sums.setdefault(row.depth, {})

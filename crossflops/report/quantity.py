@@ -13,7 +13,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
 def exact_amount(amount: Amount) -> str:
-    """Return every digit, in groups of three.
+    """Return the number as text with all digits, in groups of three.
 
     >>> exact_amount(4133742592)
     '4 133 742 592'
@@ -31,7 +31,7 @@ def amount_with_sign(amount: Amount) -> str:
 
 
 def term_with_sign(amount: Amount) -> str:
-    """Return the addition to a name in a heading: " + 7", " - 7", and nothing for zero.
+    """Return an amount as a term: " + 7", " - 7", or "" for zero.
 
     >>> term_with_sign(44455936), term_with_sign(-1), term_with_sign(0)
     (' + 44 455 936', ' - 1', '')
@@ -60,7 +60,7 @@ def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in four significant digits, with the unit that leaves one before the point.
+    """Return seconds as text in four digits, in s, ms, µs or ns.
 
     >>> duration(0.005122), duration(0.0001), duration(75.0), duration(0.0)
     ('5.122 ms', '100 µs', '75 s', '0 s')
@@ -102,7 +102,7 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
 
 
 def _decimals(percent: Fraction) -> int:
-    """Return 2, or the number of decimals that reaches the first digit that is not 0."""
+    """Return how many decimals show the first digit of a percentage that is not 0; at least 2."""
     indices = 2
     while percent and percent * 10**indices <= Fraction(1, 2):
         indices += 1

@@ -170,9 +170,7 @@ class PerToken(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_totals(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
-        """Return the work per token of a language model, which has integers `input_ids` of batch x
-        tokens.
-        """
+        """Return MACs and FLOPs per token of a model with token ids of [batch, tokens], or None."""
         shapes = [
             spec.shape
             for spec in inputs
@@ -285,7 +283,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return contrast(self.reconciliation(first), self.reconciliation(second))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contract `crossflops/1` as plain values."""
+        """Return the report as plain dicts and lists, by the schema `crossflops/1`."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         derive(plain.get("reconciliations", ()), self.reconciliations or ())
         if isinstance(self.between, Contrast):

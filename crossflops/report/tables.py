@@ -47,7 +47,7 @@ class FxSite(NamedTuple):
 
 
 def site(call: Call, trace: Trace) -> FxSite:
-    """Return the outermost call around an operator call that fx does not trace into."""
+    """Return where torch.fx records an operator call: in its leaf module or function."""
     for enclosing in (*reversed(trace.ancestors(call)), call):
         leaf = _site(enclosing, trace.modules[enclosing.module])
         if leaf is not None:
@@ -113,7 +113,7 @@ def report_from_ledger(
 
 
 def _custom_operators(ledger: Ledger) -> tuple[CustomOperatorRow, ...] | UnsetType:
-    """Return the rows of operators without a rule; a graph of ai.onnx alone has none."""
+    """Return the rows of custom operators; UNSET for a graph of standard ONNX alone."""
     if all(count.node.op.domain in ("", "ai.onnx") for count in ledger.counts):
         return UNSET
     from crossflops.report.custom_operators import custom_operator_rows
@@ -122,14 +122,14 @@ def _custom_operators(ledger: Ledger) -> tuple[CustomOperatorRow, ...] | UnsetTy
 
 
 def _formula_lines(node: Node) -> str:
-    """Return the lines of a formula for a node that is not counted."""
+    """Return the code of a formula to fill in for an uncounted node."""
     from crossflops.report.custom_operators import formula_stub
 
     return formula_stub(node)
 
 
 def _input_shape_texts(node: Node) -> tuple[str, ...]:
-    """Return the shapes of the inputs that a node has."""
+    """Return the shapes of a node's inputs as texts, such as "1x3x224x224"."""
     specs = [spec for spec in node.inputs if spec is not None]
     return tuple(
         "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar" for spec in specs
@@ -139,7 +139,7 @@ def _input_shape_texts(node: Node) -> tuple[str, ...]:
 def with_training(
     report: Report, ledger: Ledger, exact: Steps, thumb: Iterable[ThumbRow]
 ) -> Report:
-    """Return the report with the training step of the model, and of each row of its tables."""
+    """Return the report with the training work of the model, operators, modules and nodes."""
     by_key = {
         count.node.key: replace(exact.by_key.get(count.node.key, NO_STEP), forward=count.cost)
         for count in ledger.counted
@@ -186,7 +186,7 @@ def path_with_ancestors(path: str) -> Iterator[str]:
 
 
 def _op(node: Node) -> str:
-    """Return the operator, or the source framework's operation that the node stands for."""
+    """Return the operator of a node in the framework it was converted from, else its own."""
     return str(node.conversion.stands_for[0].op if node.conversion.stands_for else node.op)
 
 
@@ -214,9 +214,7 @@ def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
 
 
 def _has_function_calls(node: Node) -> bool:
-    """Return whether functions are called in a branch or a loop: these are counted for all
-    callers.
-    """
+    """Return whether a branch or loop of the node calls functions."""
     inside = (inner for body in node.bodies for inner in body.nodes)
     return any(inner.choice == "function" or _has_function_calls(inner) for inner in inside)
 
@@ -231,7 +229,7 @@ def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
 
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
-    """Return the parameters that one token uses: without those of unchosen experts."""
+    """Return the parameters that one token uses, without experts that it does not choose."""
     idle = graph.idle_params
     for counted in ledger.counted:
         known = find_operator_rule(counted.node.op)
@@ -242,7 +240,7 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
 
 
 def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
-    """Return the MACs of tokens with experts that they did not choose, where all experts run."""
+    """Return the MACs of experts that tokens did not choose, if all experts run."""
     unchosen = 0
     for counted in ledger.counted:
         if counted.node.call in graph.unchosen:
@@ -252,7 +250,7 @@ def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
 
 
 def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
-    """Return every If, with its part of the totals."""
+    """Return a row for each If node, with the branches that its count includes."""
     return tuple(
         BranchRow(count.node.key, count.formula)
         for count in ledger.counted
@@ -302,7 +300,7 @@ def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow
 
 
 def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
-    """Return, by module, the parameters of it and of all beneath it, each storage once."""
+    """Return for each module the parameters of it and its submodules, shared ones once."""
     sizes: dict[int, dict[int, int]] = {}  # by storage, of the modules that are done
     begun: set[int] = set()
     todo = [row.id for row in modules]

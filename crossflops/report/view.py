@@ -54,7 +54,7 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int = 0
 
     def cells(self, column: str) -> Cells:
-        """Return one column."""
+        """Return the cells of one column of the view, by its name."""
         location = self.columns.index(column)
         return tuple(row[location] for row in self.rows)
 
@@ -131,7 +131,7 @@ def _check_view_options(report: Report, by: By, top: int | None, depth: int | No
 
 
 def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
-    """Return the name of each tool, with the edition if there are several of it."""
+    """Return the name of each tool, with "@edition" if a tool has several."""
     tools = [fold.tool for fold in folds]
     return tuple(
         fold.tool if tools.count(fold.tool) == 1 else f"{fold.tool}@{fold.edition}"
@@ -140,7 +140,7 @@ def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
 
 
 def _view_key_columns(report: Report, by: By) -> tuple[str, ...]:
-    """Return the key columns of a row: shapes of modules follow their class."""
+    """Return the columns that identify a row of a view, with shapes for modules."""
     shaped = by == "module" and any(row.shapes for row in report.modules)
     name, what, *others = _KEYS[by]
     return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
@@ -160,7 +160,7 @@ def _native(node: NodeRow) -> tuple[int, ...]:
 def _sums_by_key(
     report: Report, keys: Callable[[NodeRow], Iterable[str]], fold_keys: "FoldKeys"
 ) -> dict[str, list[int]]:
-    """Return the counts of all columns, by the keys of nodes and bookings."""
+    """Return the sums of native and convention amounts by key, such as operator or path."""
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
@@ -245,7 +245,7 @@ def _view_by_module(report: Report) -> Table:
 
 
 def _shapes_cell(*shapes: Shape) -> str:
-    """Return shapes in the form of a cell.
+    """Return shapes as text: "1x3x224x224, scalar".
 
     >>> _shapes_cell((1, 3), (), (4,)), _shapes_cell(None)
     ('1x3, scalar, 4', '')
@@ -293,7 +293,7 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 
 
 def focus(report: AnyReport, path: str) -> AnyReport:
-    """Return the report of the module at `path`: rows, and every tool's account of it.
+    """Return the report restricted to a module: its rows and each tool's numbers in it.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to
     count what was predicted, and its row has no `theirs`. Raises UnknownNameError where there is
@@ -402,7 +402,7 @@ def _restrict_explanation(
 
 
 def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
-    """Yield the calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
+    """Yield the calls of the explanations that are in the module or its submodules."""
     for reason in explanations:
         for call in reason.calls:
             if is_in_module(call.partition("/")[0].partition("@")[0], path):
@@ -448,9 +448,7 @@ def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
 
 
 def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
-    """Return tensors that cross the boundary of a module: read and made elsewhere, then the
-    reverse.
-    """
+    """Return input and output shapes of each module, from tensors that enter or leave it."""
     inside: dict[str, dict[str, TensorSpec]] = {}
     reads: dict[str, dict[str, TensorSpec]] = {}
     readers: dict[str, list[str]] = {}

@@ -184,7 +184,7 @@ def _dimension(
 
 
 def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
-    """Return sizes to sample a polynomial at: multiples of `step`, some neighbours, some far."""
+    """Return sizes to sample a polynomial at: multiples of `step`, near and far ones."""
     first = -(-start // step)
     beyond = range(first + 3 + _REACH, first + _FAR)
     between = range(first + 3, first + 3 + _REACH)

@@ -103,7 +103,7 @@ def contains(device: Device, text: str) -> bool:
 
 
 def one_of(package: Device) -> Device:
-    """Return one framework device of a package: an equal share of everything but the clocks.
+    """Return one of the devices in a package, with an equal share of all but the clocks.
 
     A package with one framework device is that device. Raises InputError where the units
     cannot be shared.
@@ -159,7 +159,7 @@ GB = 1e9
 
 
 def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
-    """Return the device of the name, by `find`; of a slice, its share of the sliced device.
+    """Find a device by name; for a slice ("MIG 1g.5gb") return its share of the device.
 
     Raises UnknownNameError where the share does not follow from the name, and what `find` raises.
     """
@@ -344,7 +344,7 @@ def _catalogue() -> tuple[Device, ...]:
 
 
 def _files() -> tuple[str, ...]:
-    """Return the files with devices, data centres first."""
+    """Return the names of the JSON files of devices."""
     return tuple(
         f"{name}.json"
         for name in (
@@ -367,12 +367,12 @@ def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
 
 
 def _bearers(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices of that name, or of the name with the size of a memory."""
+    """Return the devices with this name, or with this name and a memory size."""
     return _bearing(spelled, additions) or _devices_with_memory_size(spelled, additions)
 
 
 def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices of that name; a device whose own name it is comes alone."""
+    """Return the devices with this name; one alone if it is the device's own name."""
     by_name = (*_devices_by_name().get(spelled, ()), *_additions_with_name(spelled, additions))
     shared = _devices_by_family().get(spelled, ())
     if not by_name and not shared and (separate := _split_joined_words(spelled, additions)):
@@ -385,7 +385,7 @@ def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
 
 
 def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
-    """Return the name made of these words, some of them joined: rtx4090, a10080gb.
+    """Return the known name whose joined words the text is, such as "rtx4090", or None.
 
     Only where all of it is there, and never with a word of the name cut: "L4 0" is no L40.
     """
@@ -405,12 +405,12 @@ def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words 
 
 
 def _word_end_positions(spelled: Words) -> set[int]:
-    """Return where words end, in letters from the start."""
+    """Return the positions in the joined name at which its words end."""
     return set(accumulate(map(len, spelled)))
 
 
 def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices of the name without its memory size that have a memory of that size."""
+    """Return the devices named by a text with a memory size, such as "a100 80gb"."""
     named_size = split_memory_size(spelled)
     if named_size is None:
         return ()

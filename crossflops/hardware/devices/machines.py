@@ -38,7 +38,7 @@ class NamedMachine(NamedTuple):
 
 
 def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None:
-    """Raise UnknownNameError, with the options to use, where a name stands for several devices.
+    """Raise UnknownNameError if the name means a machine with several devices.
 
     Args:
         name: as it was given.
@@ -64,7 +64,7 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
 
 @cache
 def _machines() -> dict[str, NamedMachine]:
-    """Return the listed machines, by their plain name."""
+    """Return the machines of the catalogue (clouds and vendors) by name."""
     text = files("crossflops.hardware.devices").joinpath(_FILE).read_bytes()
     by_source = msgspec.json.decode(text, type=dict[str, dict[str, tuple[int, str]]])
     return {
@@ -80,7 +80,7 @@ def _plain_machine_name(name: str) -> str:
 
 
 def _machine_by_name(name: str) -> NamedMachine | None:
-    """Return the machine of that name, or the common part of several that begin with it."""
+    """Return the machine with this name, or what machines that begin so have in common."""
     known, plain = _machines(), _plain_machine_name(name)
     for requested in (plain, f"standard {plain}"):
         if requested in known:

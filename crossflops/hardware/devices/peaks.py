@@ -28,7 +28,7 @@ _OTHERS = "default"
 
 
 def sparse(device: Device, precision: str) -> float | None:
-    """Return the peak in FLOP/s with structured sparsity; None where the device has none for it.
+    """Return the peak in FLOP/s with structured sparsity; None if the device has none.
 
     It is reached only where the weights are pruned so and a sparse kernel ran.
     """
@@ -123,14 +123,14 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> bool:
-        """Return whether an unknown device was named."""
+        """Return whether a device was named that is not known."""
         return self.trouble is not None and self.against == (None,)
 
 
 def denominators(
     requested: PeakSelection, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
-    """Return peaks of all the `needed` precisions, from the catalogue and the `known` devices.
+    """Return the peaks to compare with: of the named devices, or as given.
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
@@ -168,7 +168,7 @@ def denominators(
 def _able(
     meant: tuple[Peaks, ...], needed: tuple[str, ...], trouble: UnknownNameError
 ) -> Denominators:
-    """Return the candidates that have these peaks."""
+    """Keep the devices that have a peak for all precisions; raise an error if none has."""
     able, left = [], []
     for candidate in meant:
         try:
@@ -208,9 +208,7 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
 
 
 def possible(device: Device, precision: str, rate: float) -> dict[str, float]:
-    """Return the device's peaks in other precisions, and with pruned weights, that allow such a
-    rate.
-    """
+    """Return by precision the other peaks of a device that are at least the rate."""
     tops = {
         name: top
         for name, top in device.peaks.items()

@@ -21,7 +21,7 @@ _RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
 
 
 def rate_of(text: str) -> float:
-    """Return the rate of a text: a number and perhaps one of k, M, G, T, P.
+    """Parse a rate such as "2.6M" into a float. Raises ValueError.
 
     >>> rate_of("2.6M"), rate_of("238.3k"), rate_of("1e3")
     (2600000.0, 238300.0, 1000.0)
@@ -249,7 +249,7 @@ _TEXTS = frozenset(
 
 
 def _tidy(name: str, value: Any) -> Any:
-    """Return a value as the fields have it: one for several, a number for its text, lower case."""
+    """Return the value of an option in the form of its field: tuple, text, lower case."""
     if value is None:
         return (
             () if name in _REPEATED else "" if name in ("backward", "optimizer", "loss") else None
@@ -276,5 +276,5 @@ def _parse_speed_rate(name: str, text: str) -> float:
 
 
 def group_field_names(group: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the fields of a group."""
+    """Return the names of the fields of an option group."""
     return group.__struct_fields__

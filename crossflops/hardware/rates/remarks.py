@@ -34,7 +34,7 @@ _REASONS = (
 def basis(
     numerator: Numerator, question: Question, report: Report | None, examples: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the source of an example's MACs, and cautions about it.
+    """Return notes on where the MACs of an example come from, and warnings on them.
 
     `report` is the one that they are from, of a pass over so many `examples`.
     """
@@ -100,7 +100,7 @@ def _batch_size_note(examples: int, batch: int) -> str:
 
 
 def _as_macs(numerator: Numerator) -> Iterator[str]:
-    """Yield how a total became MACs."""
+    """Yield the note on how a tool's total was divided to get MACs."""
     if numerator.printed is None:
         return
     total, unit = _group_digits(numerator.printed), numerator.per_mac
@@ -186,7 +186,7 @@ def peak_share_remarks(
     training: TrainingOptions,
     against: Peaks | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the assumptions of a share of a peak, and doubts about it."""
+    """Return notes on the peak and the factor of passes, and warnings on the share."""
     return (
         (*_flop_rule_notes(answer, parts, training, pieces), *_denominator(against, parts)),
         (
@@ -204,7 +204,7 @@ def _flop_rule_notes(
     training: TrainingOptions,
     pieces: Sequence[Piece],
 ) -> tuple[str, ...]:
-    """Return how MACs became FLOPs, and what they leave out."""
+    """Return notes on the factors from MACs to FLOPs, and on what they leave out."""
     unit = "2 FLOPs per MAC: a multiplication and an addition"
     left = (
         "left out: operations other than contractions (normalization, activations, "
@@ -266,9 +266,7 @@ def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
 
 
 def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
-    """Return by how much 3 passes overstate a network whose first layer needs no input
-    gradient.
-    """
+    """Return a warning that 3 passes are too many for layers without an input gradient."""
     if not training.train or training.train_multiplier is not None:
         return ()
     if training.has_graph_passes:
@@ -289,7 +287,7 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
 
 
 def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Return the peak, its source, and how far it was checked."""
+    """Return notes on the peak: its source, and how it was checked."""
     if against is None or not (against.given or against.device):
         return ()
     precisions = tuple(dict.fromkeys(term.precision for term in parts))
@@ -350,7 +348,7 @@ def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...
 
 
 def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Return a note on a peak that contradicts its own clock."""
+    """Return a warning on each peak that differs from clock x units of the device."""
     device = against.device if against else None
     sentences = []
     for precision in dict.fromkeys(term.precision for term in parts):
@@ -367,9 +365,7 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
 def _namesakes(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float | None
 ) -> tuple[str, ...]:
-    """Return other devices whose drivers print the same name, with the share of the peak of
-    each.
-    """
+    """Return a warning on other devices of the same name, with the share of their peaks."""
     device = against.device if against else None
     if against is None or device is None or not device.also:
         return ()
@@ -391,7 +387,7 @@ def _namesakes(
 def _impossible(
     answer: Efficiency, against: Peaks | None, parts: Sequence[WorkTerm]
 ) -> tuple[str, ...]:
-    """Return a note on a rate above the peak: which it is, and the possible reason."""
+    """Return a warning that the rate is above the peak, with possible reasons."""
     worst = max(answer.ratio or 0, answer.hfu or 0)
     if worst <= 1:
         return ()
@@ -405,7 +401,7 @@ def _impossible(
 def _other_peaks(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
 ) -> tuple[str, ...]:
-    """Return the shares of other peaks of the same device that allow the rate."""
+    """Return a note on other peaks of the device that would allow the rate."""
     device, ran = (against.device if against else None), {term.precision for term in parts}
     if against is None or device is None or len(ran) != 1:
         return ()
@@ -428,7 +424,7 @@ _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
 def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the assumptions of the peaks of these precisions, a sentence each."""
+    """Return notes on the conditions of a device's peaks: dense, base clock, power mode."""
     pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
     sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
@@ -541,7 +537,7 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
 
 
 def _whose(per_device: bool | None, devices: int) -> str:
-    """Return whose the rate is, and the option that declares it another's."""
+    """Return the note whether the given speed is per device or of all devices."""
     if per_device:
         return "the given speed is per device"
     all_of_them = f"the given speed is of all {devices} devices together"
@@ -553,7 +549,7 @@ def _whose(per_device: bool | None, devices: int) -> str:
 
 
 def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """Return the share of the peak on both readings of a rate, if both are possible."""
+    """Return a note with both shares of the peak if a speed may be per device."""
     devices, speed = run.world.devices, run.question.speed
     rated = speed.examples_per_second is not None or speed.tokens_per_second is not None
     is_unambiguous = speed.per_device is not None or not rated
@@ -585,16 +581,12 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
 def too_fast(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
-    """Return notes on other figures that are too fast to be true, besides the share of the
-    peak.
-    """
+    """Return warnings on an optimizer, phase or bandwidth use that is too fast."""
     return (*_short_step(run, against), *_phases(step), *_bandwidth_warnings(moved))
 
 
 def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
-    """Return a note on an optimizer's step that is too short for the parameters, even in
-    shards.
-    """
+    """Return a warning if the optimizer's step is too fast for the memory bandwidth."""
     seconds = dict(run.pace.parts).get("step") if run.pace else None
     if seconds is None or run.params is None or against is None or not against.bandwidth:
         return ()

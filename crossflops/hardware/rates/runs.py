@@ -84,7 +84,7 @@ def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
 
 
 def read_run_table(path: str) -> RunTable:
-    """Return the table of a file. Raises InputError if it has none."""
+    """Read the CSV table of runs from a file. Raises InputError for wrong columns."""
     hint = "the first line must name the columns: device,precision,batch,rate"
     filled = read_csv_lines(path, hint)
     heads = tuple(map(_field, filled[0][1]))
@@ -101,9 +101,7 @@ def read_run_table(path: str) -> RunTable:
 
 
 def fields_of_every_row(table: RunTable) -> frozenset[str]:
-    """Return the fields of the command for every row: a speed in the rows replaces another form of
-    it.
-    """
+    """Return the fields that every row of a table of runs sets."""
     rows = [row.fields for row in table.rows if row.trouble is None]
     if not rows:
         return frozenset()
@@ -247,7 +245,7 @@ def _parse_seconds(text: str, unit: float, where: str) -> float:
 
 
 def module_times(rows: Sequence[TimedRow], peak: float | None) -> tuple[ModuleTime, ...]:
-    """Return each module with its rate and its share of the peak."""
+    """Return each module of a table with its seconds, FLOP/s and share of the peak."""
     return tuple(
         ModuleTime(
             path=row.path,
@@ -264,7 +262,7 @@ COVERED = 0.9  # of a parent's time that its children should account for
 
 
 def above_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
-    """Return the rows that are faster than the device, which no run can be."""
+    """Return the rows of modules that are faster than the peak."""
     return tuple(row for row in rows if row.flops and row.rate > peak)
 
 
@@ -301,7 +299,7 @@ def parents_with_time_gaps(
 
 
 def _direct_child_paths(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the rows directly within a path: those with no other row between."""
+    """Return the paths in the table directly below a path."""
     inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(
         row

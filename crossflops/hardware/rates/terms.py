@@ -79,7 +79,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
         return self.may_be_causal and 1 < self.queries <= self.keys
 
     def causal_share(self, half: bool, window: int | None = None) -> Fraction:
-        """Return the share of the full work that a causal mask and a window of keys leave."""
+        """Return the share of attention scores that a causal mask and a window leave."""
         asked = (window, self.masked_window if half else 0) if self.may_be_causal else ()
         width = self.window or min(filter(None, asked), default=self.keys)
         full = self.queries * self.keys
@@ -95,9 +95,7 @@ Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 
 def scores(graph: Graph) -> dict[str, AttentionScores]:
-    """Return the nodes that are score or value products of an attention, by their key in the
-    ledger.
-    """
+    """Return by node the attention sizes of score and value products in the graph."""
     products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
         for node, sizes in (*_single_node_attention(scope), *_multi_node_attention(scope)):
@@ -107,16 +105,14 @@ def scores(graph: Graph) -> dict[str, AttentionScores]:
 
 
 def _module_window(path: str, windows: Mapping[str, int]) -> int:
-    """Return the window of the module of a path, or of its nearest ancestor."""
+    """Return the attention window of a module or its nearest ancestor; 0 for none."""
     while path and path not in windows:
         path = path.rpartition(".")[0]
     return windows.get(path, 0)
 
 
 def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Yield attention of a single node: Q [B, H, Sq, D] or [B, Sq, H D], keys alike, past keys
-    4.
-    """
+    """Yield the fused attention nodes of a graph with their sizes."""
     for node in graph.nodes:
         shapes = [spec.shape if spec else None for spec in node.inputs]
         if node.op.type not in _FUSED or node.op.domain == "com.microsoft" or len(shapes) < 3:
@@ -133,7 +129,7 @@ def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores
 
 
 def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Yield attention of several nodes: two products around a softmax over the keys."""
+    """Yield the pairs of products around a softmax, which are attention, with sizes."""
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     users: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -165,7 +161,7 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
 
 
 def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
-    """Return the products that are reached through pointwise nodes alone, and these nodes."""
+    """Return the matrix products reached through pointwise nodes, and these nodes."""
     products: list[Node] = []
     passed: dict[str, Node] = {}
     waiting = [start]
@@ -181,7 +177,7 @@ def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[
 
 
 def _constant_value_names(graph: Graph) -> set[str]:
-    """Return the names of values that depend on weights and constants alone."""
+    """Return the names of values that are computed from weights and constants alone."""
     fixed: set[str] = set()
     for node in graph.nodes:
         if not node.bodies and all(_is_fixed(spec, fixed) for spec in node.inputs if spec):
@@ -224,7 +220,7 @@ def single_piece(macs: int | Fraction) -> tuple[Piece, ...]:
 def pieces_of_graph(
     graph: Graph, ledger: Ledger, *, examples: int = 1, exact: Steps | None = None
 ) -> tuple[Piece, ...]:
-    """Return a piece for every node with MACs; the graph is one pass over so many examples.
+    """Return a piece of work per example for each node with MACs.
 
     `exact` are the training steps of the nodes, where they are counted.
     """
@@ -278,7 +274,7 @@ def terms(
     causality: Causality,
     precisions: Precisions,
 ) -> tuple[WorkTerm, ...]:
-    """Return the work terms of the pieces of a count. Equal ones are added up.
+    """Return the work by precision and passes: MACs of all pieces, added up.
 
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
@@ -300,7 +296,7 @@ def repeats(
     causality: Causality,
     precisions: Precisions,
 ) -> dict[str, tuple[WorkTerm, ...]]:
-    """Return the recomputed work by reason: the difference between MFU and HFU."""
+    """Return by reason the work that is recomputed, which HFU counts and MFU does not."""
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
     for piece, macs, precision in _shares_of(pieces, causality, precisions):
         for reason, times in recompute_factors(
@@ -320,7 +316,7 @@ def repeats(
 def _shares_of(
     pieces: Iterable[Piece], causality: Causality, precisions: Precisions
 ) -> Iterator[tuple[Piece, Fraction, str]]:
-    """Yield each piece with its MACs that count in each precision. Raises InputError."""
+    """Yield each piece with its MACs in each precision, after the causal mask."""
     half, window = causality.causal == "half", causality.window
     patterns = parse_precision_patterns(precisions)
     met: set[str] = set()
@@ -337,7 +333,7 @@ def _shares_of(
 
 
 def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
-    """Return k of the model for one piece."""
+    """Return the factor from a piece's forward MACs to those of a training step."""
     if not training.train:
         return Fraction(1)
     if training.train_multiplier is not None:
@@ -355,9 +351,7 @@ class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
-    """Return the excess of 3 passes over the known passes. None without an excess or known
-    passes.
-    """
+    """Return by how much a factor of 3 overstates the exact passes, or None."""
     known = [(piece, piece.passes) for piece in pieces if piece.passes is not None]
     exact = sum((piece.macs * k for piece, k in known), Fraction(0))
     flat = sum((piece.macs for piece, _ in known), Fraction(0)) * FLAT
@@ -375,7 +369,7 @@ _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of a
 
 
 def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
-    """Return how often a piece is recomputed, by reason. A piece without backward is not."""
+    """Return by reason how often the forward work of a piece is recomputed."""
     if not training.train or k <= 1:
         return {}
     known = (piece.again if training.has_graph_passes else None) or Fraction(0)
@@ -395,7 +389,7 @@ def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> d
 
 
 def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fraction]:
-    """Return the part of a piece that `--recompute` repeats, with its reason."""
+    """Return the share of a piece that --recompute repeats, with its reason."""
     if recompute == "attention":
         return {_RECOMPUTED[recompute]: Fraction(1 if piece.scores else 0)}
     times = Fraction(1) if recompute == "full" else _factor(recompute)
@@ -403,7 +397,7 @@ def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fractio
 
 
 def _factor(recompute: str) -> Fraction:
-    """Return a selective factor, the part of the forward work that is recomputed."""
+    """Parse the share of "selective=0.5", the recomputed part of the forward work."""
     text = recompute.removeprefix("selective=")
     try:
         part = Fraction(text) if text not in ("none", "full") else Fraction(0)
@@ -434,7 +428,7 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
 def _piece_precision_shares(
     piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
-    """Return the precisions of a piece, with their shares. The last pattern that matches wins."""
+    """Return the shares of the precisions in which a piece runs."""
     chosen = ""
     for pattern, precision in patterns.items():
         if any(matches(name, pattern) for name in piece.names):
@@ -450,9 +444,7 @@ def _piece_precision_shares(
 
 
 def as_stored(stored: str) -> str:
-    """Return the peak for the stored type of a graph. Raises InputError if there is no such
-    peak.
-    """
+    """Return the precision name of a stored dtype. Raises InputError if it is unknown."""
     if stored not in PRECISIONS:
         raise InputError(
             f"the precision in which {stored or 'this'} runs is unknown",

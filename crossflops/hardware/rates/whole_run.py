@@ -93,7 +93,7 @@ def examples_of_step(run: MeasuredRun) -> int | None:
 
 
 def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
-    """Return the run's length in every known unit. Raises InputError without any."""
+    """Return the length of a training run in examples, tokens and steps, if known."""
     run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
     if run_length.run_tokens is not None:
         total: Fraction | None = Fraction(quantity(run_length.run_tokens))

@@ -87,12 +87,12 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_byte_total(self) -> bool:
-        """Whether the user gives the total of bytes, so that bytes of single nodes are unknown."""
+        """Whether the user gives the total of bytes; bytes of single nodes are then unknown."""
         return self.moved is not None
 
     @property
     def has_element_sizes(self) -> bool:
-        """Whether bytes follow from numbers of elements, so that the element size can change."""
+        """Whether bytes follow from element counts, so that the element size can change."""
         return self.param_bytes is not None
 
     @property

@@ -349,7 +349,7 @@ def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str]
 
 
 def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
-    """Raise InputError for an option about attention if the model has no attention to change."""
+    """Raise InputError for an option about attention if the model has none to change."""
     training, causality = question.training, question.causality
     products = [piece for piece in pieces if piece.scores]
     scores = [piece.scores for piece in pieces if piece.scores]

@@ -161,7 +161,7 @@ class _PartTable(NamedTuple):
         return cls(part, rows, _own_work_by_module(part.report))
 
     def path_in_part(self, path: str) -> str | None:
-        """Return the path of a module relative to the part; "" for its ancestors, None outside."""
+        """Return a module path relative to the part; "" for its ancestors, None outside."""
         index = self.part.path
         if path == index or not path or index.startswith(f"{path}."):
             return ""
@@ -170,7 +170,7 @@ class _PartTable(NamedTuple):
         return path.removeprefix(f"{index}.") if path.startswith(f"{index}.") else None
 
     def is_outside(self, path: str) -> bool:
-        """Return whether the path is shorter than that of the part, as those of its ancestors."""
+        """Return whether the path is shorter than that of the part, as for its ancestors."""
         return len(path) < len(self.part.path)
 
 

@@ -146,7 +146,7 @@ def _check_trainable_request(request: Request) -> None:
 def _train_copy(
     request: Request, conditions: ProfileConditions, inputs: Any
 ) -> tuple[Timing, int]:
-    """Train a copy of the model; return the times and the number of forward passes in a step."""
+    """Train a copy of the model; return the times and the forward passes in a step."""
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
