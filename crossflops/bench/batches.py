@@ -17,13 +17,11 @@ class Goal(NamedTuple):
     latency: float | None = None
 
     def is_met(self, timing: Measurement) -> bool:
-        """Return whether the latency is kept."""
+        """Return whether the 99th percentile of the latency is within the goal."""
         return self.latency is None or timing.p99 <= self.latency
 
     def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
-        """Return the fastest measurement that keeps the latency; of two equal ones the smaller
-        batch.
-        """
+        """Return the fastest measurement that meets the goal; of equal ones the smaller batch."""
         able = [run for run in tried if isinstance(run, Measurement) and self.is_met(run)]
         return max(able, key=lambda run: (run.examples_per_second, -run.batch), default=None)
 
@@ -42,7 +40,7 @@ class Search(NamedTuple):
 def search_batch_size(
     attempt: Try, goal: Goal = FASTEST, most: int = MOST, to_the_limit: bool = True
 ) -> Search:
-    """Double the batch until it does not fit or is too slow, then bisect.
+    """Search the fastest batch size that runs and meets the goal: double it, then bisect.
 
     Doubling ends at a batch that does not fit, that breaks the latency of the goal, or, unless
     `to_the_limit`, when two doublings gained less than 3 %. Between the last good and the first
@@ -82,7 +80,7 @@ def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
 
 
 def _border(good: Callable[[int], bool], low: int, high: int) -> None:
-    """Narrow the range of batches until its ends differ by one."""
+    """Bisect between a batch size that is good and one that is not."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if good(middle) else (low, middle)
@@ -91,9 +89,7 @@ def _border(good: Callable[[int], bool], low: int, high: int) -> None:
 def _summit(
     good: Callable[[int], bool], tried: dict[int, Measurement | Unfit], goal: Goal
 ) -> None:
-    """Try batches between the fastest one and its neighbours, while one of these halves is
-    faster.
-    """
+    """Try batch sizes between the fastest one and its neighbours until none is faster."""
     best = goal.best(list(tried.values()))
     while best is not None:
         known = sorted(tried)

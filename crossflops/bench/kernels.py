@@ -92,9 +92,7 @@ def _is_kernel(event: Mapping[str, Any]) -> bool:
 
 
 def span(event: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the begin and the end of an event, in microseconds. Raises KeyError, TypeError,
-    ValueError.
-    """
+    """Return begin and end of a trace event in microseconds. Raises on a broken event."""
     begin, duration = float(event["ts"]), float(event["dur"])
     if not (isfinite(begin) and 0 <= duration < inf):
         raise ValueError(f"it begins at {begin} and takes {duration}")
@@ -117,7 +115,7 @@ def _to_kernel_event(event: Mapping[str, Any]) -> _Event:
 
 
 def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the half of the runs, at least one, whose time is nearest to the median."""
+    """Return the half of the runs whose durations are nearest to the median."""
     middle = median(end - begin for begin, end in runs)
     nearest = sorted(runs, key=lambda run: abs(run[1] - run[0] - middle))
     return sorted(nearest[: (len(runs) + 1) // 2])
@@ -145,7 +143,7 @@ def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
 
 
 def _own_times(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
-    """Return each kernel, in the order of their begin, with its time without nested kernels."""
+    """Return each kernel event with its duration without the kernels inside it."""
     order = sorted(ran, key=lambda event: (event.begin, -event.end))
     alone = [event.end - event.begin for event in order]
     enclosing: dict[Any, list[int]] = defaultdict(list)

@@ -68,7 +68,7 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
 
 
 def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
-    """Return the tensors that had one shape in all runs, by name."""
+    """Return the dtype and shape of each tensor that had the same ones in all runs."""
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
@@ -85,7 +85,7 @@ def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
 
 
 def draws(graph: Any) -> bool:
-    """Return whether a node draws random numbers from a seed that the file does not give."""
+    """Return whether a node of the ONNX graph draws random numbers without a seed."""
     return any(
         node.op_type in _RANDOM and all(attr.name != "seed" for attr in node.attribute)
         for node in _all_proto_nodes(graph)
@@ -132,9 +132,7 @@ def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
 
 
 def _has_unknown_kernels(graph: Any, runs: Mapping[str, int]) -> bool:
-    """Return whether kernels ran that are no nodes of the graph: those of an operator's own
-    body.
-    """
+    """Return whether kernels ran that are not nodes of the ONNX graph."""
     return not runs.keys() <= {node.name for node in _all_proto_nodes(graph)}
 
 
@@ -184,7 +182,7 @@ def main() -> None:
 
 
 def answer_run_order(order: RunOrder, wait: Wait) -> RunObservations | Refusal:
-    """Return the observations, or the problem."""
+    """Run the model of an order; return what was observed, or the error."""
     try:
         return RunObservations(observe_ordered_run(order))
     except CrossflopsError as error:

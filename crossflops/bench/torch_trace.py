@@ -71,7 +71,7 @@ def _is_aten(target: str) -> bool:
 
 
 def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
-    """Return the operators that no other operator called, of the thread that has the most."""
+    """Return the operators of the busiest thread that no other operator encloses."""
     threads: dict[Any, list[RanOperator]] = defaultdict(list)
     for event in trace:
         if event.get("cat") == "cpu_op" and event.get("ph", "X") == "X":
@@ -110,7 +110,7 @@ def _operators_in_span(ops: list[RanOperator], begin: float, end: float) -> list
 def _join_run_operators(
     runs: list[list[RanOperator]], spans: list[tuple[float, float]], calls: Sequence[Any]
 ) -> TraceMatch:
-    """Return the operators of the first run, with the times of the others added to them."""
+    """Match the operators of all runs to those of the first; sum their seconds."""
     first = runs[0]
     names = _number_repeated_names(op.name for op in first)
     seconds = [0.0] * len(first)
@@ -144,7 +144,7 @@ def _join_run_operators(
 
 
 def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
-    """Yield positions in both lists that belong together: one by one where the names agree."""
+    """Yield ranges of operators that match in both lists of names."""
     for tag, a, b, c, d in SequenceMatcher(None, ran, called, False).get_opcodes():
         if tag == "equal":
             yield from ((range(a + n, a + n + 1), range(c + n, c + n + 1)) for n in range(b - a))
@@ -163,7 +163,7 @@ def _profiler_operator_name(target: str) -> str:
 
 
 def _number_repeated_names(names: Iterable[str]) -> list[str]:
-    """Return every operator with the number of its occurrence."""
+    """Return each name with the number of its occurrence: "conv 1", "conv 2"."""
     turns: Counter[str] = Counter()
     numbered = []
     for name in names:

@@ -82,9 +82,7 @@ def itself(python: str, root: Path = ROOT) -> str:
 
 
 def with_pip_interpreter(python: str, hint: str) -> str:
-    """Return a hint with `pip install` and `pip uninstall` as lines that work on an
-    interpreter.
-    """
+    """Return the hint with each pip command prefixed by this Python interpreter."""
     return _PIP.sub(lambda match: f"{shlex.quote(python)} -m {match[0]}", hint)
 
 
@@ -95,7 +93,7 @@ def _version_requirement(python: str | None) -> str:
 
 
 def _folders(root: Path) -> dict[str, Path]:
-    """Return the plugin folders of a source folder, by the tools that they declare."""
+    """Return the folder of each tool's plugin in the source of crossflops."""
     by_tool: dict[str, Path] = {}
     for file in sorted(root.glob("plugins/*/pyproject.toml")):
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
@@ -229,9 +227,7 @@ def _entry_point_distribution(point: EntryPoint) -> str:
 
 
 def _plugins() -> dict[str, str]:
-    """Return the distributions by tool id, from crossflops' own extras, which have the ids of
-    tools.
-    """
+    """Return by extra the plugin distribution that crossflops declares for it."""
     try:
         requirements = requires("crossflops") or []
     except PackageNotFoundError:  # run from a source tree
@@ -248,7 +244,7 @@ def _plugins() -> dict[str, str]:
 
 
 def owner(package: str, candidates: Sequence[str]) -> Distribution:
-    """Return the distribution among `candidates` whose files `import package` runs.
+    """Return the installed distribution whose files are imported as the package.
 
     Two distributions may install the same package, and the later one overwrites the earlier
     without a word from pip: both are then listed as installed. So the files on disk are held

@@ -43,7 +43,7 @@ _KEYS = ("formulas",)
 
 
 def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:
-    """Return a table of the nearest file from `folder` (the current one) upwards, and that file.
+    """Return the nearest configuration file above the folder, and its table.
 
     The table is empty where nothing is set. Raises InputError on a file that cannot be understood.
     """
@@ -83,7 +83,7 @@ def config_table_heading(table: str, file: Path) -> str:
 
 
 def _config_file_content(file: Path) -> Any:
-    """Return the settings of a file for crossflops; None if it is about other things."""
+    """Return the crossflops settings in a TOML file, or None if it has none."""
     try:
         content = tomllib.loads(text_of(file))
     except OSError as error:
@@ -167,7 +167,7 @@ def _interpreters_from_config(folder: Path) -> dict[str, str]:
 
 
 def _interpreter_path(python: str, folder: Path) -> str:
-    """Return the interpreter: of a venv for a folder, on PATH for a bare name.
+    """Return the path of a Python interpreter, found in a venv folder or on PATH.
 
     Links are not followed: a venv is told by the path of the link. What is not there stays as
     it was written.
@@ -206,7 +206,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inventory(tools: Sequence[str]) -> Inventory:
-    """Return the installed versions of these tools. A tool without a plugin has none."""
+    """Return plugins and versions of the tools in this environment."""
     try:
         plugins = tuple(discovery.plugin_entry_points())
     except CrossflopsError as problem:  # two plugins of one name
@@ -272,7 +272,7 @@ if sys.version_info[:2] >= (3, 11):
 
 
 def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
-    """Return each tool as its interpreter's environment has it, or why it cannot be run there.
+    """Ask each interpreter for its tools; return versions and conventions, or failures.
 
     Every interpreter is asked once, and all of them at the same time.
     """
@@ -306,7 +306,7 @@ class _Question:
             self._obstacle = f"cannot start {python}: {problem.strerror}"
 
     def answers(self) -> dict[str, Offer | Failure]:
-        """Return the answer for every tool."""
+        """Wait for the interpreter's answer; return for each tool what it offers or a failure."""
         if self._obstacle:
             return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
         try:
@@ -372,9 +372,7 @@ class _Question:
         )
 
     def _lacking(self, message: str) -> dict[str, Offer | Failure]:
-        """Return the failure of an environment without crossflops, which the plugin would
-        bring.
-        """
+        """Return the failure of all tools of an interpreter without crossflops, with a remedy."""
         return {
             tool: self._failure(
                 tool, message, to_install([tool], python=self._python) or itself(self._python)

@@ -13,7 +13,7 @@ Called: TypeAlias = "dict[nn.Module, None]"  # in the order of their first calls
 
 
 def after_steps(hook: Callable[..., None]) -> Undo:
-    """Call the hook with every optimizer that has stepped, after all present hooks."""
+    """Register a hook that runs after each optimizer step; return how to remove it."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     undo: Undo = register_optimizer_step_post_hook(hook).remove
@@ -56,7 +56,7 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
 
 
 def _live_modules() -> "Iterator[nn.Module]":
-    """Return every module of this process."""
+    """Yield all objects of this process that are torch modules."""
     from torch import nn
 
     return (value for value in gc.get_objects() if issubclass(type(value), nn.Module))

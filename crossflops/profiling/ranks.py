@@ -27,7 +27,7 @@ _NUMBERS = count()
 
 
 def sharing(model: "nn.Module") -> int:
-    """Return how many processes compute one batch together: those of tensor parallelism, else 1.
+    """Return how many processes share one batch (tensor parallelism); 1 without.
 
     A parameter is cut along the axes of its mesh; along those of FSDP every process has a batch.
     """
@@ -46,9 +46,7 @@ def sharing(model: "nn.Module") -> int:
 
 
 def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
-    """Return, for each parameter that FSDP cuts, the number of processes it is cut for, or copied
-    to.
-    """
+    """Return by parameter id the number of processes among which FSDP shards it."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     batches = {}
     for module in model.modules():
@@ -67,9 +65,7 @@ def _param_groups(state: Any) -> list[Any]:
 
 
 def _default_process_group() -> tuple[Any, int, int]:
-    """Return the store of the default process group, its rank and its size; none without a
-    group.
-    """
+    """Return store, rank and size of the default process group; (None, 0, 1) without one."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, 0, 1
@@ -95,7 +91,7 @@ class Round:
         self._over.set()
 
     def send_step(self, step: bytes) -> None:
-        """Send the step to the first process, if that profiles it."""
+        """Store the serialized step of this rank for the first rank."""
         self._say("step", step)
 
     def collect_steps(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
@@ -126,14 +122,14 @@ class Round:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
     def _first(self, own: str) -> str:
-        """Return the first value that any process stores, which all of them get."""
+        """Store a fault text unless another rank did; return the text that is stored."""
         _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
         fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or own)
         return bytes(fault).decode()
 
     def _listen(self) -> None:
-        """Watch for a fault of another process until the step ends.
+        """Poll the store for a fault of another rank until the step ends.
 
         A process whose neighbours have ended is the next, and the store is one of them.
         """

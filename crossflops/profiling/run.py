@@ -121,7 +121,7 @@ def device_name(device: Any) -> str:
 def _build_training_step(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> "_Step":
-    """Return the function of one step. Raises InputError for an unknown optimizer."""
+    """Build the training step of a model. Raises InputError for an unknown optimizer."""
     model.train(recipe.training)
     optimizer = _build_optimizer(model, recipe.optimizer)
     return _Step(model, args, kwargs, recipe, optimizer, clock_of(device_of(model).type))
@@ -199,7 +199,7 @@ class _StepMarks(NamedTuple):
 
 
 def _needs_closure(optimizer: Any) -> bool:
-    """Return whether the optimizer's step runs the model itself, as often as it likes."""
+    """Return whether the optimizer's step requires a closure, which runs the model."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
@@ -249,7 +249,7 @@ class _Step:
         self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
     def _pass(self) -> tuple[Any, _PassMarks]:
-        """Run the forward pass, the loss and the backward pass."""
+        """Run forward pass, loss and backward pass; return the loss and their time marks."""
         begin = self._clock.mark()
         with self.attending.running():
             loss = _output_loss(self._call(), self._recipe.loss)
@@ -260,7 +260,7 @@ class _Step:
         return loss, _PassMarks(begin, forward, self._clock.mark())
 
     def forward(self) -> None:
-        """Run a forward pass that keeps nothing."""
+        """Run a forward pass without gradients, and wait for the device."""
         import torch
 
         with torch.no_grad():
@@ -278,15 +278,11 @@ class _Step:
         return time.perf_counter()
 
     def last(self, marks: _StepMarks) -> float:
-        """Return the seconds from the begin of the step, which clears the gradients, to its
-        end.
-        """
+        """Return the seconds of the latest step, from its begin to its end."""
         return self._clock.seconds_between(marks.start, marks.end)
 
     def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
-        """Return the seconds forward, backward, and of the optimizer without the passes that it
-        runs.
-        """
+        """Return the seconds of forward, backward, and optimizer in a step."""
         between = self._clock.seconds_between
         forward = sum(between(stored.begin, stored.loss) for stored in marks.passes)
         backward = sum(between(stored.loss, stored.end) for stored in marks.passes)
@@ -344,7 +340,7 @@ def _on_cuda(run: Callable[[], None], device: Any) -> int:
 
 
 def _on_host(run: Callable[[], None]) -> int | None:
-    """Return the peak of the memory of PyTorch's CPU allocator, as its profiler saw it."""
+    """Return the peak bytes that PyTorch's CPU allocator adds in a run, by its profiler."""
     from torch import profiler
 
     with (

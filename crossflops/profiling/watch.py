@@ -45,7 +45,7 @@ class Clock(Protocol):
         ...
 
     def finish(self) -> None:
-        """Wait until the device is done."""
+        """Wait until the device has done all its work."""
         ...
 
     def seconds_between(self, start: Mark, end: Mark) -> float:
@@ -93,7 +93,7 @@ class EventClock:
         return event
 
     def finish(self) -> None:
-        """Wait for all streams."""
+        """Wait until all CUDA streams have done their work."""
         import torch
 
         torch.cuda.synchronize()
@@ -189,9 +189,7 @@ class Spans:
         return span
 
     def end(self, span: Span, is_complete: bool = True) -> float:
-        """End a span, and those in it that an exception left open. Return the moment of the
-        end.
-        """
+        """End a time span and the open ones inside it; return the host time of the end."""
         mark, now = self.clock.mark(), time.perf_counter()
         stack = self.open
         while span in stack:
@@ -266,7 +264,7 @@ _BESIDE = "\0"  # begins the path of a module beside the model, and its number f
 
 
 def without_wrappers(model: "nn.Module") -> "nn.Module":
-    """Return the model itself, without wrappers that compile it or copy it to several devices."""
+    """Return the model inside torch.compile, DataParallel or DistributedDataParallel."""
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
@@ -277,7 +275,7 @@ def without_wrappers(model: "nn.Module") -> "nn.Module":
 
 
 def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
-    """Return the wrapper of torch.compile, which a hook would compile anew; else the model."""
+    """Return the torch.compile wrapper of a model if one exists, else the model."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None or without_wrappers(model) is not model:
         return model
@@ -287,7 +285,7 @@ def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
 
 
 def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
-    """Yield the model, and its wrapped modules down to the model itself."""
+    """Yield the model and each model that it wraps, down to the innermost."""
     inner = without_wrappers(model)
     while model is not inner:
         yield model
@@ -368,14 +366,14 @@ class Watch:
         self._hooks.clear()
 
     def _fail(self, error: BaseException) -> None:
-        """Record that the step raised: its times are worthless."""
+        """Record that the step raised an error, and remove all hooks."""
         self.failed = True
         self.leave()
         if self._on_error is not None:
             self._on_error(error)
 
     def stop(self) -> StepTimes:
-        """Return the end of the step, and the observations."""
+        """End the observation of a step; return its times by phase and by module."""
         import torch
 
         ended = self._spans.now()
@@ -408,9 +406,7 @@ class Watch:
         )
 
     def _less(self, phase: str, others: float) -> float | None:
-        """Return the seconds of a phase without those of others within it; None if it did not
-        happen.
-        """
+        """Return the seconds of a phase minus `others`; None if the phase did not happen."""
         spans = self._phases.get(phase)
         return max(self._total(spans) - others, 0.0) if spans else None
 
@@ -549,9 +545,7 @@ class Watch:
         self._patch(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
 
     def _patch(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
-        """Replace an attribute until the watch ends; a value that a script sets meanwhile
-        stays.
-        """
+        """Replace an attribute until the watch ends; keep a value that a script sets later."""
         replaced = patching_attribute(owner, name, value, declared, leave_foreign=True)
         replaced.__enter__()
         self._undo.append(replaced.undo)
@@ -577,9 +571,7 @@ class Watch:
         return call
 
     def _was_called(self, module: "nn.Module") -> bool:
-        """Return whether the module was called outermost: a checkpoint of the script runs it
-        again.
-        """
+        """Return whether an outermost call of the module was recorded."""
         return any(call.module is module for call in self.calls)
 
     def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
@@ -591,7 +583,7 @@ class Watch:
             call.on_return(output)
 
     def _watch_calls(self) -> None:
-        """Observe outermost calls of parts of the model, and of modules beside it.
+        """Patch the module call of torch to record calls of submodules and other modules.
 
         A function around that of all modules, since a hook on all of them is compiled anew.
         """
@@ -624,13 +616,13 @@ class Watch:
         self._patch(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
 
     def _places(self) -> dict[int, str]:
-        """Return the paths of the modules of the model, by their ids; "" also for its wrappers."""
+        """Return by id the path of each module of the model; "" for the model and wrappers."""
         inner = without_wrappers(self._model)
         indices = {id(module): path for path, module in inner.named_modules()}
         return indices | {id(module): "" for module in wrappers(self._model)}
 
     def _number_beside(self, module: "nn.Module", indices: dict[int, str]) -> int | None:
-        """Return the number of a module beside the model.
+        """Register a module outside the model; return its index, or None without parameters.
 
         None for one that holds modules of the model, whose other parts are beside it, and for one
         without state, such as a loss, which is the script's own work.
@@ -646,7 +638,7 @@ class Watch:
     def _part(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """Return a call of a part of the model, which its own hooks time."""
+        """Run a submodule that was called outside of the model's call, and record the call."""
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.spend(since)
@@ -659,7 +651,7 @@ class Watch:
     def _time_call(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """Return a call without hooks, timed as a whole."""
+        """Run a module without hooks, and record and time the call as a whole."""
         since = time.perf_counter()
         index = None if path.startswith(_BESIDE) else path
         call = self._begin_call(without_wrappers(module), index, args, kwargs)
@@ -682,7 +674,7 @@ class Watch:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Return the result of the module. A call that raises, its error caught, is no call."""
+        """Call the module and return its result; forget the record of a call that raises."""
         before = len(self._spans.all)
         try:
             return inside(module, *args, **kwargs)
@@ -696,7 +688,7 @@ class Watch:
             self._threads.call = None
 
     def _cut(self, call: ModelCall, before: int) -> None:
-        """Record that a backward pass ran a call again, and ended it, as its checkpoint does."""
+        """Record that a recomputation of the call was stopped before its end."""
         begun = [span for span in self._spans.all[before:] if span.phase == "again"]
         ended = {span.path for span in begun if span.end is not None and span.whole}
         index = f"{call.path}." if call.path else ""
@@ -725,7 +717,7 @@ class Watch:
     # The backward pass.
 
     def _claim(self, path: str, *values: Any) -> None:
-        """Assign autograd's nodes behind these tensors that have no module yet to this one."""
+        """Record the module of the autograd nodes behind the tensors, if they have none."""
         todo = [
             tensor.grad_fn for tensor in tensors_of_value(values) if tensor.grad_fn is not None
         ]
@@ -763,7 +755,7 @@ class Watch:
             self._undo.append(handle.remove)
 
     def _claim_second_order(self, made: Iterable["Tensor"], calls: Iterable[ModelCall]) -> None:
-        """Assign the nodes that a backward pass created when it went through these calls."""
+        """Record autograd nodes that a backward pass through the calls created."""
         todo = [tensor.grad_fn for tensor in made if tensor.grad_fn is not None]
         through = tuple(calls)
 

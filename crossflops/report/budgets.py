@@ -249,7 +249,7 @@ def failure_checks(
 def _hold_parts(
     target: str, part: PartRules, now: RecordedCount, before: Earlier, allowed: bool
 ) -> list[Check]:
-    """Check the rules for each module or operator that the pattern matches; none is an error."""
+    """Check the rules of each module or operator that a pattern matches."""
     known = module_paths(now) if part.kind == "module" else list(now.operators)
     names = names_like(part.pattern, known)
     if not names and part.kind == "operator" and _is_operator(part.pattern):

@@ -32,7 +32,7 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
         return self.cores if self.quota is None else min(float(self.cores), self.quota)
 
     def peak(self, precision: str) -> float | None:
-        """Return the peak in FLOP/s: usable cores x clock x FLOPs per clock; None if unknown."""
+        """Return the peak in FLOP/s (cores x clock x FLOPs per clock); None if unknown."""
         rate = self.flops_per_clock.get(precision)
         return None if rate is None or self.clock is None else self.usable * self.clock * rate
 

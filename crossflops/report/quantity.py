@@ -102,7 +102,7 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
 
 
 def _decimals(percent: Fraction) -> int:
-    """Return how many decimals show the first digit of a percentage that is not 0; at least 2."""
+    """Return the decimals that show a percentage's first digit that is not 0; at least 2."""
     indices = 2
     while percent and percent * 10**indices <= Fraction(1, 2):
         indices += 1

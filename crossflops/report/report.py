@@ -170,7 +170,7 @@ class PerToken(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_totals(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
-        """Return MACs and FLOPs per token of a model with token ids of [batch, tokens], or None."""
+        """Return MACs and FLOPs per token for token ids of [batch, tokens], else None."""
         shapes = [
             spec.shape
             for spec in inputs

@@ -208,7 +208,7 @@ def fit_requests(requests: Sequence[Request]) -> list[Request]:
 
 
 def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provided options, copied so that the caller cannot change them."""
+    """Return the options with lists, dicts and paths copied to tuples, dicts and texts."""
     return {
         name: dict(value)
         if isinstance(value, Mapping)
@@ -239,8 +239,7 @@ _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch o
 
 
 def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
-    """Build the second request; try the first model's inputs as they are, then channels-last or
-    -first, then unnamed.
+    """Build the request of the second model, on the first model's inputs if it has none.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or
     from there, then without names; a file is asked last for sizes of its own. The first that the
@@ -276,13 +275,13 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
 
 
 def _first_model_arguments(target: Any, first: Request) -> Mapping[str, object]:
-    """Return the arguments of the first model, if the second is called too."""
+    """Return the --arg values of the first model if the second is a callable, too."""
     called = isinstance(target, str) and ":" in target and not is_file(target)
     return first.arguments if called and first.given is None else {}
 
 
 def _with_file_options(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
-    """Return the first request's file options, if both are files and the second has none."""
+    """Return the request with the first model's options of ONNX files that it lacks."""
     if not request.is_file:
         return request
     more = {name: getattr(first, name) for name in _OF_FILES if name not in own}
@@ -290,7 +289,7 @@ def _with_file_options(request: Request, first: Request, own: Mapping[str, Any])
 
 
 def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) -> Request:
-    """Build a target on the inputs of the first model."""
+    """Build the second model's request with the first model's inputs, in a layout that fits."""
     specs = first.specs if first.given is None else _source_input_specs(first.given)
     full = _with_file_options(base, first, own)
     requests = [msgspec.structs.replace(full, specs=way) for way in layouts(specs)]
@@ -323,7 +322,7 @@ def _input_spec_text(spec: TensorSpec) -> str:
 
 
 def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
-    """Return the shapes of tensors."""
+    """Return name, dtype and shape of each tensor among the inputs."""
     named = [
         *((str(index), tensor) for index, tensor in enumerate(provided.args)),
         *provided.kwargs.items(),
@@ -336,8 +335,7 @@ def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
 
 
 def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
-    """Yield the inputs as they are, with channels last, with channels first; then a single one
-    unnamed.
+    """Yield input shapes as given, channels last, channels first; then without names.
 
     >>> [[one.shape for one in way] for way in layouts([TensorSpec("0", "float32", (1, 3, 8, 9))])]
     [[(1, 3, 8, 9)], [(1, 8, 9, 3)], [(1, 9, 3, 8)]]

@@ -128,9 +128,7 @@ def _resolve_and_build(
 
 
 def _imports(function: Any) -> frozenset[str]:
-    """Return the packages that the body of a function imports: they are not imported before its
-    call.
-    """
+    """Return the packages that are imported in the body of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     steps = dis.get_instructions(code) if code is not None else ()
     names = (str(step.argval) for step in steps if step.opname == "IMPORT_NAME")
@@ -138,9 +136,7 @@ def _imports(function: Any) -> frozenset[str]:
 
 
 def function_named(target: str) -> Callable[..., Any]:
-    """Return the function of `file.py:callable` or `package.module:callable`. Raises
-    TargetError.
-    """
+    """Import the function of "file.py:callable" or "package.module:callable"."""
     index, _, name = target.rpartition(":")
     if not index:
         raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
@@ -182,7 +178,7 @@ def _without_usual_input(target: str, flag: str) -> InputError:
 
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
-    """Return the model and its inputs; an exported program has those of its export."""
+    """Return the model and its inputs: the given ones, or those of an exported program."""
     module, example = unwrap_model_value(model, own)
     return module, example if own is None else own
 
@@ -258,9 +254,7 @@ _LISTED = 8  # names that a refusal shows, where none is like the wrong one
 
 
 def _targets_of(holder: Any, name: str, target: str) -> str:
-    """Return the names of a module that may be targets: first its own definitions, never a
-    module.
-    """
+    """Return a hint with the names in a module that could be the target."""
     owner = getattr(holder, "__name__", "")
     public = {
         other: value
@@ -292,7 +286,7 @@ def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
 
 
 def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
-    """Return whether this is a model itself, or a framework's function of its inputs."""
+    """Return whether the value is a model, and not a function that builds one."""
     if any(frontend.recognizes(value) for frontend in FRONTENDS):
         return True
     if inspect.isclass(value) or arguments or not callable(value):
@@ -364,7 +358,7 @@ def _check_target_arguments(
 def _mandatory_parameters(
     function: Callable[..., Any], arguments: Mapping[str, object]
 ) -> list[str]:
-    """Return the parameters without a default and without an argument."""
+    """Return the names of parameters that have neither a default nor an argument."""
     kinds = inspect.Parameter
     try:
         parameters = inspect.signature(function).parameters

@@ -71,7 +71,7 @@ def _time_tool(
 def run_here(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile | Failure:
-    """Run a tool on a copy in this process, without limits of time and memory.
+    """Run a tool in this process on a copy of the model; return its profile or failure.
 
     What the tool prints past Python's own streams is not held back; functions of PyTorch that it
     replaces are put back. A tool that crashes takes this process along. Use

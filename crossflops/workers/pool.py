@@ -115,7 +115,7 @@ class Workers:
         self._stop()
 
     def iterate_results(self, model: int = 0) -> Iterator[Answer]:
-        """Let the tools run on a model, and yield tool and answer as they finish."""
+        """Run the released tools of a model; yield tool and result as they finish."""
         self._slots += 1
         try:
             yield from self._answers(model)
@@ -123,7 +123,7 @@ class Workers:
             self._slots -= 1
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools run on a model from now on: `iterate_results` yields their answers."""
+        """Allow the tools to run on a model, as soon as there is a free CPU slot."""
         with self._start_lock:
             cleared = [worker for worker in self._workers_of_model(model) if worker.tool in tools]
             self._released += [worker for worker in cleared if worker not in self._released]
@@ -182,14 +182,14 @@ class Workers:
         self._built = {}
 
     def _start_alone(self, workers: Sequence[Worker]) -> None:
-        """Start a process for each worker."""
+        """Start a new process for each worker."""
         for worker in workers:
             refused = worker.start(self._env)
             if refused is not None:
                 self._end(worker, refused)
 
     def _start_parent(self, workers: Sequence[Worker]) -> None:
-        """Start all workers from one parent."""
+        """Start a fork server that forks all these workers."""
         log = self._folder / f"parent{len(self._parents)}.log"
         parent = ForkServer(workers, workers[0].python, log, self._on_event, self._timeout)
         try:
@@ -219,12 +219,12 @@ class Workers:
         return [worker for worker in self._active if worker.order.job.model == model]
 
     def _on_event(self, who: Any, event: str | None) -> None:
-        """Keep the event for `iterate_results`, and start workers if a slot became free."""
+        """Queue an event of a worker, and start released workers if a slot is free."""
         self._news.put((who, event))
         self._start_ready_workers()
 
     def _on_parent_event(self, parent: ForkServer, event: str | None) -> None:
-        """Handle an event of a parent: a tool that it could not load, or its own end.
+        """Handle an event of a fork server: start its refused worker alone, or end it.
 
         A parent that ended as it loaded a tool leaves that tool to itself, and the others to
         another parent. One that found itself unfit to fork leaves all to themselves. Else its
@@ -269,7 +269,7 @@ class Workers:
         self._scratch.close()
 
     def _start_ready_workers(self) -> None:
-        """Start released workers that wait, as many as may run at a time.
+        """Start released workers that are ready, as many as there are free slots.
 
         It is called by whatever thread has news. Those that read a file come last, and of a large
         one when all others have ended: each holds the weights for itself, and several times, where
@@ -299,7 +299,7 @@ class Workers:
         return Worker(order, python, log, self._on_event, self._timeout)
 
     def _pack(self) -> dict[int, BaseException | str]:
-        """Pickle the model objects; return the errors by model index."""
+        """Pickle the models that workers need to files; return the errors by model index."""
         obstacles: dict[int, BaseException | str] = {}
         for model in {job.model for job in self._jobs if job.needs_contents}:
             if model not in self._contents:
@@ -317,9 +317,7 @@ class Workers:
 
 
 def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
-    """Yield the workers in groups by what a parent would share: interpreter, framework, file
-    reading.
-    """
+    """Yield groups of workers that one fork server can fork: same Python and framework."""
     groups: dict[tuple[Any, ...], list[Worker]] = {}
     for worker in workers:
         job = worker.order.job

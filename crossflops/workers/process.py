@@ -38,7 +38,7 @@ class Process(Protocol):
         """Return the lines that it writes, until it ends."""
 
     def send(self, line: bytes) -> None:
-        """Send a line. The listener notices a process that is gone."""
+        """Send a line to the process; ignore that it has ended."""
 
     def kill(self) -> None:
         """Kill it and all that it started and that stayed in its group."""
@@ -170,7 +170,7 @@ class Background:
         self._process = ForkedProcess(partial(_write_fork_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
-        """Return the result of `compute()`, once it has ended; None if it raised, or crashed."""
+        """Wait for the forked process; return its result, or None if it failed."""
         return self._result
 
     @cached_property
@@ -187,7 +187,7 @@ class Background:
 
 
 def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
-    """Write the answer to the conversation; printed text is dropped."""
+    """Write the pickled result of `compute` to the pipe on stdout, and exit."""
     with os.fdopen(os.dup(1), "wb") as replies:
         end_with(0, partial(os._exit, 1))
         os.dup2(2, 1)
@@ -227,12 +227,12 @@ class GrandchildProcess:
         self._told = threading.Event()
 
     def on_exit(self, status: int) -> None:
-        """Record the exit status that the parent reported."""
+        """Record the exit status of the process that the fork server reported."""
         self._status = status
         self.detach()
 
     def detach(self) -> None:
-        """Stop waiting for the fork server's exit report; the process itself may keep running."""
+        """Stop to wait for the exit status that the fork server reports."""
         self._told.set()
 
     def lines(self) -> Iterator[bytes]:
@@ -322,7 +322,7 @@ class MonitoredProcess:
         return status
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line from the process."""
+        """Handle a line from the process; subclasses define how."""
         raise NotImplementedError
 
     def last_line(self) -> str:
@@ -345,7 +345,7 @@ class MonitoredProcess:
         self._news(self, event)
 
     def _run_out(self) -> None:
-        """End the process after its timeout. Processes in other groups may keep its pipe open."""
+        """Kill the process because its timeout is over, and report its end."""
         self.overdue = True
         if self._process is not None:
             self._process.kill()
@@ -388,13 +388,13 @@ class _SingleProcess(MonitoredProcess):
     """A process with one order, of which only the end is waited for."""
 
     def on_line(self, line: bytes) -> None:
-        """Handle its greeting."""
+        """Ignore the greeting that the process writes."""
 
 
 def run_single_process(
     module: str, order: OrderFields, folder: Path, seconds: float
 ) -> ProcessEnd:
-    """Send a process its order, and wait until it has answered, or ended otherwise.
+    """Start a process, send it an order, wait for its end; return status and log.
 
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
     happens here, it ends with all that it started.
@@ -432,7 +432,7 @@ class Worker(MonitoredProcess):
         self._status: int | None = None  # that of a parent that did not come to fork it
 
     def start(self, env: dict[str, str]) -> Failure | None:
-        """Start a process of its own, and send it its order."""
+        """Start the worker's process and send its order; return a failure if it cannot start."""
         try:
             process = SpawnedProcess(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:
@@ -451,18 +451,18 @@ class Worker(MonitoredProcess):
         )
 
     def fail_with_parent(self, parent: MonitoredProcess, status: int | None) -> None:
-        """Fail with the parent: this worker was never forked."""
+        """Record the end of the fork server as the reason why this worker never ran."""
         self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
         self._status = status
 
     def start_run(self) -> None:
-        """Release the tool, and start its timeout."""
+        """Let the tool of the worker run, and start its timeout."""
         self.running = True
         self.restart_timeout()
         self.send(b"go")
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of the worker, and stop the clock when it is ready."""
+        """Handle a line of the worker process; cancel the timeout when it is ready."""
         if line not in _WORDS:
             return
         self.said = line.decode()
@@ -471,7 +471,7 @@ class Worker(MonitoredProcess):
         self.emit_event(self.said)
 
     def answer(self) -> Profile | Failure:
-        """Return the worker's answer, or its failure."""
+        """Return the profile of the worker's tool, or why it failed."""
         status = self.close() if self._process is not None else self._status
         answer = self._result()
         if isinstance(answer, Profile):
@@ -498,7 +498,7 @@ class Worker(MonitoredProcess):
         return answer
 
     def _fate(self, status: int | None) -> Failure:
-        """Return why a process ended without an answer."""
+        """Return the failure that explains how the process ended: time, memory, crash."""
         doing = "running" if self.running else "building the model"
         if self.overdue:
             return tool_failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")

@@ -80,7 +80,7 @@ def _series_result(name: str, future: "Future[_Answer]") -> Any:
 
 
 def _initialize_series_process(formulas: tuple[str, ...]) -> None:
-    """Leave stdout to the results of the command, interrupts to it, and end when it ends.
+    """Redirect stdout to stderr, ignore interrupts, and end with the parent process.
 
     The formulas of the command hold here, too.
     """

@@ -65,7 +65,7 @@ def unfreeze_memory(collect: bool) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Import PyTorch, and keep it from starting a thread pool in the block."""
+    """Limit PyTorch to one thread within the block, so that the process can be forked."""
     with contextlib.ExitStack() as restoring:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             torch: Any = importlib.import_module("torch")
@@ -127,12 +127,12 @@ class ForkServer(MonitoredProcess):
 
     @property
     def culprit(self) -> Worker | None:
-        """The worker whose tool it was loading when it ended."""
+        """The worker whose tool the fork server was loading, or None."""
         event, _, model_index = self._step.partition(" ")
         return self._workers[int(model_index)] if event == "loading" else None
 
     def start(self, env: dict[str, str], sources: Mapping[int, Source]) -> None:
-        """Start the process, whose libraries may have no threads, and send it its orders.
+        """Start the fork server, and send it the orders of its workers.
 
         With `sources`, models of its orders by number, it is a fork of this process where that can
         be. Raises OSError where the interpreter cannot be started.
@@ -186,11 +186,11 @@ class ForkServer(MonitoredProcess):
             self.restart_timeout()
 
     def worker_of_event(self, event: str) -> Worker:
-        """Return the worker that an event is about."""
+        """Return the worker that an event of the fork server names by its index."""
         return self._workers[int(event.split()[1])]
 
     def close(self) -> int | None:
-        """End the process; it will report nothing more of workers that go on."""
+        """End the fork server; return its exit status."""
         status = super().close()
         for forked in self._forked.values():
             forked.detach()

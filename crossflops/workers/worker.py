@@ -44,7 +44,7 @@ def _answer_order(order: Order, wait: Wait) -> Profile | Failure:
 
 
 def answer_job(job: Job, wait: Wait) -> Profile | Failure:
-    """Do the job: load, build, call `wait`, then run the tool."""
+    """Load the tool of a job, build the model, wait, then run it; return the result."""
     stage: Stage = "load"
     hint = ""
     try:
@@ -62,7 +62,7 @@ def answer_job(job: Job, wait: Wait) -> Profile | Failure:
 
 
 def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Failure:
-    """Run a loaded tool on a built model, after `wait` was called.
+    """Wait for permission, then run the loaded tool on the model; return its result.
 
     Where values turn out to be needed, on one that is built with them, if nobody forbade it.
     """
@@ -122,7 +122,7 @@ def build_job_source(job: Job) -> Source:
 
 
 def _unpack_job_source(job: Job) -> Source:
-    """Return the model that the caller gave; without values, in a form that a tool can run."""
+    """Read the caller's model from its file, with fake weights if the job asks for them."""
     source = Source(*jobs.unpack(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:
@@ -158,7 +158,7 @@ def pausing_garbage_collection() -> Iterator[None]:
 
 
 def extend_path(paths: tuple[str, ...]) -> None:
-    """Append folders to the module search path, after those of this interpreter."""
+    """Append folders to sys.path that it does not have."""
     sys.path.extend(path for path in paths if path not in sys.path)
 
 
