@@ -44,7 +44,7 @@ def program_command() -> str:
 
 
 def python() -> str:
-    """Return this interpreter, as short as it can be typed."""
+    """Return the shortest command that runs this Python interpreter."""
     python = Path(sys.executable or "python3")
     short = next((name for name in ("python", "python3") if _is_on_path(name, python)), None)
     return short or shlex.quote(_from_here(python))

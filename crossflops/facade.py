@@ -107,7 +107,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         return cls(**asdict(report))
 
     def at(self, path: str) -> "ShownReport":
-        """Return the report of one module and all beneath it, such as "layer1.0".
+        """Return the report of one module and its submodules, such as "layer1.0".
 
         Raises UnknownNameError where there is no such module.
         """
@@ -159,7 +159,7 @@ class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, profile: TrainingProfile) -> "ShownProfile":
-        """Return the same profile, able to show itself."""
+        """Return the profile as a class that displays itself in a notebook."""
         return cls(**asdict(profile))
 
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
@@ -179,7 +179,7 @@ class ShownEfficiency(ShownResult, EfficiencyReport, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, efficiency: EfficiencyReport) -> "ShownEfficiency":
-        """Return the same efficiency, able to show itself."""
+        """Return the efficiency report as a class that displays itself in a notebook."""
         fields = asdict(efficiency)
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)

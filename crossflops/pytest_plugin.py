@@ -97,7 +97,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
 
 
 def _with_test_remedies(text: str) -> str:
-    """Call `check`, and replace the remedies of its errors with those of a test run."""
+    """Return the text of an error with hints for a test run instead of the command line."""
     for remedy, own in _REMEDIES.items():
         text = text.replace(remedy, own)
     return text
@@ -111,7 +111,7 @@ def _check_budget_rules(
     call: str,
     options: dict[str, Any],
 ) -> "Checks":
-    """Check the rules. Raises what `check` raises."""
+    """Check the rules of one call of the fixture; write the baseline if requested."""
     from crossflops.plugins.elsewhere import find_config_table
     from crossflops.verbs import check
 
@@ -140,7 +140,7 @@ def _test_call_name(request: pytest.FixtureRequest, model: Any, calls: Counter[s
 
 
 def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
-    """Raise InputError if another call of this run has the entry of that name."""
+    """Raise InputError if another call of this test run uses the same budget name."""
     from crossflops.errors import InputError
 
     owners = request.config.stash.setdefault(_OWNERS, {})

@@ -21,7 +21,7 @@ class Goal(NamedTuple):
         return self.latency is None or timing.p99 <= self.latency
 
     def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
-        """Return the fastest measurement that meets the goal; of equal ones the smaller batch."""
+        """Return the fastest measurement that meets the goal; the smaller of equal ones."""
         able = [run for run in tried if isinstance(run, Measurement) and self.is_met(run)]
         return max(able, key=lambda run: (run.examples_per_second, -run.batch), default=None)
 

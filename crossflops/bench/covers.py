@@ -106,6 +106,7 @@ def guess_executed_graph(
 
 def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
     """Return the executed graph with a name for each node that has none."""
+
     def fill(node: ExecutedNode) -> ExecutedNode:
         """Return the node with the next free name of its operator, or that of its output."""
         name = node.name or next(names[node.op], "") if node.op in names else node.name

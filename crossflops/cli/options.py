@@ -43,6 +43,7 @@ def option_group(title: str, *decorators: Decorator) -> Group:
 
 def _option_title_decorator(title: str, decorator: Decorator) -> Decorator:
     """Return the option decorator, extended to list its option under this title in --help."""
+
     def decorate(function: Any) -> Any:
         """Add the option to the function, and record the title that --help lists it under."""
         decorated = decorator(function)

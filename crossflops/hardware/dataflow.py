@@ -243,7 +243,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
 
 
 def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
-    """Yield the weights and constants that nodes read, in bodies too.
+    """Yield the weights and constants that the nodes of a graph and its bodies read.
 
     What a function calls them is left out: its operands are those of its call.
     """

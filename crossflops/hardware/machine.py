@@ -103,7 +103,7 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
 
 
 def _vector(core: Core) -> tuple[str, int]:
-    """Return the vector units of x86, and their FP32 FLOPs per clock; 0 if they are unknown."""
+    """Return the x86 vector units of a core as text, and FP32 FLOPs per clock (or 0)."""
     if "avx512f" in core.flags:
         return _avx512(core)
     if "avx2" in core.flags and "fma" in core.flags:
@@ -227,7 +227,7 @@ def _parse_whole_number(text: str | None) -> int | None:
 
 
 def _usable_cpu_numbers(count: int) -> list[int]:
-    """Return the logical CPUs on which this process may run."""
+    """Return the numbers of the logical CPUs on which this process may run."""
     try:
         return sorted(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -258,7 +258,7 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
-    """Return the memory that this process may use: the machine's, or that of its control group."""
+    """Return the bytes of memory that this process may use, or None."""
     bounds = [
         _parse_quota_number(_read_system_file(group / "memory.max"))
         for group in _control_group_folders(root)
@@ -271,7 +271,7 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _quota(root: Path) -> float | None:
-    """Return the CPUs' time that the control group grants, or None without a limit."""
+    """Return the number of CPUs that the cgroup quota allows, or None without a quota."""
     base = root / "sys/fs/cgroup"
     limits = [
         _quota_ratio(*_read_system_file(group / "cpu.max").split()[:2])
@@ -289,7 +289,7 @@ def _quota(root: Path) -> float | None:
 
 
 def _control_group_folders(root: Path) -> list[Path]:
-    """Return the folders of this process's control group, version 2, and of those above it."""
+    """Return the folders of this process's cgroup (version 2) and its parents."""
     base = root / "sys/fs/cgroup"
     lines = _read_system_file(root / "proc/self/cgroup").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
@@ -331,7 +331,7 @@ _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json
 
 
 def gpus() -> Found:
-    """Return all GPUs, and a sentence for each source that could not be read."""
+    """Return all GPUs of this machine, and notes on drivers that cannot be read."""
     nvidia, amd = _nvidia(), _amd()
     return (*nvidia[0], *amd[0]), (*nvidia[1], *amd[1])
 
@@ -361,7 +361,7 @@ def _nvidia() -> Found:
 
 
 def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
-    """Return a GPU, or its slices if it is partitioned."""
+    """Return a GPU as NVML describes it, or its MIG slices."""
     device = Gpu(
         name=_decode_gpu_name(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",

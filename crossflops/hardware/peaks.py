@@ -61,12 +61,12 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Work per second of the fastest round."""
+        """FLOP/s (or bytes/s) of the fastest round."""
         return self.work / self.best
 
     @property
     def mean_rate(self) -> float:
-        """Work per second of all rounds together."""
+        """FLOP/s (or bytes/s) of all rounds together."""
         return self.work * self.rounds / self.total
 
 
@@ -77,7 +77,7 @@ class PeakLoops(msgspec.Struct, frozen=True):
     command: str
 
     def run(self, kind: Kind, seconds: float, threads: int = 1, nbytes: int = 0) -> Loop:
-        """Run a loop for about `seconds`; `nbytes` is the size of each array of the triad.
+        """Run a measuring loop for about `seconds`; return its work, times and width.
 
         Raises NoLoopError where it fails, or computes something wrong.
         """
@@ -97,7 +97,7 @@ class PeakLoops(msgspec.Struct, frozen=True):
 
 
 def compiler() -> str | None:
-    """Return the C compiler: $CC, or the first of cc, gcc and clang. None where there is none."""
+    """Return the path of the C compiler: $CC, or the first of cc, gcc and clang; or None."""
     named = os.environ.get("CC", "").split()
     return next(filter(None, map(shutil.which, (*named[:1], *_COMPILERS))), None)
 
@@ -168,7 +168,7 @@ def sum_bandwidth(nbytes: int, seconds: float) -> float:
 
 
 def _fastest_run_seconds(action: Callable[[], object], seconds: float) -> float:
-    """Return the seconds of the fastest of several runs of the action."""
+    """Return the seconds of the fastest run of an action, repeated for `seconds`."""
     action()
     fastest, count, begun = float("inf"), 0, time.perf_counter()
     while count < _LEAST or time.perf_counter() - begun < seconds:
@@ -260,7 +260,7 @@ def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
 
 
 def load_machine_peak() -> MachinePeak | None:
-    """Return the stored peak of this very machine, for as many CPUs as now, or None."""
+    """Return the stored peak of this machine if its CPUs are the same, or None."""
     try:
         kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
@@ -278,7 +278,7 @@ def store(peak: MachinePeak) -> MachinePeak:
 
 
 def measure() -> MachinePeak:
-    """Measure the peak now: by compiled loops, or by numpy where nothing can be compiled."""
+    """Measure the peak of this machine by compiled loops, or by NumPy without a compiler."""
     claimed = claim()
     threads = threads_of(claimed)
     try:
@@ -360,7 +360,7 @@ def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -
 
 
 def _missing_units_note(claimed: Cpu | None) -> str:
-    """Return a note on units that no loop uses: the processor may do more than was measured."""
+    """Return the note that AMX or SVE units were not measured, if the CPU has them."""
     isa = "" if claimed is None else claimed.isa
     amx = "; AMX is not measured, so BF16 and INT8 have no peak" if AMX in isa else ""
     sve = "; SVE is not measured: units wider than 128 bits may be faster" if SVE in isa else ""
@@ -413,7 +413,7 @@ def _system(name: str) -> int:
 
 
 def _peak_cache_path() -> Path:
-    """Return the file of the stored peak, in $XDG_CACHE_HOME or ~/.cache."""
+    """Return the path of the file in which the measured peak is stored."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return Path(base).expanduser() / "crossflops" / _FILE

@@ -83,7 +83,7 @@ def load_kind(load: Load) -> str:
 
 
 def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
-    """Return the nodes by kind, the slowest first."""
+    """Return work, bytes and time bound of the nodes by kind, slowest first."""
     by_kind: dict[str, list[NodeBound]] = {}
     for node in nodes:
         by_kind.setdefault(node.kind, []).append(node)
@@ -194,7 +194,7 @@ def side(computing: float, moving: float) -> Side:
 
 
 def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
-    """Return the bound of the whole step. Raises InputError if it computes and moves nothing."""
+    """Return work, bytes, intensity and shortest time of a whole step."""
     nodes = node_bounds(loads, run)
     work, moved = sum(node.work for node in nodes), sum(node.bytes for node in nodes)
     if not work and not moved:
@@ -243,9 +243,7 @@ def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
 
 
 def intensity_limit(loads: Iterable[Load]) -> float | None:
-    """Return W / M, an upper bound of the intensity over all batches; None if it grows without
-    limit.
-    """
+    """Return the limit of the intensity (FLOP/byte) for large batches; None if unlimited."""
     every = tuple(loads)
     grows = sum(load.cache + load.activations for load in every)
     work = FLOPS_PER_MAC * sum(load.macs for load in every)
@@ -255,7 +253,7 @@ def intensity_limit(loads: Iterable[Load]) -> float | None:
 def compute_from(
     loads: Callable[[Fraction], Iterable[Load]], run: Scenario, ridge: float
 ) -> int | None:
-    """Return the smallest whole number of examples at which the model as a whole is compute-bound.
+    """Return the smallest batch size at which the model is compute-bound, or None.
 
     s = ridge V(s) / (W - ridge M), in examples and rounded up; None where no batch reaches the
     ridge. A larger batch reads more of its experts' weights V, so the least such number is
@@ -327,7 +325,7 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
 
 
 def byte_model(name: str) -> ByteModel:
-    """Return the byte model of that name. Raises UnknownNameError for any other."""
+    """Check the name of a byte model and return it. Raises UnknownNameError."""
     for model in MODELS:
         if model == name:
             return model
@@ -342,8 +340,7 @@ def alternatives(
     fixed: Sequence[str] = (),
     look: Look = find_device,
 ) -> tuple[StepBound, ...]:
-    """Return the step under each of these assumptions, such as "batch=64" or
-    "weights=fp8,cache=fp8".
+    """Return the step's bound for each --what-if text, such as "batch=64".
 
     What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
     Raises InputError for what cannot be read and UnknownNameError for an unknown name.
@@ -465,7 +462,7 @@ class _Edge:
                     self.readers.setdefault(spec.name, set()).add(node.key)
 
     def bytes(self, keys: Sequence[str]) -> int:
-        """Return bytes in and out. A single node moves its own: it may read a tensor in part."""
+        """Return the bytes that the nodes of a kernel read and write together."""
         times = self.run.passes * self.run.scale
         if len(keys) == 1:
             load = self.alone.get(keys[0])

@@ -90,7 +90,7 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def format_of_weights(self) -> str:
-        """Return the precision of weights."""
+        """Return the precision in which weights are stored."""
         return self.weights or self.activations
 
     def format_of_caches(self) -> str:
@@ -108,14 +108,12 @@ def storage(precision: str) -> str:
 
 
 def tensor_byte_count(spec: TensorSpec, precision: str) -> int:
-    """Return the bytes of a tensor whose floats are kept in `precision`. Raises ValueError without
-    a shape.
-    """
+    """Return the bytes of a tensor, with floats stored in `precision`."""
     return elements_to_bytes(spec, spec.numel, precision)
 
 
 def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
-    """Return the bytes of so many elements of a tensor, sub-byte types packed."""
+    """Return the bytes of a number of elements of a tensor, with 4-bit types packed."""
     if precision and spec.storage_dtype in _RESTATED:
         return (elements * BITS[storage(precision)] + 7) // 8
     if elements == spec.numel:

@@ -143,7 +143,7 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 
 
 def exact(value: Any) -> Amount:
-    """Convert a tool's number to an int if it is whole, else to a float.
+    """Return a tool's number as an int if it is whole, else as the float it printed.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.

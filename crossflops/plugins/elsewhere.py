@@ -306,7 +306,7 @@ class _Question:
             self._obstacle = f"cannot start {python}: {problem.strerror}"
 
     def answers(self) -> dict[str, Offer | Failure]:
-        """Wait for the interpreter's answer; return for each tool what it offers or a failure."""
+        """Wait for the interpreter's answer; return each tool's offer or its failure."""
         if self._obstacle:
             return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
         try:
@@ -372,7 +372,7 @@ class _Question:
         )
 
     def _lacking(self, message: str) -> dict[str, Offer | Failure]:
-        """Return the failure of all tools of an interpreter without crossflops, with a remedy."""
+        """Return the failure of all tools of a Python without crossflops, with a remedy."""
         return {
             tool: self._failure(
                 tool, message, to_install([tool], python=self._python) or itself(self._python)

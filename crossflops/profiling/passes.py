@@ -193,7 +193,7 @@ class ModelCall:
     def _find_unexplained(
         self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
     ) -> Iterator[str]:
-        """Yield reasons for autograd nodes that ran without a gradient of the call's results."""
+        """Yield reasons for autograd nodes that ran without gradients of the results."""
         if backward is not None and backward.weights == frozenset() and not backward.inputs:
             yield TO_INNER
         if is_second_order:

@@ -811,9 +811,7 @@ class Watch:
         )
 
     def _find_products(self, roots: Iterable[Any]) -> None:
-        """Record the products behind the loss that no call has: the script's own, and older
-        ones.
-        """
+        """Record matrix products behind the loss that belong to no recorded call."""
         since = time.perf_counter()
         todo = [getattr(root, "grad_fn", None) for root in roots]
         met = set()
@@ -828,7 +826,7 @@ class Watch:
         self._spans.spend(since)
 
     def _follow_graph(self, gradients: Any) -> None:
-        """Claim the graph of gradients that the pass made, which it returns or accumulates."""
+        """Record which calls the autograd nodes of second-order gradients belong to."""
         since = time.perf_counter()
         calls = [call for call in self.calls if call.ran_in(self._pass)]
         leaves = [leaf for call in calls for leaf in call.leaves_of(self._pass)]
@@ -849,6 +847,7 @@ class Watch:
 
         def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
             """Return the closure of an optimizer, extended to record its time."""
+
             def run() -> Any:
                 """Run the closure of an optimizer and record its time."""
                 start = self._spans.now()
@@ -910,9 +909,7 @@ class Watch:
 
 
 def _is_outermost(span: Span) -> bool:
-    """Return whether it is an outermost forward pass, of the model or of a part called by
-    itself.
-    """
+    """Return whether the time span is a forward call of the model, not inside another."""
     if span.phase != "forward" or span.path.startswith(_BESIDE):
         return False
     return all(outer.path.startswith(_BESIDE) for outer in span.ancestor_spans())
@@ -952,7 +949,7 @@ class RunPlace(NamedTuple):
 
 
 def model_run_place(model: "nn.Module") -> RunPlace:
-    """Return the place of a model's weights."""
+    """Return device name, PyTorch version and threads with which a model runs."""
     import torch
 
     device = device_of(model)

@@ -172,12 +172,12 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells this model from others: see `provenance.report_title`."""
+        """The name of the model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def measurement(self) -> Measurement | None:
-        """The measurement at the chosen batch."""
+        """The measurement of the chosen batch size, or None."""
         return next(
             (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
         )
@@ -199,7 +199,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.macs / self.batch * timing.examples_per_second if self.batch else None
 
     def share(self, timing: Measurement) -> float | None:
-        """Return the time of its MACs at the peaks of their precisions, over the measured time."""
+        """Return the share of the peak that a measurement reaches, or None if unknown."""
         rates = self.peak.rates if self.peak is not None else {}
         peaks = [rates.get(name, 0.0) for name in self.macs_by_precision]
         if not self.macs or not self.batch or not all(peaks):

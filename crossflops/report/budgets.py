@@ -67,7 +67,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_text(cls, text: str) -> "BudgetRule":
-        """Build the rule of a text. Raises InputError.
+        """Parse a rule such as "macs <= 1G" or "flops <= +2%". Raises InputError.
 
         >>> BudgetRule.from_text("macs <= 4.2G").number, BudgetRule.from_text("params: +1%").number
         (Fraction(4200000000, 1), Fraction(1, 100))
@@ -223,7 +223,7 @@ def hold_rules(
     now: RecordedCount,
     before: Earlier,
 ) -> tuple[Check, ...]:
-    """Check the rules of one budget, each of which may have an error of its own."""
+    """Check the rules of one budget; return their outcomes, with an error for each."""
     allowed = _allow_uncounted(rules, now, before)
     rows = [_hold_rule(target, rule, now, before, allowed) for rule in rules]
     for part in parts:
@@ -237,7 +237,7 @@ def failure_checks(
     parts: Sequence[PartRules],
     error: CrossflopsError,
 ) -> tuple[Check, ...]:
-    """Return a row for each rule about a model that could not be counted."""
+    """Return a failed check for each rule of a model that could not be counted."""
     rows = [_error_row(target, rule, error.message, error.hint) for rule in rules]
     for part in parts:
         named = f"{part.kind} {part.pattern}"

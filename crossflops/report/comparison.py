@@ -38,7 +38,7 @@ class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> Amount:
-        """The contribution of the cause on the way from the first tool to the second."""
+        """The amount by which the second tool counts more for the cause than the first."""
         return self.second - self.first
 
 
@@ -67,12 +67,12 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Amount:
-        """The uncovered part: the residual of the second tool minus that of the first."""
+        """The part of the difference between the totals that no cause explains."""
         return self.delta - (self.model or 0) - sum(cause.amount for cause in self.differences)
 
 
 def contrast(first: Reconciliation, second: Reconciliation, models: bool = False) -> Contrast:
-    """Compare two tools' accounts, the largest difference first.
+    """Explain the difference between two tools' totals by cause, the largest first.
 
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
@@ -158,7 +158,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells the second model from others: see `provenance.report_title`."""
+        """The name of the second model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
 
@@ -177,7 +177,7 @@ def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
 
 
 def derive_contrast(plain: Plain, contrast: Contrast) -> None:
-    """Set `delta` and `residual` of a contrast, and the amount of each difference."""
+    """Write difference and residual of two tools, and each cause's amount, into JSON."""
     plain |= {"delta": contrast.delta, "residual": contrast.residual}
     for row, difference in zip(plain["differences"], contrast.differences, strict=True):
         row["amount"] = difference.amount

@@ -27,7 +27,7 @@ _WEAKER = {
 
 
 def build_consensus(report: Report) -> Consensus:
-    """Return the sentence, the reason, and each tool's relation to the number."""
+    """Build the sentence to cite for the MACs, and how each tool relates to it."""
     macs = report.scope.macs
     tools = tool_positions(report.profiles or (), report.reconciliations or ())
     caveats = tuple(_caveats(report))
@@ -57,7 +57,7 @@ def _grades(report: Report) -> list[str]:
 
 
 def _caveats(report: Report) -> list[str]:
-    """Return the caveats that no sentence about the number may leave out."""
+    """Return the caveats of the MACs: uncounted nodes, bounds, estimates."""
     caveats = []
     if report.uncounted:
         kinds = _some(sorted({row.op for row in report.uncounted}), "operator")

@@ -145,7 +145,7 @@ def formula_stub(node: Node) -> str:
 
 
 def operator_name(node: Node) -> str:
-    """Return the name by which a formula is registered for a node: "namespace::name"."""
+    """Return the name under which a node's operator has a formula: "namespace::name"."""
     domain, kind = node.op.domain, node.op.type
     if domain == TORCH:
         namespace, _, rest = kind.partition(".")

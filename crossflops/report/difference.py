@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Work:
-        """The increase."""
+        """The work of the second model minus that of the first."""
         return self.second - self.first
 
 
@@ -64,7 +64,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing grew by more than `max_increase`, and all work was counted."""
+        """Whether no total grew by more than --max-increase and all work was counted."""
         return not self.over and (self.max_increase is None or not self.new_uncounted)
 
 
@@ -74,7 +74,7 @@ KINDS = ("macs", "flops", "params")
 def report_difference(
     first: Report, second: Report, names: tuple[str, str], most: Fraction | None = None
 ) -> Difference:
-    """Return the difference of two reports; `most` is the share by which a total may grow."""
+    """Compare two reports: totals, modules and nodes; `most` is the allowed growth."""
     before, after = report_total_work(first), report_total_work(second)
     over: tuple[str, ...] = ()
     old, new = _placements(first, second)
@@ -335,7 +335,7 @@ def _has_changed(before: tuple[str, Work], after: tuple[str, Work]) -> bool:
 
 
 def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
-    """Yield the changes, the largest in MACs first. A removed and an added equal is a move."""
+    """Yield changed, added, removed and moved rows, the largest in MACs first."""
     rows = [
         Change(kind="changed", name=name, what=second[name][0], first=work, second=second[name][1])
         for name, (what, work) in first.items()

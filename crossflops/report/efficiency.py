@@ -223,5 +223,5 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
-    """Return the requested rooflines of a report, one for each numerator and device."""
+    """Return the rooflines of a report, one for each device and kind of work."""
     return tuple(row.roofline for row in report.efficiency if isinstance(row.roofline, Roofline))

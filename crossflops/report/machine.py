@@ -28,7 +28,7 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> float:
-        """The cores with available time: at most the quota."""
+        """The cores that this process can use, limited by the CPU quota."""
         return self.cores if self.quota is None else min(float(self.cores), self.quota)
 
     def peak(self, precision: str) -> float | None:
@@ -80,7 +80,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
 
     def device(self) -> Device:
-        """Return the machine as a device to compare a count with. Its id is "measured"."""
+        """Return this machine as a device with the id "measured"."""
         kind = "measured peak" if self.is_peak else "measured matrix product (not the peak)"
         return Device(
             id="measured",

@@ -101,7 +101,7 @@ class BesideProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The seconds of both directions."""
+        """The seconds of forward and backward pass."""
         return self.forward_seconds + self.backward_seconds
 
 
@@ -171,20 +171,20 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int | None:
-        """The MACs of the step on all batches, each once; None if some are unknown."""
+        """The MACs of all ranks' batches, shared ones once; None if some are unknown."""
         total = sum(step.forward_macs + step.backward_macs for step in self.steps)
         return None if self.missing or total % self.sharing else total // self.sharing
 
     @property
     def examples(self) -> int | None:
-        """The examples of all batches, each once; None if some are unknown."""
+        """The examples of all ranks' batches, shared ones once; None if some are unknown."""
         known = [step.examples for step in self.steps if step.examples is not None]
         full = len(known) == len(self.steps) and not self.missing
         return sum(known) // self.sharing if full else None
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the slowest process."""
+        """The seconds of the slowest rank's step."""
         return max((step.seconds for step in self.steps if step.seconds is not None), default=None)
 
 
@@ -230,7 +230,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_macs(self) -> int:
-        """The MACs of the gradients: the work of the model, without recomputation."""
+        """The MACs of the gradients, without recomputation."""
         return self.work.backward_input_macs + self.work.backward_weight_macs
 
     @property
@@ -240,24 +240,24 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def model_macs(self) -> int:
-        """The MACs that the step needs, of its phases that were run."""
+        """The MACs of forward and, if it ran, backward pass, without recomputation."""
         return self.work.forward_macs + (self.backward_macs if self.has_backward else 0)
 
     @property
     def executed_macs(self) -> int:
-        """The MACs that the step needs, with recomputation."""
+        """The MACs of forward and, if it ran, backward pass, with recomputation."""
         return self.model_macs + (self.work.recomputed_macs if self.has_backward else 0)
 
     @property
     def step_macs(self) -> int:
-        """The MACs that the step needs, with those of the modules beside the model."""
+        """The MACs of the step with modules outside the model, without recomputation."""
         return self.model_macs + sum(
             work.macs - work.recomputed_macs for work in self._works_beside
         )
 
     @property
     def executed_step_macs(self) -> int:
-        """The MACs of the step and of the modules beside the model, with recomputation."""
+        """The MACs of the step with modules outside the model, with recomputation."""
         return self.executed_macs + sum(work.macs for work in self._works_beside)
 
     @property
@@ -303,12 +303,12 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mfu(self) -> float | None:
-        """The rate that the model needs, as a share of the peak."""
+        """The model FLOPs utilization: rate without recomputation / peak."""
         return self.of_peak(self.rate(self.step_macs, self.seconds))
 
     @property
     def hfu(self) -> float | None:
-        """The rate with recomputation, as a share of the peak."""
+        """The hardware FLOPs utilization: rate with recomputation / peak."""
         return self.of_peak(self.rate(self.executed_step_macs, self.seconds))
 
     @property
@@ -370,7 +370,7 @@ def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleP
 def modules_above_peak(
     modules: Iterable[ModuleProfile], peak: float
 ) -> tuple[tuple[ModuleProfile, str, float], ...]:
-    """Return modules above the device's peak, with the pass and the rate."""
+    """Return modules faster than the peak, each with its pass and its FLOP/s."""
     return tuple(
         (row, word, rate)
         for row in modules

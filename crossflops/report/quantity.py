@@ -168,7 +168,7 @@ def percent(ratio: float | None) -> str:
 
 
 def release(version: str) -> str:
-    """Return the release numbers of a version, without a third one that is zero.
+    """Return a version without build suffix, and without a last ".0".
 
     >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
     ('0.1.1', '2.13', '2.13.0a0', 'x')

@@ -231,17 +231,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the title that identifies this report: see `provenance.report_title`."""
+        """The name of the model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def scope(self) -> ModuleRow | Totals:
-        """The subject of the rows: the module that they are restricted to, or the model."""
+        """The totals of the report: of the module that it is restricted to, or the model."""
         return self.module if isinstance(self.module, ModuleRow) else self.totals
 
     @property
     def compared(self) -> int:
-        """The native MACs that accounts start from: of the training step, if there is one."""
+        """The native MACs that tools are compared with: of the pass or the training step."""
         step = self.training
         return step.macs if isinstance(step, TrainingReport) else self.scope.macs
 
@@ -262,7 +262,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folds(self) -> tuple[ConventionCount, ...]:
-        """The model under every requested convention, in the order of the request."""
+        """The totals by each requested tool convention."""
         return ((self.as_,) if self.as_ is not None else ()) + (self.as_also or ())
 
     @property

@@ -79,7 +79,7 @@ def report_from_ledger(
     folded: tuple[ConventionCount, ...] = (),
     memory: Memory | UnsetType = UNSET,
 ) -> Report:
-    """Return the report of a count, with its conventions and its memory figures."""
+    """Build the report of a counted graph: totals, tables, conventions, memory."""
     return Report(
         model=ModelInfo(
             name=graph.name,
@@ -178,7 +178,7 @@ def with_training(
 
 
 def path_with_ancestors(path: str) -> Iterator[str]:
-    """Yield the path, and those of all its ancestors, the model "" last."""
+    """Yield the module path and the paths of its ancestors, "" (the model) last."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -259,7 +259,7 @@ def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
 
 
 def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
-    """Return operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
+    """Return a row for each operator: nodes, MACs and FLOPs; most FLOPs first."""
     macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
         op = _op(count.node)
@@ -271,7 +271,7 @@ def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
 
 
 def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
-    """Return every registered module with all beneath it, in the order of the module table."""
+    """Return a row for each module with its submodules: MACs, FLOPs and parameters."""
     macs, flops = defaultdict[str, int](int), defaultdict[str, int](int)
     for count in ledger.counted:
         path, cost = count.node.path, count.cost

@@ -67,7 +67,7 @@ def view(
     report: Report, by: By = "op", top: int | None = None, depth: int | None = None,
     unit: str = "macs",
 ) -> TableView:  # fmt: skip
-    """Return one table of the report.
+    """Return a table of a report: by operator, module, node or class of module.
 
     By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
     levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
@@ -341,7 +341,7 @@ def focus(report: AnyReport, path: str) -> AnyReport:
 
 
 def is_in_module(path: str, module: str) -> bool:
-    """Return whether a path is that of the module, or lies in it."""
+    """Return whether the path is the module's or that of one of its submodules."""
     return not module or path == module or path.startswith(f"{module}.")
 
 
@@ -413,7 +413,7 @@ def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator
 
 
 def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
-    """Return the report with the shapes of each of its modules.
+    """Return the report with input, output and weight shapes of each module.
 
     They are those of the first call, where calls were recorded; else of the tensors that cross
     the border of the module in the graph.

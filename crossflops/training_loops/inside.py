@@ -47,7 +47,7 @@ class ScriptSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin() -> None:
-    """Wait for torch.optim to be imported; of several ranks only the first is profiled."""
+    """Install an import hook that profiles a step once torch.optim is imported (rank 0)."""
     text = os.environ.get(SETTINGS)
     if text and os.environ.get("RANK", "0") in ("", "0"):
         settings = msgspec.json.decode(text, type=ScriptSettings)
@@ -63,7 +63,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return Python's own spec, with a loader that reports its end."""
+        """Return the import spec of the awaited module, with a loader that reports its end."""
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
@@ -108,7 +108,7 @@ class _ChosenStep:
         self._is_over = False
 
     def wait(self) -> None:
-        """Wait until an optimizer steps."""
+        """Start to watch for the steps of optimizers."""
         atexit.register(self._never)
         self._observe_steps()
         if self._settings.step == FIRST_STEP:
@@ -123,7 +123,7 @@ class _ChosenStep:
         self._undo.append(keep_called(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
-        """Count a step. On errors the training goes on."""
+        """Count an optimizer step; on an error give up the profile and let training go on."""
         try:
             self._count(optimizer)
         except Exception as error:
@@ -143,7 +143,7 @@ class _ChosenStep:
         self._end_step()
 
     def _end_step(self) -> None:
-        """End the chosen step, or the first one after it that ends so: see the class."""
+        """End a training step: start to profile before the chosen one, finish after it."""
         chosen = self._settings.step
         if self._profiler is None and self._called:
             self._leave()
@@ -198,7 +198,7 @@ class _ChosenStep:
         self._is_over = True
 
     def _never(self) -> None:
-        """Report at the exit of a process that the step was not reached."""
+        """Record at exit why no step was profiled: too few steps, or no visible call."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():
                 self._give_up(": ".join(explain_unseen()))

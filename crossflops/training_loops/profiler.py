@@ -153,7 +153,7 @@ class FlopsProfiler:
         self._watch.start()
 
     def _on_step_error(self, error: BaseException) -> None:
-        """Report this error of the step to the other processes, once."""
+        """Report an error of the profiled step to the other ranks, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
             meeting.fail(error)
@@ -166,7 +166,7 @@ class FlopsProfiler:
                 self._round.close()
 
     def end(self) -> None:
-        """Remove all hooks, and forget the observations."""
+        """Remove all hooks from the model, and forget the times and calls of its step."""
         if self._watch is not None:
             self._watch.leave()
         if self._round is not None:
@@ -174,7 +174,7 @@ class FlopsProfiler:
         self._forget()
 
     def reset(self) -> None:
-        """Forget the observations, and go on observing if it did."""
+        """Remove the observations of the profiler; start again if it was observing."""
         watching = self._watch is not None and self._watch.active
         self.end()
         if watching:
@@ -207,7 +207,7 @@ class FlopsProfiler:
             show(self.profile, choice or self._choice, output_file or self._file)
 
     def _meet(self) -> None:
-        """Exchange the step with the other processes; the first one adds theirs to its profile."""
+        """Exchange profiles of the step with the other ranks; the first rank keeps all."""
         meeting, self._round = self._round, None
         if meeting is None or meeting.size == 1:
             return
@@ -297,7 +297,7 @@ class FlopsProfiler:
 
 
 def step_of(profile: TrainingProfile, rank: int) -> RankStep:
-    """Return the part of a profile that the other processes get."""
+    """Return the MACs and times of a rank's step, for the first rank to show."""
     return RankStep(
         rank=rank,
         examples=profile.examples,
@@ -343,7 +343,7 @@ def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
 
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
-    """Return the timing of one observed step."""
+    """Return times, device and warnings of one observed training step."""
     from crossflops.profiling.watch import model_run_place
 
     where = model_run_place(model)

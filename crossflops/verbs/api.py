@@ -45,7 +45,7 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the verb with the formulas of the configuration and of the caller in effect."""
+        """Return the verb's result with the formulas of the configuration and caller in effect."""
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
         sources = (*_find_configured_formulas(), *own)
@@ -566,4 +566,4 @@ def export(
 
 
 def _ignore_api_progress(_: str) -> None:
-    """Show no progress."""
+    """Ignore a progress message."""

@@ -363,7 +363,7 @@ class Attempts:
         return self._ready[batch]
 
     def trace_batch(self, batch: int) -> None:
-        """Trace a batch that was timed before."""
+        """Run a timed batch size again under the profiler, for a trace."""
         config = msgspec.structs.replace(self._conditions, limits=_BRIEF)
         self._run(self.runnable(batch), config, profiled=True)
 
@@ -675,7 +675,7 @@ _OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out recomputed
 def with_kernel_account(
     bench: Bench, ready: Runnable, ran: Ran, provided: BenchPeak | None
 ) -> Bench:
-    """Return the bench with the profile of its kernels, its assumptions, and impossible figures.
+    """Return the bench result with kernel profile, assumptions, warnings and errors.
 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.

@@ -70,7 +70,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def numbers(self) -> set[str]:
-        """The names of all numbers that its rules are about."""
+        """The names of the numbers in its rules, such as "macs"."""
         full = {rule.name for rule in self.rules}
         return full.union(rule.name for part in self.parts for rule in part.rules)
 
@@ -200,7 +200,7 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
 
 
 def _budget_files_beneath(folder: Path) -> list[str]:
-    """Return the configurations of the repository beneath a folder that set budgets."""
+    """Return the paths of configuration files below the folder that set budgets."""
     from crossflops.verbs.revisions import files_called
 
     with contextlib.chdir(folder):
@@ -210,7 +210,7 @@ def _budget_files_beneath(folder: Path) -> list[str]:
 
 
 def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
-    """Return the budgets of a configuration by file and name, replaced by nearer ones.
+    """Return the budgets by file and name; a configuration nearer to the model wins.
 
     A model in a folder that has a budget for it by itself is held against that.
     """
@@ -247,7 +247,7 @@ def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Pat
 
 
 def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Return every file from the folder upwards that sets budgets, the nearest first."""
+    """Yield the configuration files with budgets from the folder upwards, nearest first."""
     seen: set[Path] = set()
     for index in (folder, *folder.parents):
         file, table = find_config_table(_TABLE, index)
@@ -313,7 +313,7 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
 def _origins(
     budgets: Sequence[Budget], table: str, others: Mapping[str, str], file: Path
 ) -> dict[str, str]:
-    """Return the table of each budget. Raises InputError for one that two tables set."""
+    """Return the table by budget name. Raises InputError if two tables set one budget."""
     for budget in budgets:
         if budget.name in others:
             raise InputError(
@@ -324,7 +324,7 @@ def _origins(
 
 
 def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> None:
-    """Raise InputError for [budgets.model.onnx], which TOML reads as a table in a table."""
+    """Raise InputError for [budgets.model.onnx], where TOML needs quotes."""
     for key, value in provided.items():
         if key not in _KEYS and isinstance(value, dict):
             message = f"{where} has a table {key}; a name with dots must be in quotes"

@@ -224,7 +224,7 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
 
 
 def _ignore_check_progress(_: str) -> None:
-    """Show no progress."""
+    """Ignore a progress message."""
 
 
 def _record_all(
@@ -309,7 +309,7 @@ def _with_keys(row: Check, budget: Budget) -> Check:
 
 
 def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None) -> Baseline:
-    """Write these counts into the baseline, which may have changed since it was read.
+    """Write counts into the baseline file under a lock; return the new baseline.
 
     Of all names that are `known`, entries of others are dropped, but those of tests.
     """
@@ -379,7 +379,7 @@ def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Re
 
 
 def _file_bytes(budget: Budget) -> int:
-    """Return the bytes of a file with those of its external data."""
+    """Return the bytes of an ONNX file and its external data. Raises InputError."""
     from crossflops.export.onnx_file import data_locations
     from crossflops.load import read_onnx_model
 
@@ -439,7 +439,7 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
 
 def _read_baseline(path: Path, anew: bool) -> Baseline:
-    """Return the baseline; an empty one if it is missing, or is broken and written `anew`.
+    """Read the baseline file; return an empty one if it is missing, or broken and `anew`.
 
     Raises InputError for a broken file, and always for one of a newer schema.
     """

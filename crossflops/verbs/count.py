@@ -67,7 +67,7 @@ _DRAWS = "the file draws random numbers without a seed: sizes can differ in anot
 
 
 def observe_request(request: Request) -> tuple[Request, Run]:
-    """Run the request's ONNX file once, and return the request with the observations and a note.
+    """Run an ONNX file once; return the request with observed sizes, and the run.
 
     The values of its inputs are those of the request's file, where it has one.
 
@@ -207,7 +207,7 @@ class ModelBuild:
 
 
 def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
-    """Normalize and count in this setting, and record the fused kernels of the observed ones."""
+    """Convert a model to a graph and count it in a setting; also record observed runs."""
     return count_recording(record_model(source, setting, observed))
 
 
@@ -235,7 +235,7 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
 
 
 def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
-    """Return the real runs that some convention needs."""
+    """Return the settings in which a convention needs the kernels of a real run."""
     return sorted(
         {view for convention in conventions if (view := convention.view(setting))},
         key=lambda view: (view.id, view.level),
@@ -466,7 +466,7 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
 
 
 def build_for(request: Request) -> ModelBuild:
-    """Return the builder of a request's model, with values if its conventions watch runs."""
+    """Return the builder of the requested model, with values if a real run is needed."""
     return ModelBuild(
         request, is_run=bool(views_to_observe(_request_conventions(request), request.setting))
     )
@@ -528,7 +528,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:
-    """Return the training flags of a request, None without any."""
+    """Return the options of training in a request, with None for those at default."""
     return {
         "train": request.train or None,
         "frozen": request.frozen or None,
@@ -538,9 +538,7 @@ def flags_of_training(request: Request) -> dict[str, Any]:
 
 
 def name_of_loss(loss: str | Callable[..., Any]) -> str:
-    """Return the name of a loss in a report: of a callable object, such as a partial, its
-    class.
-    """
+    """Return the name of a loss function, or of the class of a callable object."""
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "__qualname__", type(loss).__qualname__))
@@ -569,7 +567,7 @@ def refuse_training(request: Request) -> None:
 def exact_steps(
     native: CountedModel, frozen: Iterable[str], trainable: Iterable[str], own: OwnBackwards = ()
 ) -> "Steps":
-    """Return the training step of a model that was counted.
+    """Count the exact training step of a counted model by node.
 
     `own` are the backward passes of its functions: see `crossflops.ledger.training.work`.
 
@@ -588,7 +586,7 @@ def exact_steps(
 def own_backwards_in_step(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> OwnBackwards:
-    """Return the work of custom autograd functions in the training step of a model.
+    """Return the work of custom autograd functions in the requested training step.
 
     What the loss of the request misses is severed from its graph.
     """
@@ -605,7 +603,7 @@ def own_backwards_in_step(
 
 
 def source_backward_costs(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
-    """Return the work of a source's custom autograd functions, for the step in the setting."""
+    """Return the work of a model's custom autograd functions in a training step."""
     if not native.graph.functions:
         return ()
     return require_frontend(source.model).custom_backward_costs(source, setting)
@@ -662,7 +660,7 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
 def with_training(
     report: Report, native: CountedModel, exact: "Steps", optimizer: str = ""
 ) -> Report:
-    """Return the report with the exact training step, and separately that of the optimizer."""
+    """Return the report with the work of the training step and of the optimizer."""
     from crossflops.ledger.training.rule_of_thumb import differences
 
     thumb = (

@@ -42,7 +42,7 @@ def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
 def this_machine(
     catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
 ) -> Machine:
-    """Return the system's data, the devices of the catalogue that match, and the measured peak.
+    """Describe this machine: CPU, GPUs, matching catalogue devices, measured peak.
 
     Raises NoCpuError where the system says nothing and nothing is measured.
     """

@@ -25,8 +25,7 @@ _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 def diff(
     first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
-    """Return the difference from the first to the second; `most` is the share by which a total may
-    grow.
+    """Compare two models or reports; `most` is the allowed relative growth of a total.
 
     Of two models the causes are given, too. Raises what counting raises, and InputError for a file
     that is no report of a count.

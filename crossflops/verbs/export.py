@@ -50,7 +50,7 @@ class Files(list[Path]):
 
 
 def export_request(request: Request, requested: FileRequest) -> Files:
-    """Write the model or its counts to a file, and run it beside the model on request.
+    """Write the model or its counts to a file; run it next to the model on --verify.
 
     Returns the files that were written.
     """
@@ -81,7 +81,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
 
 
 def _tell_unloadable(file: Path) -> None:
-    """Warn of a file that no runtime can load."""
+    """Warn if onnxruntime cannot load the exported ONNX file."""
     from crossflops.export.loading import describe_unloadable
     from crossflops.frontends.onnx.binding import warn_about_file
     from crossflops.load import read_onnx_model
@@ -154,7 +154,7 @@ def _export_from_file(
 
 
 def _refuse_sizes(source: Source) -> None:
-    """Raise InputError for sizes that a copy of a file does not have."""
+    """Raise InputError for --input, --dim, --trips or --branch, which a copy cannot keep."""
     file = source.model
     sized = {"--input": file.specs, "--dim": file.dims, "--trips and --branch": file.control}
     for flag, value in sized.items():

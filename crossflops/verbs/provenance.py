@@ -21,7 +21,7 @@ _ROOTS = ("/", "~", "./", "\\\\")  # how a path begins that tells of this machin
 
 
 def framework_versions(is_file: bool) -> dict[str, str]:
-    """Return the versions of crossflops and, unless the model is a file, of the framework."""
+    """Return the versions of crossflops and, unless for a file, of imported frameworks."""
     names = ["crossflops"]
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
@@ -47,7 +47,7 @@ def _distribution_version(name: str) -> str:
 
 
 def _metadata_version(name: str) -> str:
-    """Return the version that the metadata of a distribution state."""
+    """Return the version of an installed distribution, or ""."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -126,7 +126,7 @@ def _from_here(path: str) -> str:
 
 
 def _model_class_name(request: Request) -> str:
-    """Return the full name of the model's class, or of the model if it is a function."""
+    """Return module and name of the model's class, or of a function."""
     assert request.given is not None
     return _full_name(request.given.model)
 

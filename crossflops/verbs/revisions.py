@@ -73,7 +73,7 @@ def revision_of(text: str) -> tuple[str, str]:
 
 
 def refuse_unknown(revision: str) -> None:
-    """Raise InputError for a revision that git does not have here, with what to fetch."""
+    """Raise InputError for an unknown git revision, with the command to fetch it."""
     if not _git("rev-parse", "--verify", "--quiet", "--end-of-options",
                 f"{revision}^{{commit}}").returncode:  # fmt: skip
         return
@@ -207,9 +207,7 @@ def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) ->
 
 @contextmanager
 def checking_out_revision(revision: str) -> Iterator[Path]:
-    """Check the revision out into a temporary worktree; yield this folder in it, which may not
-    exist.
-    """
+    """Check a git revision out into a temporary worktree; yield the current folder in it."""
     top = repository()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
         tree = Path(temporary, top.name)
@@ -228,7 +226,7 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
 
 
 def count_in(request: Request, folder: Path, revision: str) -> Report:
-    """Count in another process, which runs in the folder and imports local modules from there."""
+    """Count a model in another process, in the folder of a checked-out revision."""
     refuse_pointer(request, folder, revision)
     if request.inputs_file is not None:
         request = msgspec.structs.replace(
@@ -256,7 +254,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
 
 
 def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
-    """Raise InputError if the revision holds a pointer of Git LFS in the place of the model."""
+    """Raise InputError if the revision has a Git LFS pointer instead of the model file."""
     if not request.is_file or request.target is None:
         return
     try:
@@ -280,7 +278,7 @@ def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
 
 
 def paths_outside_repository() -> list[str]:
-    """Return the folders of the reader's PYTHONPATH that do not lie in this repository."""
+    """Return the folders of PYTHONPATH that are outside this git repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     top, absolute = repository(), map(os.path.abspath, paths)
     return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
@@ -296,7 +294,7 @@ def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
 
 
 def repository() -> Path:
-    """Return the folder of the repository, links followed."""
+    """Return the top folder of the git repository."""
     return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
 
 
@@ -315,7 +313,7 @@ def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess
 
 
 def main() -> None:
-    """Run as the process: from a request on stdin to the file of a report, or of an error."""
+    """Count the request from stdin, and write a report or an error to a file."""
     from crossflops.verbs.count import native_count
 
     request, top, answer = pickle.loads(sys.stdin.buffer.read())

@@ -21,7 +21,7 @@ class CountedRow(NamedTuple):
 
 
 def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
-    """Count a model, also by the conventions of these tools."""
+    """Count a model, also by tool conventions; return its row and notes."""
     notes: dict[str, str] = {}
     try:
         report = _count_with_tools(request, tools)

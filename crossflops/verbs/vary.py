@@ -90,7 +90,7 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
 
 
 def fit_formulas(request: Request) -> Formulas:
-    """Return the formulas of a request. Raises InputError unless it is an ONNX file."""
+    """Fit the totals of an ONNX file as polynomials of --vary. Raises InputError."""
     if request.observe:
         message = "--vary counts at many sizes and cannot be combined with --observe"
         raise InputError(message, "leave out one of the two")
@@ -106,7 +106,7 @@ def fit_formulas(request: Request) -> Formulas:
 def formulas(
     file: OnnxFile, names: Sequence[str], dims: Mapping[str, int], setting: Setting = Setting()
 ) -> Formulas:
-    """Return the totals of a file as polynomials in the named dimensions; `dims` binds the others.
+    """Fit the totals of an ONNX file as exact polynomials in named dimensions.
 
     A polynomial is made from the fewest points and holds at further random ones, or it is none.
     Sizes with a stride have none: then it is tried on the multiples of 2, 4, ... 64.
@@ -234,7 +234,7 @@ def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], n
 def _fit_joint_polynomials(
     counter: _Counter, lines: Sequence[_Line], rng: random.Random
 ) -> dict[str, Polynomial]:
-    """Return the polynomials in all dimensions together; none if they do not hold elsewhere.
+    """Fit polynomials in all dimensions together; {} if they fail at other sizes.
 
     Along the lines through the base point a degree may be lower than elsewhere, so it may grow.
     """
@@ -295,7 +295,7 @@ def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | N
 
 
 def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
-    """Return Newton's coefficients: the divided differences that begin at the first point."""
+    """Return the Newton coefficients (divided differences) of values at points."""
     row, coefficients = list(values), []
     for order in range(len(indices)):
         coefficients.append(row[0])
@@ -309,7 +309,7 @@ def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> 
 def interpolate(
     axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int]
 ) -> dict[Powers, Fraction]:
-    """Return the polynomial through a grid: coefficients by the power of every dimension.
+    """Return the coefficients of the polynomial through values on a grid of sizes.
 
     `axes` are the sizes of each dimension, `values` what was counted at every combination.
     Newton's form is found along one axis after the other, then multiplied out.

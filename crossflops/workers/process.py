@@ -35,7 +35,7 @@ class Process(Protocol):
     """A process that exchanges lines with this one."""
 
     def lines(self) -> Iterator[bytes]:
-        """Return the lines that it writes, until it ends."""
+        """Return the lines that the process writes, until it ends."""
 
     def send(self, line: bytes) -> None:
         """Send a line to the process; ignore that it has ended."""
@@ -49,7 +49,7 @@ class Process(Protocol):
         """
 
     def release(self) -> None:
-        """Close the ends of the conversation."""
+        """Close the pipes to and from the process."""
 
 
 class SpawnedProcess:
@@ -74,11 +74,11 @@ class SpawnedProcess:
             )
 
     def lines(self) -> Iterator[bytes]:
-        """Read lines: see `Process`."""
+        """Yield the lines that the process writes to stdout."""
         return iter(self._process.stdout or ())
 
     def send(self, line: bytes) -> None:
-        """Send a line: see `Process`."""
+        """Send a line to the stdin of the process; ignore that it has ended."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line + b"\n")
@@ -95,7 +95,7 @@ class SpawnedProcess:
                 self._process.kill()
 
     def status(self) -> int | None:
-        """Return the exit status: see `Process`."""
+        """Wait for the process and return its exit status."""
         return self._process.wait()
 
     def release(self) -> None:
@@ -107,7 +107,7 @@ class SpawnedProcess:
 
 
 def can_be_cloned() -> bool:
-    """Return whether this process can be forked as it is, which only Linux can tell."""
+    """Return whether this process can be forked: on Linux, with one thread."""
     single = sys.platform == "linux" and threads() == 1
     return single and sys.stdout is not None and sys.stderr is not None
 
@@ -236,7 +236,7 @@ class GrandchildProcess:
         self._told.set()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield lines: see `Process`."""
+        """Yield the lines that the process writes to its pipe."""
         with self._replies:
             yield from self._replies
 
@@ -253,12 +253,12 @@ class GrandchildProcess:
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """Return the exit status: see `Process`."""
+        """Wait for the exit status that the fork server reports; None if it does not."""
         self._told.wait(_REAPED)
         return self._status
 
     def release(self) -> None:
-        """Release the conversation: see `Process`."""
+        """Close the pipe to the process."""
         with contextlib.suppress(OSError):
             self._requests.close()
 
@@ -284,7 +284,7 @@ class MonitoredProcess:
         self._listener: threading.Thread | None = None
 
     def attend(self, process: Process) -> None:
-        """Listen to a process that has begun to work."""
+        """Start to listen to the lines of a process, with its timeout."""
         self._process = process
         self.restart_timeout()
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -340,7 +340,7 @@ class MonitoredProcess:
             return ""
 
     def emit_event(self, event: str | None) -> None:
-        """Emit an event, or None at the end."""
+        """Report an event line of the process, or None for its end."""
         self.over |= event is None
         self._news(self, event)
 
@@ -371,7 +371,7 @@ class ProcessEnd(NamedTuple):
 
     @property
     def how(self) -> str:
-        """The exit status in words.
+        """How the process ended: the signal's name or the exit status, as text.
 
         >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
         ('by SIGSEGV', 'with status 2')
@@ -432,7 +432,7 @@ class Worker(MonitoredProcess):
         self._status: int | None = None  # that of a parent that did not come to fork it
 
     def start(self, env: dict[str, str]) -> Failure | None:
-        """Start the worker's process and send its order; return a failure if it cannot start."""
+        """Start the worker's process and send its order; return a failure, if any."""
         try:
             process = SpawnedProcess(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:

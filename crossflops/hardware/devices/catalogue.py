@@ -58,7 +58,7 @@ def device_name_words(name: str) -> Words:
 
 
 def spellings(name: str, vendor: str) -> Iterator[Words]:
-    """Yield the name with and without the vendor, and the brand, in front of it."""
+    """Yield the words of a device name with and without vendor and brand."""
     maker, brand = vendor.casefold(), _BRANDS.get(vendor, "")
     plain = device_name_words(name)
     while len(plain) > 1 and plain[0] in (maker, brand):
@@ -69,7 +69,7 @@ def spellings(name: str, vendor: str) -> Iterator[Words]:
 
 
 def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
-    """Return the words without the size of a memory, and that size in bytes; None without one.
+    """Split a memory size ("80gb") off a device name; return words and bytes, or None.
 
     >>> split_memory_size(("a100", "80gb", "sxm"))
     (('a100', 'sxm'), 80000000000.0)
@@ -89,9 +89,7 @@ def device_labels(device: Device) -> tuple[str, ...]:
 
 
 def contains(device: Device, text: str) -> bool:
-    """Return whether a name of the device contains the text, or another of its labels begins a
-    word with it.
-    """
+    """Return whether the text is in a name of the device, or begins a word of its traits."""
     requested = " ".join(device_name_words(text))
     traits = (device.vendor, device.kind, device.architecture)
     return any(
@@ -134,7 +132,7 @@ def _scale_figures(figures: Mapping[str, float], factor: float) -> dict[str, flo
 
 
 def _round_to_twelve_digits(value: float) -> float:
-    """Return the nearest number of twelve digits if it is as close as the number itself."""
+    """Return the number rounded to twelve digits if that differs only by float error."""
     short = float(f"{value:.12g}")
     return short if isclose(short, value, rel_tol=1e-13) else value
 
@@ -184,7 +182,7 @@ def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
 
 
 def slice_device(device: Device, profile: str, units: int, memory: float) -> Device:
-    """Return the share of a device that has `units` of its units and `memory` bytes of its memory.
+    """Return a device with a share of the units and memory bytes of another (MIG slice).
 
     Raises ValueError where these are unknown of the device itself.
     """
@@ -254,7 +252,7 @@ def catalogue_devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
 
 @cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Return names that several devices share, each with the labels of these devices."""
+    """Return the device names that several devices share, with these devices."""
     text = files("crossflops.hardware.devices").joinpath(_FAMILIES).read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
@@ -265,7 +263,7 @@ def search_devices(text: str, additions: tuple[Device, ...] = ()) -> tuple[Devic
 
 
 def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
-    """Return the device of that id, name, alias or family, compared as a whole.
+    """Find the device with this id, name or alias, or a slice of it. Raises if unknown.
 
     Case does not matter, nor whether words are set apart by spaces, hyphens or underscores; the
     vendor may be left out; the size of the memory may be added, and has to be the device's. There
@@ -295,8 +293,7 @@ def dense_peak_rate(device: Device, precision: str) -> float:
 
 
 def peak_from_clock(device: Device, precision: str) -> float | None:
-    """Return the peak in FLOP/s from clock x units x FMA per clock and unit x 2, as a second
-    source.
+    """Return the peak in FLOP/s as clock x units x FMA per clock x 2, to check the sheet.
 
     None where the catalogue does not hold all of the factors. It finds a slip in the figures,
     not a common source that is wrong. Source of the formula: NVIDIA, A100 whitepaper,
@@ -309,9 +306,7 @@ def peak_from_clock(device: Device, precision: str) -> float | None:
 
 
 def clock_of(device: Device, precision: str) -> float | None:
-    """Return the clock in Hz of the sheet's peak: some devices have another one for matrix
-    units.
-    """
+    """Return the clock in Hz that the peak of a precision is based on."""
     clock = device.matrix_clock if precision in MATRIX else None
     return clock or device.clock
 
@@ -323,7 +318,7 @@ def deviation(device: Device, precision: str) -> float | None:
 
 
 def bandwidth_from_memory_bus(device: Device) -> float | None:
-    """Return the bandwidth in bytes/s from memory bus x transfers per pin / 8, as a second source.
+    """Return the bandwidth in bytes/s as memory bus x transfers / 8, to check the sheet.
 
     None where the catalogue does not hold both factors.
     """
@@ -433,7 +428,7 @@ def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple
 
 @cache
 def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
-    """Return every spelling of every unique name, in words, with its devices."""
+    """Return the devices by each spelling of their own names."""
     return _devices_by_spelling(
         {device.label: device_labels(device) for device in catalogue_devices()}
     )
@@ -441,7 +436,7 @@ def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
 
 @cache
 def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
-    """Return every spelling of every shared name, in words, with its devices."""
+    """Return the devices by each spelling of names that several devices share."""
     return _devices_by_spelling(
         {
             device.label: tuple(name for name, ids in families().items() if device.label in ids)
@@ -463,7 +458,7 @@ def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tu
 
 
 def _advice(name: str) -> str:
-    """Return the remedy for an unknown name, with the nearest names."""
+    """Return the hint for an unknown device name, with similar names."""
     advice = (
         "give the dense peak in TFLOP/s with --peak-tflops, or describe the device in a TOML file"
     )
@@ -489,8 +484,7 @@ RESERVED = "measured"  # the device that stands for what was measured here
 
 
 def additions(file: str | Path | None = None, folder: Path | None = None) -> tuple[Device, ...]:
-    """Return devices of configurations from `folder` (the current one) upwards, then those of
-    `file`.
+    """Return the devices of the user: of the nearest configuration, then of `file`.
 
     Raises InputError for a file that cannot be understood, and for names that are taken.
     """

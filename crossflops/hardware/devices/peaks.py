@@ -38,7 +38,7 @@ def sparse(device: Device, precision: str) -> float | None:
 
 
 def sparse_peak(device: Device, precision: str) -> float:
-    """Return the peak as `sparse` does. Raises UnknownNameError if there is none."""
+    """Return the peak with structured sparsity in FLOP/s. Raises UnknownNameError."""
     top = sparse(device, precision)
     if top is None:
         dense_peak_rate(device, precision)
@@ -50,7 +50,7 @@ def sparse_peak(device: Device, precision: str) -> float:
 
 
 def attainable(device: Device, precision: str) -> float:
-    """Return the peak in FLOP/s of a precision of the sheet, or one derived from it.
+    """Return the peak of a precision in FLOP/s: dense, sparse, or emulated by bf16.
 
     `bf16_sparse` is that of BF16 with structured sparsity, `bf16x3` that of FP32 by products of
     BF16 parts. Raises UnknownNameError where the device has no such peak.
@@ -63,7 +63,7 @@ def attainable(device: Device, precision: str) -> float:
 
 
 def peak_rows(device: Device) -> tuple[PeakRow, ...]:
-    """Return every peak of the device, in the order of its sheet."""
+    """Return for each precision the peak, derived peak, ridge and deviation."""
     count = device.framework_devices_per_package
     return tuple(
         PeakRow(
@@ -97,7 +97,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float | None = None
 
     def top(self, precision: str) -> float:
-        """Return the dense peak in FLOP/s. Raises UnknownNameError where there is none."""
+        """Return the given peak, or that of the device, in FLOP/s. Raises UnknownNameError."""
         if precision in self.given:
             return self.given[precision]
         if self.device is not None:
@@ -193,7 +193,7 @@ def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
 
 
 def parse_peak_tflops(text: str) -> tuple[str, float]:
-    """Return a peak in FLOP/s from TFLOP/s, for one precision or for any."""
+    """Parse "bf16=312" or "312" (TFLOP/s) into precision and FLOP/s."""
     precision, _, value = text.rpartition("=")
     try:
         tflops = float(value)

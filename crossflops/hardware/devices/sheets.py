@@ -118,7 +118,7 @@ def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) 
 
 
 def device_from_options(peaks: tuple[str, ...], bandwidth: float | None) -> Device:
-    """Return a device described by options: `bf16=312` or `312` in TFLOP/s, and GB/s.
+    """Build a device from --peak-tflops texts and --bandwidth in GB/s.
 
     Raises InputError for what is no rate.
     """

@@ -71,7 +71,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def split(self) -> int:
-        """Devices that share one replica of the model."""
+        """The number of devices that hold one replica of the model (tensor x pipeline)."""
         return self.tp * self.pp
 
 
@@ -104,7 +104,7 @@ def device_layout(parallel: Parallel) -> Layout:
 
 
 def bubble(pipeline: int, micro_batches: int) -> float:
-    """Return the share of a step in which a stage of the pipeline is idle."""
+    """Return the idle share of a pipeline stage in a step with micro-batches."""
     return (pipeline - 1) / (micro_batches + pipeline - 1)
 
 
@@ -488,7 +488,7 @@ def _with_roofline_bound(traffic: MovedBytes, peak: float | None) -> MovedBytes:
 
 
 def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
-    """Return the tokens a second of one device, if examples are made of tokens."""
+    """Return the tokens per second of one device; UNSET if unknown or already in tokens."""
     per = row.examples_per_second
     if row.unit == "token" or run.tokens is None or per is None:
         return UNSET

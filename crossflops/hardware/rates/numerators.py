@@ -87,7 +87,7 @@ def external_numerator(macs: int) -> Numerator:
 
 
 def native(report: Report) -> Numerator:
-    """Return the numerator of crossflops' own count."""
+    """Return the native MACs of a report as the work of a question."""
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
 

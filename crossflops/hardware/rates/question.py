@@ -89,9 +89,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_graph_passes(self) -> bool:
-        """Return whether the passes of each node are those of its exact count, where there is
-        one.
-        """
+        """Whether the exact passes of each node are used, if known, instead of a factor."""
         return self.backward != "flat" or bool(self.frozen or self.loss)
 
 
@@ -204,9 +202,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_fields(cls, **fields: Any) -> "Question":
-        """Build a question from the fields of all groups. Raises InputError for an unknown
-        field.
-        """
+        """Build a question from option values by name. Raises InputError for unknown ones."""
         groups = {}
         for group in msgspec.structs.fields(cls):
             provided = {
@@ -228,7 +224,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flat(self) -> dict[str, Any]:
-        """The fields of all groups, by name."""
+        """The values of all options by name."""
         groups = msgspec.structs.asdict(self).values()
         return {
             name: getattr(group, name)

@@ -327,7 +327,7 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
 
 
 def _percent_with_sign(fraction: float) -> str:
-    """Return a share in percent with one decimal, or two significant digits if that is zero.
+    """Return a fraction as percent with a sign.
 
     >>> _percent_with_sign(0.0093), _percent_with_sign(-0.00036), _percent_with_sign(0.0)
     ('+0.9 %', '-0.036 %', '+0 %')
@@ -455,7 +455,7 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
-    """Return a note on an optimizer's step that is too short to read and write every parameter."""
+    """Return a warning if an optimizer step is too short to read and write all parameters."""
     least, adam = update_seconds(params, bandwidth)
     if seconds >= least:
         return ()
@@ -469,9 +469,7 @@ def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]
 
 
 def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[str, ...]:
-    """Return notes on modules above the peak, and on those whose parts do not add up to their
-    time.
-    """
+    """Return warnings on modules above the peak, or whose submodules' times do not add up."""
     rows = tuple(rows)
     above = () if peak is None else above_peak(rows, peak)
     sentences = [
@@ -491,14 +489,14 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
 
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """Return the assumptions of the speed and the attention of an efficiency."""
+    """Return notes on the measured speed and on the counted attention."""
     return (*_speed(run), *_causal_mask_notes(row.attention))
 
 
 def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return notes on modules of a profiled step: above the peak, or with unexplained time."""
+    """Return warnings on profiled modules above the peak or with unexplained time."""
     above = () if peak is None else modules_above_peak(rows, peak)
     return (
         tuple(
@@ -619,7 +617,7 @@ def _bandwidth_warnings(moved: object) -> Iterator[str]:
 def whole_run_remarks(
     compute: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
 ) -> tuple[str, ...]:
-    """Return notes on a whole run's length, MFU and energy, and on missing options for them."""
+    """Return notes on length, MFU and energy of a whole training run."""
     return (*_run_assumptions(compute, row, run), *_optimizer_notes(optimizer))
 
 

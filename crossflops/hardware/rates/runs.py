@@ -68,7 +68,7 @@ class RunTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
-    """Return the lines of a CSV that are not empty, with their numbers; there are two at least."""
+    """Read the non-empty lines of a CSV file with their numbers, at least two."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -162,7 +162,7 @@ def _parse_cell_value(name: str, text: str) -> Any:
 
 
 def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
-    """Return the question of one row: its fields override those of the command.
+    """Return the question of one row of a table, whose fields override the options.
 
     A speed of the row replaces that of the command, in whatever form.
     """
@@ -199,7 +199,7 @@ _HINT = "the first line must name the columns: module,ms or module,ms,macs"
 
 
 def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[TimedRow, ...]:
-    """Return the rows of a file. `macs` are those of the pass that was counted, by module.
+    """Read a table of module times; `macs` are the counted ones by module.
 
     `batches` is how many such passes one timed pass is, on its device. Raises InputError for a row
     that is none, named by its line.
@@ -277,7 +277,7 @@ class TimeGap(msgspec.Struct, frozen=True, kw_only=True):
 def parents_with_time_gaps(
     rows: Iterable[TimedRow], least: float = COVERED
 ) -> tuple[TimeGap, ...]:
-    """Return parents whose time and whose children's time do not agree.
+    """Return modules whose time differs from the sum of their submodules' times.
 
     The children of a path are the rows one level below it, or the next level that has any.
     """

@@ -63,7 +63,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_causal(self) -> bool:
-        """Whether queries may see only the keys before them: declared so, or a masked square.
+        """Whether the attention may be causal: declared, masked and square, or one query.
 
         One query is the newest token: it sees all keys, or those of a window.
         """
@@ -75,7 +75,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_halve(self) -> bool:
-        """Whether a causal mask may leave out some of the scores."""
+        """Whether a causal mask may hide a part of the attention scores."""
         return self.may_be_causal and 1 < self.queries <= self.keys
 
     def causal_share(self, half: bool, window: int | None = None) -> Fraction:
@@ -213,7 +213,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def single_piece(macs: int | Fraction) -> tuple[Piece, ...]:
-    """Return the single piece of a count without nodes."""
+    """Return one piece of work with these MACs."""
     return (Piece(macs=Fraction(macs)),)
 
 
@@ -259,12 +259,12 @@ class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flops(self) -> Fraction:
-        """2 x MACs x k, of the model."""
+        """FLOPs of the model: 2 x MACs x passes."""
         return 2 * self.macs * self.passes
 
     @property
     def hardware_flops(self) -> Fraction:
-        """2 x MACs x k, with recomputed work."""
+        """FLOPs of the hardware: 2 x MACs x passes, with recomputation."""
         return 2 * self.macs * self.executed
 
 
@@ -454,9 +454,7 @@ def as_stored(stored: str) -> str:
 
 
 def parse_precision_mix(mix: Iterable[str]) -> dict[str, Fraction]:
-    """Return the shares of the work by precision, from texts such as bf16=0.5. They add up to
-    one.
-    """
+    """Parse texts such as "bf16=0.5" into the work's share by precision; sum must be 1."""
     parts: dict[str, Fraction] = {}
     for text in mix:
         name, equals, value = text.partition("=")

@@ -34,7 +34,7 @@ def report_answers(
     setting: Setting,
     answers: Mapping[str, Profile | Failure],
 ) -> Report:
-    """Return the report of the tools' answers, each reconciled with its prediction."""
+    """Return the report with each tool's result and its explanation by causes."""
     native = counts.counted[setting.training]
     reconciliations: list[Reconciliation] = []
     profiles: list[Profile | Failure] = []

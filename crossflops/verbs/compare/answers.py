@@ -15,7 +15,7 @@ FORWARD = "leave out --train to compare forward passes"
 
 
 def answers_to_show(answers: Answers, choice: Choice) -> Answers:
-    """Return the answers by the names of the tools, each with the interpreter that gave it.
+    """Return the results by tool, sorted, with the path of a tool's own interpreter.
 
     A tool of another framework is no failure where the caller did not name it.
     """
@@ -50,7 +50,7 @@ def collect_answers(
     on_progress: Progress,
     begin: float,
 ) -> Answers:
-    """Return the answers of tools as they come, and report one line for each.
+    """Collect the results of tools as they finish; announce each with the time left.
 
     Args:
         answers: tool and answer, as the tools end.

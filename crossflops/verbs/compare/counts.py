@@ -126,7 +126,7 @@ def settings_with_views(
 def count_by_training_mode(
     source: Source, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[bool, CountedModel]:
-    """Count a model in every mode that these tools need, by training mode."""
+    """Count a model in train and eval mode as its tools need; return counts by mode."""
     return {
         mode.training: count_source(source, mode, views)
         for mode, views in settings_with_views(setting, conventions)

@@ -74,7 +74,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
 
     @property
     def _weights(self) -> Literal["real", "fake"] | None:
-        """Whether a worker gives the model values; None lets a target's size decide."""
+        """Whether workers build the model with real or fake weights; None: by its size."""
         if self.model is not None:
             return "fake" if self.model.weights == META else "real"
         return self.request.weights
@@ -88,7 +88,7 @@ def needs_own_process(choice: Choice, tool: str) -> bool:
 
 
 def can_be_forked(request: Request, choice: Choice) -> bool:
-    """Return whether some tool can be forked from a process that has built the model."""
+    """Return whether a tool can be forked from the process that builds the model."""
     if request.is_file or request.given is not None:
         return False
     shared = any(not needs_own_process(choice, tool) for tool in choice.conventions)
@@ -96,7 +96,7 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
 
 
 def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
-    """Return whether the model may be of a framework that not all of its tools have."""
+    """Return whether the model may be of another framework than some of its tools."""
     requested = {choice.conventions[tool].framework for tool in runners(choice)}
     return len(requested) > 1 or may_be_of_another(
         full_target_name(request.target or ""), requested
@@ -121,7 +121,7 @@ def group_for_model(
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
-    """Return the conventions of the tools that run the model itself or read its file.
+    """Return the conventions of tools that take the model as it is, not rebuilt.
 
     Without values those alone that can do without.
     """

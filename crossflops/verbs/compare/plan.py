@@ -114,7 +114,7 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
 
 
 def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) -> Plan:
-    """Return which tools run on which models, and where they run.
+    """Plan a comparison: check its options, choose tools for each model, and processes.
 
     Args:
         request: the first model.
@@ -154,7 +154,7 @@ def _plan_model(
 
 
 def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
-    """Raise InputError for a model whose training steps no tool of the comparison runs."""
+    """Raise InputError if no chosen tool counts training steps of the model's framework."""
     frontend = require_frontend(source.model)
     asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
     if all(rules.framework != frontend.name for rules in asked):
@@ -165,7 +165,7 @@ def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
 
 
 def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> None:
-    """Raise InputError for an option of tools none of which is requested."""
+    """Raise InputError if --python names a tool that does not run."""
     if comparison.tools is None or comparison.against is not None:
         return
     asked = {*(comparison.tools or ()), *(comparison.between or ())}

@@ -53,7 +53,7 @@ def predict_from_calls(
 def predict_from_counts(
     counts: ModelCounts, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Return each tool's predicted number, from the counts alone."""
+    """Predict the number of each tool from the counts; return numbers or reasons."""
     return {
         tool: predict_tool(
             tool, convention, partial(_predict_one, tool, convention, setting, counts)
@@ -77,7 +77,7 @@ def _predict_one(
 def predict_tool(
     tool: str, convention: Convention, compute: Callable[[], Prediction | Failure]
 ) -> Predicted:
-    """Return a tool's predicted number, or why it is unknown."""
+    """Return the number that a tool should print, or why it is unknown."""
 
     def ask() -> Predicted:
         """Return the prediction, or a record of the error that made it impossible."""

@@ -95,7 +95,7 @@ _OPTION = re.compile(r"--(?=(input|inputs|arg|dim|trips|branch)\b)")
 
 
 def reject_second_model_options(module: str | None, consensus: bool, onnx: str | None) -> None:
-    """Raise InputError for questions about one model alone."""
+    """Raise InputError for --module, --consensus or --onnx together with --against."""
     questions = {"--module": module, "--consensus": consensus, "--onnx": onnx}
     flag = next((name for name, value in questions.items() if value), None)
     if flag is not None:

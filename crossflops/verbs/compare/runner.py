@@ -75,7 +75,7 @@ class _StartedTools(Protocol):
     """Tools that were started: workers, or this process."""
 
     def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
-        """Let the tools run on a model, and yield tool and answer as they finish."""
+        """Run the tools on a model; yield tool and result as they finish."""
         ...
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
@@ -83,7 +83,7 @@ class _StartedTools(Protocol):
         ...
 
     def cancel_tools(self, model: int) -> None:
-        """Cancel the tools of a model."""
+        """Stop all tools of a model."""
         ...
 
 
@@ -218,7 +218,7 @@ class ToolRunner:
         return model.number not in self._large
 
     def release(self, model: PreparedModel, tools: Collection[str]) -> None:
-        """Release these tools, whose predictions are fixed."""
+        """Let these tools run on the model, once their numbers are predicted."""
         if tools:
             self._released.setdefault(model.number, time.monotonic())
             self._started[model.number].release_tools(model.number, tools)

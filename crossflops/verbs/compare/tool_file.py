@@ -68,7 +68,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         )
 
     def infer_shapes(self, own: CountedModel) -> Graph:
-        """Return the graph of the file with the shapes that onnx.shape_inference alone finds.
+        """Return the graph of the file with the shapes that ONNX's shape inference finds.
 
         Of a model that was exported these are its own, but for sizes that values decided and for
         what loops give back.

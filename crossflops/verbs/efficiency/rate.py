@@ -61,7 +61,7 @@ _COUNTED = (
 def request_of(
     target: Any, inputs: Any, config: Mapping[str, Any], question: Question
 ) -> Request | None:
-    """Return the request for the model, or None if the work is given by numbers.
+    """Build the request of a model, or return None if the work is given by numbers.
 
     The length of the question is that of the usual input of a model by name. Raises InputError
     for options of a model without one.
@@ -173,7 +173,7 @@ class RatedWork(msgspec.Struct, frozen=True, kw_only=True):
 def answer_efficiency(
     question: Question, request: Request | None, on_progress: Progress = lambda _: None
 ) -> RatedWork:
-    """Return the answer of one run, or of every run of a table."""
+    """Answer an efficiency question for one run, or for each run of a table."""
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
     )
@@ -185,7 +185,7 @@ def rate_work(
     on_progress: Progress,
     memory: dict[bool, WorkStudy] | None = None,
 ) -> RatedWork:
-    """Compare the work of a model, or a provided number, with the requested peaks.
+    """Compute FLOP/s and MFU of a model's work, or of given MACs, on each device.
 
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
     device (with the required rate) and InputError for what contradicts itself.
@@ -254,7 +254,7 @@ def _without_device_names(answer: Efficiency) -> Efficiency:
 
 
 def with_request_record(content: EfficiencyReport, question: Question) -> EfficiencyReport:
-    """Return the answer with its request and its versions."""
+    """Return the report with the question's options and the versions."""
     usual = Question().flat
     flags = {name: value for name, value in question.flat.items() if value != usual[name]}
     if "loss" in flags:
@@ -268,9 +268,7 @@ def with_request_record(content: EfficiencyReport, question: Question) -> Effici
 
 
 def peak_precisions(question: Question) -> tuple[str, ...]:
-    """Return the precisions that a peak is needed for, as far as they are known before the
-    count.
-    """
+    """Return the precisions that need a peak, as far as the options name them."""
     requested = question.precisions
     base = (
         tuple(terms.parse_precision_mix(requested.mix))

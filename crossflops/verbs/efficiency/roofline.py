@@ -97,12 +97,12 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_name(self) -> str:
-        """The byte model, or a note that the bytes are provided."""
+        """The name of the byte model, or "given" for bytes that the user gives."""
         return "given" if self.has_byte_total and not self.has_element_sizes else self.model
 
     @property
     def unchangeable_keys(self) -> tuple[str, ...]:
-        """The keys that no alternative can change."""
+        """The keys of --what-if that cannot be used, since the bytes are given."""
         known = (
             ("bytes",) if self.has_element_sizes else ("precision", "weights", "cache", "bytes")
         )
@@ -110,7 +110,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
-    """Return the roofline, node by node if the bytes are counted.
+    """Build the roofline of a step: bounds of nodes and of the model, alternatives.
 
     Raises UnknownNameError for a precision that the device does not have.
     """
@@ -367,7 +367,7 @@ def _read_bench_file(path: Path) -> Bench:
 
 
 def check_roofline_question(question: Question, request: Request | None) -> None:
-    """Raise InputError if a roofline is requested that cannot be drawn."""
+    """Raise InputError if the options of a roofline are incomplete or contradictory."""
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.is_requested:
         return
@@ -421,7 +421,7 @@ def roof(
     against: Peaks | None,
     bench: Bench | None,
 ) -> Roofline | UnsetType:
-    """Return the roofline of one device, if it is requested."""
+    """Build the roofline of a device if the question requests one, else return UNSET."""
     question = run.question
     if not question.roof.is_requested or against is None:
         return UNSET
@@ -476,7 +476,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
 
 
 def _device_step_seconds(run: MeasuredRun) -> float | None:
-    """Return the seconds of a step of one device."""
+    """Return the seconds in which one device runs a batch; None without a speed."""
     pace = run.pace
     if pace is None:
         return None

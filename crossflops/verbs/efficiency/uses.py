@@ -30,7 +30,7 @@ class AskedWork(NamedTuple):
 
     @property
     def has_only_sizes(self) -> bool:
-        """Whether the work follows from the sizes of a transformer."""
+        """Whether the work is computed from the sizes of a transformer, without a model."""
         return not self.has_model and not self.has_given_macs
 
     @property
@@ -40,38 +40,38 @@ class AskedWork(NamedTuple):
 
     @property
     def has_nodes(self) -> bool:
-        """Whether the work is that of the nodes of a model that is counted here."""
+        """Whether the work is the native count of a model's nodes."""
         whose = self.fields["as_"] or self.fields["compare"]
         return self.has_model and not self.has_given_macs and not whose
 
     @property
     def decodes(self) -> bool:
-        """Whether sizes are those of one new token after a context."""
+        """Whether the question is about one new token after a context."""
         return self.has_only_sizes and self.fields["context"] is not None
 
     @property
     def has_rate(self) -> bool:
-        """Whether a rate was measured, and no time."""
+        """Whether a rate (examples or tokens per second) was measured."""
         return any(self.fields[name] for name in ("examples_per_second", "tokens_per_second"))
 
     @property
     def has_time(self) -> bool:
-        """Whether the time of a pass, or of its parts, was measured."""
+        """Whether a time (of a pass, its parts, or a bench result) was measured."""
         return any(self.fields[name] for name in ("latency_ms", "fwd_ms", "bench"))
 
     @property
     def has_speed(self) -> bool:
-        """Whether anything was measured."""
+        """Whether a rate or a time was measured."""
         return any(self.fields[name] is not None for name in WAYS) or bool(self.fields["bench"])
 
     @property
     def has_peak(self) -> bool:
-        """Whether there is a peak to divide by."""
+        """Whether a device or a peak is given."""
         return bool(self.fields["device"] or self.fields["peak_tflops"])
 
     @property
     def has_length(self) -> bool:
-        """Whether the compute of a whole run is requested."""
+        """Whether the length of a whole training run is given."""
         return self.question.length.is_requested
 
 
@@ -340,7 +340,7 @@ def non_default_fields(question: Question) -> dict[str, Any]:
 
 
 def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
-    """Raise InputError for a field that changes nothing in the answer, and is not `shown`."""
+    """Raise InputError for an option that has no effect on the answer."""
     work = AskedWork(question.flat, question, has_model)
     for name in (name for name in non_default_fields(question) if name not in shown):
         for use in USES[name]:
@@ -384,7 +384,7 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
 
 
 def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
-    """Raise InputError for a field that every row of a table of runs replaces.
+    """Raise InputError for an option that every row of a table of runs sets itself.
 
     A device goes over a peak that is given for all precisions alike.
     """

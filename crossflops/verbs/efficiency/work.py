@@ -82,7 +82,7 @@ def study_work(
 def _study_model(
     question: Question, request: Request, on_progress: Progress, only_count: bool
 ) -> WorkStudy:
-    """Return the numerators of the model, by itself or by tools, for the pass of its inputs."""
+    """Count a model, or run tools on it; return its work and what is known of its pass."""
     work = question.work
     if work.compare and not only_count:
         from crossflops.verbs.compare import compare
@@ -110,7 +110,7 @@ def _study_model(
 
 
 def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
-    """Return the report with every reason why each convention differs from the native count.
+    """Return the report with the causes by which each convention differs from native.
 
     Left out of nodes, and where the convention is about another mode than was counted.
     """
@@ -139,7 +139,7 @@ def _without_model(question: Question, params: int | None) -> WorkStudy:
 
 
 def _numerator_from_options(question: Question) -> Numerator:
-    """Return MACs from elsewhere: of an example, or of a pass over a batch."""
+    """Return the work of one example from --macs or --pass-macs."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
         return external_numerator(quantity(work.macs))
@@ -202,7 +202,7 @@ def _to_single_example(
 def _run_optimizer_step(
     name: str, counted: CountedModel, exact: Steps | None
 ) -> OptimizerStep | None:
-    """Return the step of the optimizer of a whole run, if one is named."""
+    """Return the FLOPs of an optimizer step; None if no optimizer is named."""
     if not name:
         return None
     if exact is None:
@@ -218,7 +218,7 @@ def _run_optimizer_step(
 def _exact_step(
     training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
-    """Return the exact step of training, and warnings about it; None if a multiple must do."""
+    """Return the exact training step and warnings; None if 3 x forward must do."""
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
     if not chosen and not knows_trained(counted.trace):
@@ -229,7 +229,7 @@ def _exact_step(
 
 
 def _without_backward(exact: Steps) -> tuple[str, ...]:
-    """Return a warning that some backward passes have no count, if so."""
+    """Return a warning that names backward passes without a count, if any."""
     if not exact.unknown:
         return ()
     names = ", ".join(unknown.key for unknown in exact.unknown[:3])

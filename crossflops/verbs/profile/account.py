@@ -53,7 +53,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     finished: frozenset[str] | None = None
 
     def recompute_work(self, path: str, single: Training) -> tuple[int, int]:
-        """Return the MACs and FLOPs that one of the calls recomputed in a module of that work."""
+        """Return the MACs and FLOPs that one recomputed call repeats in a module."""
         if self.finished is None:
             return single.forward_macs, single.forward_flops
         within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
@@ -103,7 +103,7 @@ def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int])
 
 
 def count_profile_step(request: Request) -> Report:
-    """Return the count of a training step, with its explanation if a convention is requested."""
+    """Count a training step; explain the requested conventions."""
     report, native = native_count(msgspec.structs.replace(request, train=True))
     return explain_conventions(report, native, request.setting)
 
@@ -156,7 +156,7 @@ class _PartTable(NamedTuple):
 
     @classmethod
     def from_part(cls, part: CountPart) -> "_PartTable":
-        """Return the tables of a part."""
+        """Build the table of modules, and of their own work, of a part."""
         rows = {row.path: row for row in part.report.modules}
         return cls(part, rows, _own_work_by_module(part.report))
 
@@ -175,7 +175,7 @@ class _PartTable(NamedTuple):
 
 
 def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
-    """Return every module with its work and its time, in the order of the model."""
+    """Return MACs, FLOPs, bytes and seconds of each module, in the order of the model."""
     tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
@@ -210,9 +210,7 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
 
 
 def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
-    """Return the class and the parameters of every module, by its path, in the order of the
-    model.
-    """
+    """Return class and number of parameters of each module, by path."""
     rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
         for row in part.report.modules:
@@ -322,7 +320,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None = None
 
     def check(self) -> None:
-        """Check the peak before anything runs. Raises UnknownNameError or InputError."""
+        """Raise an error if the device, the peak or the precision is invalid."""
         peaks = [parse_peak_tflops(text) for text in self.peak_tflops]
         if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
             raise InputError(
@@ -338,7 +336,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
 def peak_of(
     rated: RatedAgainst, stored: str, device: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
-    """Return the peak, or None and a sentence that says why there is none.
+    """Return the peak to rate a profile against, or None with a note on why.
 
     `stored` is the element type of the products, `device` the name of the one that ran, "cpu" for
     this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
@@ -507,7 +505,7 @@ def _to_latencies(times: StepTimes | None) -> Latencies | None:
 
 
 def _main_product_dtype(report: Report) -> str:
-    """Return the type of most products."""
+    """Return the dtype in which most MACs are computed."""
     kinds = report.macs_by_precision
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
 
@@ -524,7 +522,7 @@ def _params_of(count: Count) -> int:
 
 
 def _param_bytes(count: Count) -> int:
-    """Return the bytes of the parameters, or those of the parts if the loop calls only parts."""
+    """Return the bytes of the parameters of the model, or of the called parts."""
     parts = {part.path: part.report.memory for part in reversed(count.parts)}
     if not count.outer:
         parts = {"": count.report.memory}

@@ -150,7 +150,7 @@ class _CallCounter:
         )
 
     def other_module_profile(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
-        """Return a module beside the model: its work, or why that has no count."""
+        """Return the training work of a module outside the model, or why it is unknown."""
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
@@ -230,7 +230,7 @@ class _CallCounter:
 
 @contextmanager
 def _setting_trainable_parameters(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
-    """Set the trainable parameters of the module as they were in a call, for the block."""
+    """Set requires_grad of the parameters as it was in a call, within the block."""
     changed = [
         (weight, was)
         for weight, was in zip(module.parameters(), trained, strict=False)

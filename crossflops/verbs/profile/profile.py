@@ -84,9 +84,7 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
 def profile_training(
     request: Request, conditions: ProfileConditions, on_progress: Progress
 ) -> TrainingProfile:
-    """Profile a training: see `crossflops.profile`. Raises InputError for a model of another
-    framework.
-    """
+    """Profile the training of a PyTorch model: run it, or use the given times."""
     provided = conditions.given.are_there
     conditions.against.check()
     if not provided:
@@ -216,7 +214,7 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
 def compare_forward_pass(
     request: Request, tools: tuple[str, ...], on_progress: Progress
 ) -> Report:
-    """Return the comparison of one forward pass. Raises UnknownNameError for an unknown tool."""
+    """Run tools on one forward pass of the model; return the comparison."""
     forward = msgspec.structs.replace(request, train=False, as_=(), frozen=(), trainable=())
     return compare_with_tools(forward, Comparison(tools=tools), on_progress)
 
