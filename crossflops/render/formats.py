@@ -53,7 +53,7 @@ class Renderer(Protocol):
     """A function that writes a result in one format. `unit` orders a report's operators."""
 
     def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
-        """Return the text, ending with a newline."""
+        """Return a result as the text of a file, ending with a newline."""
         ...
 
 
@@ -283,7 +283,7 @@ def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:
-    """Return values of one class, a column for each field that some row has.
+    """Return structs of one class as CSV text, with a column for each field.
 
     What is a list stands in one cell, what has parts as JSON.
     """
@@ -342,7 +342,7 @@ def code_quality(content: Checks, folder: str = "") -> str:
 
 
 def _fingerprint(check: Check) -> str:
-    """Return a fingerprint of a rule that is unique, and stable between pipelines."""
+    """Return a hash that identifies a budget rule in GitLab, stable over runs."""
     text = "\0".join((check.file, check.target, check.part, check.rule))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

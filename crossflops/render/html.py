@@ -46,7 +46,7 @@ def html(content: Noun, unit: Unit = "macs") -> str:
 
 @cache
 def template(name: str) -> Template:
-    """Return a template, by the name of its file; its values are escaped."""
+    """Return the Jinja template of a file name, which escapes its values."""
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
@@ -55,7 +55,7 @@ def template(name: str) -> Template:
 
 
 def breakable(text: str) -> Markup:
-    """Return the text, escaped, with line breaks allowed in its paths, before whole words.
+    """Return the text as HTML that may break its lines within paths.
 
     >>> breakable("nn/_ops.py: a&b")
     Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
@@ -116,7 +116,7 @@ class Grid(NamedTuple):
 
 
 def table_grid(block: Table, label: str) -> Grid:
-    """Return a table of a page with all its columns, detail and headless ones too."""
+    """Build the HTML table of a page's table, with all columns."""
     rows = tuple(
         ShownRow(tuple(escape_control_chars(cell) for cell in row.cells), row.tone or "")
         for row in block.rows
@@ -135,7 +135,7 @@ def table_grid(block: Table, label: str) -> Grid:
 
 
 def seconds_of(content: EfficiencyReport) -> dict[str, float]:
-    """Return the shortest time of every node, by the first roofline; nothing without one."""
+    """Return the shortest time of each node in seconds, from the first roofline."""
     roofs = rooflines(content)
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
 
@@ -190,9 +190,7 @@ def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
 
 
 def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """Return a row for each module, parents first; of a file without modules one for each
-    operator.
-    """
+    """Build the HTML module tree with amounts, or an operator table for a file without."""
     counts = [(node, _node_call_counts(node, report, seconds)) for node in report.nodes]
     heads = _html_count_heads(report, seconds)
     paths = _parent_module_paths(report)
@@ -243,7 +241,7 @@ def _module_grid_row(
 
 
 def _parent_module_paths(report: Report) -> dict[str, str]:
-    """Return every path with that of its nearest ancestor, parents before their children."""
+    """Return the parent path of each module path, parents first."""
     known = {row.path for row in report.modules if row.path or len(report.modules) > 1}
     if not known:
         return {}
@@ -342,7 +340,7 @@ class Card(NamedTuple):
 
 
 def document(content: Noun, unit: Unit = "macs") -> str:
-    """Return the result as a standalone file for a browser. Ends with a newline."""
+    """Return the result as a standalone HTML document."""
     page = page_with_figures(content, unit)
     report = _content_report(content)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
@@ -417,7 +415,7 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
 
 
 def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
-    """Return a block as HTML; nothing for a table without rows."""
+    """Return a block of a page as HTML; [] for a table without rows."""
     match block:
         case Figure():
             return _figure_markup(block, seconds, heading)
@@ -464,7 +462,7 @@ def _render(macro: str, **fields: Any) -> Markup:
 
 
 def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
-    """Return the request, the model, and the versions."""
+    """Return names and values of versions, request and model, for the end of a page."""
     holder = content.bench if isinstance(content, BenchView) else content
     holder = holder.report if isinstance(holder, ComparisonView | ReportTable) else holder
     made = getattr(holder, "made_with", UNSET)

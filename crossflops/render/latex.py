@@ -81,7 +81,7 @@ def _latex_head_lines(columns: Iterable[Column]) -> list[tuple[str, ...]]:
 
 
 def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
-    """Return figures with blank digits so that their points align; other cells as they are."""
+    """Return numbers padded so that their decimal points align; other cells unchanged."""
     if not all(map(_FIGURE.fullmatch, column)):
         return list(column)
     fractions = ["".join(cell.partition(".")[1:]) for cell in column]

@@ -39,7 +39,7 @@ _GROUPS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 
 
 def terminal_width() -> int:
-    """Return the width of the terminal, at least 20; 80 if stdout is none, unless COLUMNS is set.
+    """Return the terminal's width in columns: COLUMNS, or as detected, or 80; at least 20.
 
     As shutil.get_terminal_size, which takes longer to import than a page to write.
     """
@@ -183,7 +183,7 @@ def _legible(block: Block) -> Block:
 
 
 def _join_digit_groups(text: str) -> str:
-    """Return the text with a number in groups of digits as one word."""
+    """Return the text with groups of digits joined so that a number never breaks."""
     return _GROUPS.sub(_JOINT, text)
 
 
@@ -209,7 +209,7 @@ def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Te
 
 
 def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
-    """Return the lines of a block. Only colours, and lines that break, need rich."""
+    """Return the lines of a block, by the library rich if colours or wrapping need it."""
     straight = None if colour else _layout_without_rich(block, width)
     return _rich_block_lines(block, width, colour) if straight is None else straight
 
@@ -275,7 +275,7 @@ def _widths(table: Table, gap: int, room: int) -> list[int] | None:
 
 
 def _wrap_cell(cell: str, width: int) -> list[str]:
-    """Return the cell in lines of whole words, none if a word is too long."""
+    """Wrap a cell at words into lines of a width; [] if a word is too long."""
     if cell_len(cell) <= width:
         return [cell]
     lines = [""]
@@ -398,12 +398,12 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
 
 
 def _split_digit_groups(cell: str) -> str:
-    """Return the cell with numbers that do not fit in one line split into groups of digits."""
+    """Return the cell with long numbers split again into groups of digits."""
     return re.sub(rf"\S{{{_SQUEEZED},}}", lambda word: word[0].replace(_JOINT, " "), cell)
 
 
 def _split_table_columns(table: Table, room: int) -> list[Table]:
-    """Return the table, or several that fit: each with the columns that identify a row."""
+    """Split a table by columns into tables that fit, each with the first columns."""
     if not table.stub or _narrowest(table) <= room:
         return [table]
     stub = list(range(table.stub))
@@ -418,7 +418,7 @@ def _split_table_columns(table: Table, room: int) -> list[Table]:
 
 
 def _narrowest(table: Table) -> int:
-    """Return the columns that the table takes at least: with small gaps and heads in lines."""
+    """Return the least width of a table: narrow gaps and wrapped heads."""
     gap, broken = _LAYOUTS[-1]
     return _natural(table, gap, broken=broken)
 

@@ -226,7 +226,7 @@ class FlopsProfiler:
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
     def _count_step(self) -> "ShownProfile":
-        """Count the observed training step and return its profile, or raise an error."""
+        """Return the profile of the observed step, counted now; raise an error without one."""
         from crossflops.facade import ShownProfile
 
         watch, times = self._watch, self._times

@@ -45,7 +45,7 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the verb's result with the formulas of the configuration and caller in effect."""
+        """Return the verb's result, with the formulas of configuration and caller in effect."""
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
         sources = (*_find_configured_formulas(), *own)

@@ -106,7 +106,7 @@ def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
 
 
 def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
-    """Return the mark at `middle` in a bar that is drawn shorter than its amount."""
+    """Return the lines that mark a bar at x = `middle` as drawn shorter than its amount."""
     return tuple(
         DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
                   ink="shade", width=2.5)
@@ -115,7 +115,7 @@ def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
 
 
 def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
-    """Return about five round numbers from `low` to a `high` above it, at least a `step` apart.
+    """Return about five round numbers between two values, as ticks of an axis.
 
     >>> round_numbers(0, 44), round_numbers(0, 1)
     ([0.0, 10.0, 20.0, 30.0, 40.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
@@ -135,7 +135,7 @@ class TitledCanvas(NamedTuple):
 
 
 def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
-    """Return canvases below each other, each under its head and a line of small print."""
+    """Return one canvas with all canvases below each other, each with title and note."""
     shapes: list[Shape] = []
     y = _MARGIN
     for head, canvas, note in parts:
@@ -160,9 +160,7 @@ def _move_shape(shape: Shape, x: float, y: float) -> Shape:
 
 
 def svg(canvas: Canvas, alone: bool = False) -> str:
-    """Return the canvas as SVG: for a page that has the classes, or `alone` with colours of its
-    own.
-    """
+    """Return the canvas as SVG text: for an HTML page, or as a file of its own (`alone`)."""
     size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'
     document = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
     wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
@@ -219,7 +217,7 @@ def _stroke(ink: Ink, alone: bool) -> str:
 
 
 def _px(value: float) -> str:
-    """Return a length with at most two decimals.
+    """Return a length in pixels as text with at most two decimals.
 
     >>> _px(3.0), _px(1 / 3)
     ('3', '0.33')

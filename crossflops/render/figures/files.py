@@ -49,7 +49,7 @@ def possible(suffix: str) -> str:
 
 
 def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
-    """Return the bytes of a file. Raises what `possible` raises."""
+    """Return the canvas as the bytes of an SVG or PNG file."""
     if possible(suffix) == ".svg":
         return f"{svg(canvas, alone=True)}\n".encode()
     try:
@@ -79,7 +79,7 @@ def _matplotlib_missing_error() -> MissingExtraError:
 
 
 def _paint(axes: "Axes", shape: Shape, location: int) -> None:
-    """Paint one shape over the earlier ones."""
+    """Paint a shape on a matplotlib plot, above the earlier ones."""
     from matplotlib.patches import Circle, Rectangle
 
     colour = COLOURS[shape.ink]

@@ -101,7 +101,7 @@ def tops(roof: Roofline) -> dict[str, float]:
 
 
 def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
-    """Return the nodes that have a place in the picture, by operator; most of the time first."""
+    """Return the nodes with an intensity by operator, slowest operator first."""
     groups: dict[str, list[NodeBound]] = {}
     for node in roof.nodes:
         if node.intensity:
@@ -115,7 +115,7 @@ def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
 
 
 def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
-    """Yield points of nodes that overlap, as one."""
+    """Yield one roofline point for each group of nodes with nearly equal intensity."""
     group: list[NodeBound] = []
     for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
         first = group[0] if group else node
@@ -141,7 +141,7 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
 
 
 def roofline_sheet(roof: Roofline, title: str) -> Canvas:
-    """Return the roofline by itself, under a title and its parameters."""
+    """Return the roofline plot with a title and a note on device and bytes."""
     step = roof.step
     note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
     canvas = roofline(roof)
@@ -253,7 +253,7 @@ class _Entry(NamedTuple):
 
 
 def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return the legend: operators, kernels, the whole model and its measured run."""
+    """Return the legend of a roofline plot: operators, kernels, whole model, measured run."""
     step = roof.step
     entries = [
         _Entry(f"{op} ({len(rows)})", _roofline_shares_text(rows, roof), ink, _has_no_work(rows))

@@ -112,9 +112,7 @@ def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Bl
 
 
 def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
-    """Return the shifts of layers whose paths differ only in numbers together, the largest
-    first.
-    """
+    """Group changes of layers whose paths differ only in numbers, largest first."""
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
         paths = tuple(pattern(_place_label(location)) for location in (row.first, row.second))
@@ -214,7 +212,7 @@ Names = tuple[str, str]
 
 
 def report_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
-    """Return the page of a comparison: of a model with its tools, or of two models."""
+    """Return the page of a comparison: of tools on one model, or of two models."""
     if isinstance(report.against, Against):
         return _two_model_page(report, report.against, top)
     return comparison(report, unit, top)
@@ -263,7 +261,7 @@ def _short_model_names(report: Report, other: Against) -> Names:
 
 
 def _last_name_part(name: str) -> str:
-    """Return the last word of a name.
+    """Return the last part of a model's name, after ":" and "/".
 
     >>> tuple(map(_last_name_part, ("torchvision.models:resnet50", "a/model.onnx", "ResNet")))
     ('resnet50', 'model.onnx', 'ResNet')

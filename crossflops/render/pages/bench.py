@@ -30,7 +30,7 @@ class BenchView(msgspec.Struct, frozen=True):
 
 
 def bench_page(content: Bench, top: int = TOP) -> Page:
-    """Return the curve, the profile if there is one, errors, doubts and assumptions."""
+    """Return the page of `bench`: speed by batch size, kernels, errors, warnings."""
     blocks: list[Block] = [_bench_title(content), _curve(content)]
     if content.goal and content.measurement is not None:
         blocks.append(Text(f"batch {content.batch}: {content.goal}", " > "))
@@ -120,7 +120,7 @@ def _unfit(content: Bench, unfit: Unfit) -> Row:
 
 
 def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
-    """Return the phases of a training step."""
+    """Return the table of a training step's phases: MACs, FLOPs, time, rate."""
     timing = content.measurement
     full = timing.p50 if timing is not None else 0.0
     rows = [
@@ -192,7 +192,7 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
 
 
 def _profiler(profile: KernelProfile) -> str:
-    """Return the time of the profiler itself, if it is noteworthy."""
+    """Return the text on the profiler's own time, "" if it is small."""
     if profile.profiler_seconds < _MUTE * profile.run_seconds:
         return ""
     took = percent_share(profile.profiler_seconds, profile.run_seconds)
@@ -201,7 +201,7 @@ def _profiler(profile: KernelProfile) -> str:
 
 
 def _operator_time_table(profile: KernelProfile) -> Table:
-    """Return the time by operator of the kernels, the small ones together."""
+    """Build the table of kernel time by operator, with small ones added up."""
     sums: dict[str, list[KernelRow]] = defaultdict(list)
     for row in profile.kernels:
         sums[row.op or "(none)"].append(row)

@@ -61,19 +61,19 @@ def _budget_verdict(check: Check) -> str:
 
 
 def rule_of(check: Check) -> str:
-    """Return a rule with the part of the model that it is about."""
+    """Return a budget rule as text, with the module or operator it is about."""
     return f"{check.part}: {check.rule}" if check.part else check.rule
 
 
 def failures(content: Checks) -> list[str]:
-    """Return a sentence for each rule that does not hold; one error of a model appears once."""
+    """Return a sentence for each rule that fails, each sentence once."""
     return list(
         dict.fromkeys(budget_failure_text(check) for check in content.checks if not check.holds)
     )
 
 
 def budget_failure_text(check: Check) -> str:
-    """Return why a rule does not hold, and the remedy."""
+    """Return the sentence on why a rule fails, with a hint."""
     if check.error or check.value is None:
         return f"{check.target}: {check.error} ({check.hint})"
     head = f"{check.target}: {rule_of(check)} does not hold, with {exact_amount(check.value)}"
@@ -93,7 +93,7 @@ def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
 
 
 def budget_doubts(content: Checks) -> list[str]:
-    """Return a sentence for each checked figure that is no exact count."""
+    """Return a sentence for each checked value that is a bound or an estimate."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
         f"{check.target}, {rule_of(check)}: the value is "
@@ -104,7 +104,7 @@ def budget_doubts(content: Checks) -> list[str]:
 
 
 def budget_target_moves(content: Checks) -> list[str]:
-    """Return a sentence for each model that moved, or that is new."""
+    """Return a sentence for each model that moved to another file or is new."""
     known = {check.target: check for check in content.checks if check.moved_from or check.is_new}
     return [
         f"{target} moved from {check.moved_from}."
@@ -115,7 +115,7 @@ def budget_target_moves(content: Checks) -> list[str]:
 
 
 def savings(content: Checks) -> list[str]:
-    """Return a sentence for each number that is smaller than in the baseline.
+    """Return a sentence for each value that is lower than in the baseline.
 
     A time differs from run to run.
     """

@@ -192,7 +192,7 @@ _SHOWN = 3  # kernels that are named before the rest is only numbered
 
 
 def kernel_run_lines(profile: Profile) -> list[str]:
-    """Return the kernels that ran in the setting of the tool; nothing without fused kernels."""
+    """Return lines on the fused kernels that ran under the tool; [] without any."""
     if not profile.kernels:
         return []
     rest = len(profile.kernels) - _SHOWN
@@ -306,7 +306,7 @@ def _answers(report: Report) -> tuple[Profile, ...]:
 
 
 def innermost_mismatches(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
-    """Return the innermost modules at which the tool's number is not the predicted one."""
+    """Return the innermost modules for which the prediction differs from the tool."""
     wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
     return tuple(row for row in wrong if not any(_is_path_inside(outer, row) for outer in wrong))
 

@@ -23,7 +23,7 @@ _BESIDE = 12  # as many devices are set against each other; more are only listed
 
 
 def device_page(content: DeviceSheet) -> Page:
-    """Return a device: its names, its peaks with their derivation, and their certainty."""
+    """Return the page of one device: data, peaks with derivation, source, doubts."""
     device = content.device
     blocks: list[Block] = [
         Title((device.label, device.name, *_architecture_and_year(device))),
@@ -68,7 +68,7 @@ def _device_sheet_table(device: Device) -> Table:
 
 
 def _device_bandwidth_text(device: Device) -> str:
-    """Return the bandwidth, with the memory bus and the rate of a pin if they are known."""
+    """Return bandwidth with memory bus and transfer rate as text, if known."""
     if not device.bandwidth:
         return ""
     rate = short_amount(device.bandwidth, "B/s")
@@ -273,7 +273,7 @@ def _factor_text(factor: Factor) -> str:
 
 
 def machine_page(content: Machine) -> Page:
-    """Return the processor, the GPUs, and the measured peak beside the one of the system."""
+    """Return the page of this machine: CPU, GPUs, peak by rule and measured peak."""
     blocks: list[Block] = [Title(("This machine", *([content.cpu.model] if content.cpu else [])))]
     if content.cpu is not None:
         blocks += [

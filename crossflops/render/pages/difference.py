@@ -41,7 +41,7 @@ def difference_page(content: Difference) -> Page:
 
 
 def _nodes_without_count_blocks(content: Difference) -> list[Block]:
-    """Return the nodes without a count, new ones first."""
+    """Return the table of nodes without a count in either model, new ones first."""
     if not content.uncounted and not content.uncounted_before:
         return []
     new = set(content.new_uncounted)

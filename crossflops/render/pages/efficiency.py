@@ -106,7 +106,7 @@ def speed(row: Efficiency) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a measured value: the provided text, or six digits of a computed one."""
+    """Return a number as text: integers exactly, others in at most six digits."""
     if float(value).is_integer():
         return exact_amount(int(value))
     kept = value if len(repr(value)) <= _WIDEST else float(f"{value:.6g}")
@@ -324,7 +324,7 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
 
 
 def _run_compute_table(run: RunCompute) -> Table:
-    """Return FLOPs, device-hours and energy; an unknown one is a dash."""
+    """Build the table of a training run: length, FLOPs, device-hours, energy."""
     lengths = [(name, getattr(run, name)) for name in ("tokens", "examples", "steps")]
     rows = [
         Row.from_cells(name, number_text(value), "")
@@ -458,7 +458,7 @@ def _opening(content: EfficiencyReport) -> list[Block]:
 
 
 def _convention_explanation(content: EfficiencyReport) -> list[Block]:
-    """Return why the MACs of a convention are not the native ones, and the difference."""
+    """Return the blocks that explain a convention's MACs by causes; [] without one."""
     report = content.report
     if report is None or report.profiles or report.as_ is None:
         return []

@@ -27,7 +27,7 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 def matches_page(matches: Matches) -> Page:
-    """Return a line for each cause; `explain` with its name shows the page."""
+    """Return the page that lists the causes that match a search text."""
     columns = (Column(head="cause"), Column(head="what", flows=True))
     rows = tuple(Row((cause.id, cause.title)) for cause in matches.causes)
     title = Title((f"{len(matches.causes)} causes match {matches.words!r}",))
@@ -36,7 +36,7 @@ def matches_page(matches: Matches) -> Page:
 
 
 def cause_page(cause: Cause) -> Page:
-    """Return the whole page of a cause."""
+    """Return the page of a cause of differences between tools."""
     return Page((Title((cause.id, cause.title)), *cause_blocks(cause)))
 
 
@@ -188,7 +188,7 @@ def rule_target_names(names: tuple[str, ...]) -> str:
 
 
 def _drop_domain_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return operators that hold in every domain, each once."""
+    """Return operator names without those that "*.NAME" includes."""
     return tuple(
         name for name in names if name.removeprefix("*.") == name or name[2:] not in names
     )
@@ -259,7 +259,7 @@ def _short_target_names(names: tuple[str, ...]) -> list[str]:
 
 
 def _split_dimension_name(name: str) -> tuple[str, str, str]:
-    """Return the name before its number of dimensions, that number, and what follows."""
+    """Split a layer name at its "1d", "2d" or "3d": before, dimension, after."""
     match = fullmatch(r"(.*?)([123]d)(.*)", name)
     return (match[1], match[2], match[3]) if match else (name, "", "")
 

@@ -96,7 +96,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def inventory(content: ToolList) -> Page:
-    """Return the tools as a table, and the commands that install the missing ones."""
+    """Return the page of `tools`: all tools, other interpreters, install commands."""
     title = Title(("Tools", "`count --as ID@EDITION` works without installing them"))
     tools = content.tools
     return Page(
@@ -170,7 +170,7 @@ _CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}
 
 
 def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
-    """Return the replaced attributes of the installed libraries, by library."""
+    """Return the table of library attributes that crossflops patches, by library."""
     there = [patch for patch in patches if patch.version is not None]
     absent = dict.fromkeys(patch.library for patch in patches if patch.version is None)
     if not there:
@@ -232,7 +232,7 @@ def _state(tool: ToolRow) -> str:
 
 
 def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
-    """Return the interpreters other than this one, each with the tools that it runs."""
+    """Return the blocks on other Python interpreters and the tools that each runs."""
     names: dict[str, list[str]] = {}
     for tool in tools:
         if tool.python not in ("", sys.executable):
@@ -247,7 +247,7 @@ def _tool_install_commands(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
 
 
 def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command, ...]:
-    """Return every command once, as a line to copy under the names of all that it installs."""
+    """Return each install command once, with the names of all that it installs."""
     names: dict[str, list[str]] = {}
     for name, install in lacking:
         names.setdefault(install, []).append(name)

@@ -36,7 +36,7 @@ def formula_page(report: Report) -> Page:
 
 
 def formula_blocks(answers: FormulaReport) -> list[Block]:
-    """Return a heading, the table, and a note on how it was made."""
+    """Return heading, table and notes of formulas for a language model."""
     sequences = count_with_noun(answers.sequences, "sequence")
     blocks: list[Block] = [
         Heading(f"FLOPs of {sequences} of {answers.tokens} tokens, by formula"),

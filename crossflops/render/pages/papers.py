@@ -51,7 +51,7 @@ def paper_page(table: PaperTable) -> Page:
 
 
 def footnotes(table: PaperTable) -> list[str]:
-    """Return the way of counting, with the caveats that a reader needs."""
+    """Return sentences on how a table of models was counted, with caveats."""
     version = table.made_with.get("crossflops", "")
     sentences = [
         f"Counted with crossflops {version}".rstrip()
@@ -111,7 +111,7 @@ def _column_figure(count: str | Amount, step: int, digits: int) -> str:
 
 
 def _milliseconds_text(seconds: float | None, digits: int) -> str:
-    """Return milliseconds to so many significant digits.
+    """Return seconds as milliseconds with a number of significant digits, or "-".
 
     >>> _milliseconds_text(0.0123456, 4), _milliseconds_text(None, 4)
     ('12.35', '-')

@@ -40,7 +40,7 @@ class Distances(msgspec.Struct, frozen=True):
 
     @property
     def spread(self) -> dict[str, Fraction]:
-        """The spread of the numbers for a path, the native one among them."""
+        """The largest difference between tools' (and native) MACs, by module path."""
         spread = {}
         for path in self.native:
             values = [Fraction(0), *(gaps.get(path, Fraction(0)) for gaps in self.tools.values())]
@@ -69,7 +69,7 @@ def module_distances(report: Report) -> Distances:
 
 
 def disagreement(report: Report, top: int = TOP) -> list[Block]:
-    """Return the table of the modules where the tools differ most; nothing without a difference.
+    """Return the table of modules on which tools differ most; [] without a difference.
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
@@ -119,7 +119,7 @@ def pattern(path: str) -> str:
 
 
 def path_with_stars(paths: list[str]) -> str:
-    """Return the path, with a star for each number that differs between them."""
+    """Return the common path of similar paths, with "*" for numbers that differ."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
     return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
@@ -152,7 +152,7 @@ def _account_distances(account: Reconciliation) -> Own:
 
 
 def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
-    """Return the tool's count there, as MACs: the printed number, or else the predicted one."""
+    """Return a tool's number for a module in MACs: printed, or else predicted."""
     other = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
     return Fraction(other) / (account.unit or 1)
 
@@ -191,7 +191,7 @@ NAMED = 1  # calls that are named before the rest is only numbered
 
 
 def cause_title(id: str) -> str:
-    """Return the title of a cause; nothing for one of another release."""
+    """Return the title of a cause, or "" for an unknown cause."""
     try:
         return cause(id).title
     except UnknownNameError:
@@ -199,7 +199,7 @@ def cause_title(id: str) -> str:
 
 
 def first_calls_text(calls: tuple[str, ...]) -> str:
-    """Return the first call, and how many more there are."""
+    """Return the names of the first calls, and the number of the others."""
     rest = len(calls) - NAMED
     return ", ".join([*calls[:NAMED], *([f"and {rest} more"] if rest > 0 else [])])
 

@@ -41,7 +41,7 @@ class ProfileView(msgspec.Struct, frozen=True):
 
 
 def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
-    """Return the three views, errors, doubts and assumptions."""
+    """Return the page of a training profile: summary, largest modules, module tree."""
     blocks: list[Block] = [_profile_title(content), _profile_summary_table(content)]
     blocks += [
         block for row in content.conventions for block in _convention_section_blocks(content, row)
@@ -205,7 +205,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
 
 
 def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile) -> list[Block]:
-    """Return the section of one convention: its rates, and why its MACs are other ones."""
+    """Return the blocks of a tool convention in a profile: rates and causes."""
     forward, backward = content.latencies.forward, content.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []

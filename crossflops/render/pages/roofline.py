@@ -21,7 +21,7 @@ _MARK = " <- cache"  # a kind that reads a cache
 
 
 def alternatives(roof: Roofline) -> Table:
-    """Return the step as requested, and under alternatives."""
+    """Build the table of a step under each --what-if alternative."""
     heads = ("what if", "a step", "examples/s", "bytes", "intensity", "ridge", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -41,7 +41,7 @@ def alternatives(roof: Roofline) -> Table:
 
 
 def node_kind_table(roof: Roofline) -> Table:
-    """Return the nodes by kind, the slowest first."""
+    """Build the table of nodes by kind, slowest first: shares of work, bytes, time."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
     first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
@@ -74,7 +74,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
 
 
 def roofline_kernel_table(roof: Roofline) -> Table:
-    """Return the kernels that ran, those that lose the most time first."""
+    """Build the table of measured kernels that are slowest relative to the roofline."""
     heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
     worst = sorted(roof.kernels, key=lambda kernel: kernel.seconds - kernel.measured)[:KINDS]
     return Table(
@@ -95,7 +95,7 @@ def roofline_kernel_table(roof: Roofline) -> Table:
 
 
 def roofline_node_table(roof: Roofline) -> Table:
-    """Return every node, if there is room."""
+    """Build the table of nodes: FLOPs, bytes, intensity, seconds, bound."""
     heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
     return Table(
         columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
@@ -123,7 +123,7 @@ def pace(value: float) -> str:
 
 
 def flops_per_byte_text(value: float | None) -> str:
-    """Return FLOPs per byte in four digits."""
+    """Return FLOPs per byte as text in four digits, or "-"."""
     return "-" if value is None else f"{value:.4g}" if value < 10_000 else short_amount(value)
 
 
@@ -136,7 +136,7 @@ _VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True
 
 
 def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
-    """Return all blocks of a roofline; of several, one line for each."""
+    """Return the blocks of a roofline, or a table with a row for each of several."""
     if not roofs:
         return ()
     first = roofs[0]
@@ -273,5 +273,5 @@ def _limit_shares_text(roof: Roofline) -> str:
 
 
 def intensity(value: float | None) -> str:
-    """Return FLOP/B in four digits."""
+    """Return an intensity as text with the unit FLOP/B, or "-"."""
     return "-" if value is None else f"{flops_per_byte_text(value)} FLOP/B"

@@ -49,7 +49,7 @@ from crossflops.report.report import (
 
 
 def model_title(report: Report) -> Title:
-    """Return the model, and its totals."""
+    """Return the title of a report: name, parameters, inputs, setting, MACs, FLOPs."""
     totals, run = report.totals, report.observed
     if isinstance(report.module, ModuleRow):
         return _module_title(report.module, report)
@@ -66,7 +66,7 @@ def model_title(report: Report) -> Title:
 
 
 def input_value_notes(report: Report) -> list[Block]:
-    """Return the input values on which sizes depend, with cautions."""
+    """Return notes on input values and weights that the count depends on."""
     weights, run = report.weights, report.observed
     made: list[Block] = []
     if isinstance(weights, WeightsKind) and weights.reason:
@@ -106,7 +106,7 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
 
 
 def totals_exactness(report: Report) -> str:
-    """Return how far the totals can be trusted, in the words of the weakest node."""
+    """Return how exact the totals are: "exact", a weaker grade, or uncounted nodes."""
     if report.uncounted:
         return f"without {count_with_noun(len(report.uncounted), 'uncounted node')}"
     grades = {node.exactness for node in report.nodes}
@@ -142,7 +142,7 @@ _FORMULA_KINDS = (
 
 
 def formulas(report: Report) -> list[Block]:
-    """Return the polynomials, or why there are none; and the sizes of the tables."""
+    """Return the blocks with the totals as polynomials in named dimensions."""
     polynomials = report.formulas
     if not isinstance(polynomials, Formulas):
         return []
@@ -203,7 +203,7 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 
 def summary_page(report: Report, unit: Unit = "macs") -> Page:
-    """Return the count: totals by kind, operators by `unit`, uncounted nodes, the convention."""
+    """Return the page of a count: totals, operators, uncounted nodes, conventions."""
     blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
         blocks += [*formulas(report), _report_totals_table(report)]
@@ -242,7 +242,7 @@ def module_and_node_figures(
 
 
 def nodes_without_cost(report: Report) -> list[Block]:
-    """Return the nodes that have no cost, each with the reason; none, if all have one."""
+    """Return the table of uncounted nodes with their reasons; [] if there are none."""
     columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
     return [
@@ -318,7 +318,7 @@ _PARTS = (
 
 
 def training_step_blocks(report: Report) -> list[Block]:
-    """Return the parts of a training step, and its difference to 3 x forward."""
+    """Return the table of a training step's work, and its difference to 3 x forward."""
     step = report.training
     if isinstance(step, UnsetType):
         return []
@@ -364,7 +364,7 @@ _WORK = (*_KINDS, "flops", "bytes_read", "bytes_written")
 
 
 def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
-    """Return the step of the optimizer: all of it, and for one parameter."""
+    """Return the blocks on an optimizer step: FLOPs in all and per parameter."""
     step = training.optimizer
     if isinstance(step, UnsetType):
         return []
@@ -396,7 +396,7 @@ _WORDS = {"flops": "FLOPs", "bytes_read": "bytes read", "bytes_written": "bytes 
 
 
 def _branch_blocks(report: Report) -> list[Block]:
-    """Return the counted branch of every If."""
+    """Return the table of If nodes and the branches that are counted."""
     columns = (Column(head="If"), Column(head="counted", flows=True))
     rows = [Row.from_cells(row.node, row.counted) for row in report.branches]
     return _first_table_rows("Branches", columns, rows, "If")
@@ -405,9 +405,7 @@ def _branch_blocks(report: Report) -> list[Block]:
 def _first_table_rows(
     heading: str, columns: tuple[Column, ...], rows: Sequence[Row], content: str
 ) -> list[Block]:
-    """Return the first rows under a heading, and the number of the others; nothing without
-    rows.
-    """
+    """Return a heading and the first rows of a table; [] without rows."""
     if not rows:
         return []
     rest = len(rows) - NAMED
@@ -590,7 +588,7 @@ def _convention_total_blocks(report: Report) -> list[Block]:
 
 
 def _training_formula_notes(report: Report) -> list[Block]:
-    """Return which totals are FLOPs of a training step, where the count is a forward pass."""
+    """Return a note on which convention totals are for a training step."""
     accounts = report.llm.accounts if isinstance(report.llm, FormulaReport) else ()
     names = [
         f"{account.tool}@{account.edition}"

@@ -40,9 +40,7 @@ class ReportTable(msgspec.Struct, frozen=True):
 
 
 def view_page(content: ReportTable) -> Page:
-    """Return the title of the report, the table with a line for the whole model, uncounted
-    nodes.
-    """
+    """Return the page of one table of a report, with a row of totals."""
     view = content.view
     blocks: list[Block] = [
         model_title(content.report),
