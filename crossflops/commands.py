@@ -51,7 +51,7 @@ def python() -> str:
 
 
 def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
-    """Return the requirements of an extra of crossflops as arguments of pip; () if unknown."""
+    """Return the requirements of an extra of crossflops as pip arguments; () if unknown."""
     folders: list[tuple[str, ...]] = []
     for requirement in _requirements_by_extra().get(extra, ()):
         extras = re.fullmatch(_EXTRA, requirement)
@@ -93,7 +93,7 @@ def _pip_arguments(requirement: str) -> tuple[str, ...]:
 
 
 def _requirements_by_extra() -> dict[str, list[str]]:
-    """Return the requirements of each extra: of the source folder, or of the installed package."""
+    """Return the requirements of each extra, from the source folder or the installed package."""
     project = ROOT / "pyproject.toml"
     if project.is_file():
         import tomllib
@@ -136,7 +136,7 @@ def _is_on_path(name: str, requested: Path) -> bool:
 
 
 def _from_here(path: Path) -> str:
-    """Return the path relative to the current folder if it lies there, else the whole path."""
+    """Return the path relative to the current folder if it is inside it, else in full."""
     absolute = Path(os.path.abspath(path))
     here = Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

@@ -51,7 +51,7 @@ class CrossflopsError(Exception):
 def _rebuild_error(
     kind: type[CrossflopsError], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> CrossflopsError:
-    """Return the error with its message, whatever arguments its class takes."""
+    """Rebuild an unpickled error of a class from its arguments and attributes."""
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(attributes)
@@ -102,7 +102,7 @@ class CrossflopsWarning(UserWarning):
 
 
 def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
-    """Return a hint for an unknown name: the names that are like it, or else all of them.
+    """Return a hint for an unknown name: similar known names, or else `otherwise`.
 
     `otherwise` is what stands for all of them, where they are many.
 
@@ -135,7 +135,7 @@ _LONGEST = 400
 
 
 def error_words(error: BaseException) -> str:
-    """Return the class of an exception and what it says, in one line, without a stack or a page.
+    """Return the class and the message of an exception on one line.
 
     >>> error_words(RuntimeError("a != b\\nException raised from f at g.cpp:1"))
     'RuntimeError: a != b'
@@ -199,7 +199,7 @@ _GPU = re.compile(
 
 
 def error_remedy(error: BaseException, otherwise: str) -> str:
-    """Return the remedy of a model's exception; `otherwise` if its inputs may be wrong.
+    """Return a hint for an exception that a model raised; `otherwise` by default.
 
     >>> error_remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
     'the model imports einops when it runs: pip install einops'

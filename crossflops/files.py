@@ -115,9 +115,7 @@ def contents(path: Path) -> bytes:
 
 
 def gzip_bytes(data: bytes) -> bytes:
-    """Return the bytes under gzip, the same for the same data: without a time, a name or a
-    system.
-    """
+    """Compress bytes by gzip, without a time or name, so that equal data give equal bytes."""
     import gzip
 
     out = BytesIO()

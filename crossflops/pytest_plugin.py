@@ -176,7 +176,7 @@ def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budg
 
 
 def _ignore_progress(_: str) -> None:
-    """Show no progress."""
+    """Ignore a progress message."""
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -31,11 +31,11 @@ class _Process:
         self._at_fork = threading.local()
 
     def before_fork(self) -> None:
-        """Wait until no other thread counts: the child would keep its patches."""
+        """Wait until no other thread counts, before this process forks."""
         self._at_fork.held = self.turn.acquire(timeout=_FORK_WAITS)
 
     def after_fork(self) -> None:
-        """Let other threads count again in the parent."""
+        """Let other threads count again in the parent process after a fork."""
         if self._at_fork.held:
             self.turn.release()
 
@@ -93,7 +93,7 @@ class _Silent:
         return 0 if self._stream is None else self._stream.write(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write each of the lines."""
+        """Write each of the lines, or discard them in the silenced thread."""
         for line in lines:
             self.write(line)
 
@@ -103,7 +103,7 @@ class _Silent:
             self._stream.flush()
 
     def end(self) -> None:
-        """Pass all text on from now on: another thread may have kept this stream."""
+        """Write all text from now on, since another thread may still hold this stream."""
         self._thread = None
 
 
@@ -142,7 +142,7 @@ class _ThreadPattern:
         self._thread: int | None = threading.get_ident()
 
     def match(self, text: str) -> bool:
-        """Return whether a filter with this pattern applies to the text."""
+        """Return whether a warning text begins so and comes from the filter's thread."""
         return threading.get_ident() == self._thread and text.startswith(self._begins)
 
     def end(self) -> None:
@@ -174,7 +174,7 @@ def filter_warnings(
 
 
 def _tell_filters() -> None:
-    """Reset the warnings that were shown once, as `warnings` does on a change."""
+    """Tell the module warnings that its filters changed."""
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
         if (on_progress := getattr(warnings, name, None)) is not None:
             on_progress()

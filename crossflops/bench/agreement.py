@@ -16,7 +16,7 @@ _WHOLE = "biu"
 
 
 def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
-    """Run the file on the inputs of a run of its model, and compare the outputs.
+    """Run an exported file and compare its outputs with those of the model.
 
     Raises MissingExtraError where onnxruntime is not installed.
     """

@@ -41,7 +41,7 @@ _OUT_OF_MEMORY = "ran out of memory"
 
 
 def main() -> None:
-    """Answer the order on stdin."""
+    """Answer the bench order on stdin."""
     serve_order(Order, answer_bench_order)
 
 

@@ -47,7 +47,7 @@ def read_executed_graph(path: str | Path) -> ExecutedGraph:
 
 
 def to_executed_graph(graph: Any) -> ExecutedGraph:
-    """Return the executed graph of a GraphProto. An unnamed node stays unnamed: see `named`."""
+    """Convert an ONNX GraphProto to an executed graph, with its subgraphs."""
     stored = {tensor.name for tensor in graph.initializer}
     stored |= {tensor.values.name for tensor in graph.sparse_initializer}
     return ExecutedGraph(tuple(map(_to_executed_node, graph.node)), frozenset(stored))

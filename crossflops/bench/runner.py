@@ -93,7 +93,7 @@ def draws(graph: Any) -> bool:
 
 
 def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
-    """Return how often each Loop or Scan ran its body, where that number is always the same.
+    """Return the iterations of each Loop or Scan that had the same number in all runs.
 
     Every node of a body runs once in an iteration. That none has run says that there was no
     iteration, unless the runtime replaced some node by others of its own.
@@ -110,7 +110,7 @@ def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
 
 
 def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
-    """Return the branch of each If that ran, where it was always the same one.
+    """Return the branch of each If that took the same one in all runs.
 
     A branch of constants leaves no event: it ran if the If did, and the other branch did not.
     """

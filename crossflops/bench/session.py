@@ -112,9 +112,7 @@ def to_model_bytes(model: Any) -> bytes:
 
 
 def build_session_options(module: Any, folder: str, threads: int, optimization: str) -> Any:
-    """Return the options of a session. `folder` holds external data; `optimization`: see
-    LEVELS.
-    """
+    """Return session options: threads, optimization, and the folder of external data."""
     chosen = module.SessionOptions()
     levels = module.GraphOptimizationLevel
     chosen.graph_optimization_level = getattr(levels, LEVELS[optimization])

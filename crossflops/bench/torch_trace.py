@@ -41,7 +41,7 @@ def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
 def match_torch_operators(
     trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0
 ) -> TraceMatch:
-    """Join the operators of every run to the calls of the model, in their order.
+    """Match the operators in a torch trace to the calls of the model, in order.
 
     Names in both that follow one another are matched; what stands between two matches on both
     sides is taken together. Raises InputError for a trace without operators, and for a model
@@ -155,9 +155,7 @@ def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[r
 
 
 def _profiler_operator_name(target: str) -> str:
-    """Return an operator's name as PyTorch's profiler spells it: aten::conv2d for
-    aten.conv2d.default.
-    """
+    """Return an operator's name in traces: aten::conv2d for aten.conv2d.default."""
     space, _, rest = target.partition(".")
     return f"{space}::{rest.partition('.')[0]}"
 

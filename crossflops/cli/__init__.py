@@ -75,11 +75,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that `--help` costs nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order in which they are learnt."""
+        """Return the names of all verbs, in the order of --help."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the verb of that name, imported now."""
+        """Import the verb of this name and return its command."""
         if cmd_name not in VERBS:
             return None
         module = import_module(
@@ -95,7 +95,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Return the verbs, none of them imported, and the options that begin with the text."""
+        """Return completions: verbs and options that begin with the text."""
         from click.shell_completion import CompletionItem
 
         verbs = [
@@ -108,14 +108,14 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb; refuse an unknown name with the names that are like it."""
+        """Return the verb of a command line; raise an error with similar names if unknown."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
             raise UnknownNameError(f"unknown verb {name!r}", nearest_name_hint(name, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each verb with one sentence, without importing any of them."""
+        """Write the verbs with one sentence each into --help, without importing them."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -255,7 +255,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
 
 
 def _report_unknown_exception(error: BaseException) -> int:
-    """Report an exception that no handler expects, without a traceback."""
+    """Print an unexpected exception as a message with its cause; return the exit status."""
     errors.print_traceback(error)
     message = errors.error_words(error) + errors.error_location(error)
     return _report_refusal(

@@ -58,7 +58,7 @@ def questions(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -> bool:
-    """Return whether a comparison of two tools is missing because one failed, and report it."""
+    """Return whether --between got no answer since a tool failed; print so."""
     profiles = report.profiles or ()
     sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
     if between and isinstance(report.against, Against):

@@ -52,7 +52,7 @@ class _CompletableText(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the values that begin with the text."""
+        """Return the completions of an option's value that begin with the text."""
         items = [CompletionItem(text) for text in self._values() if text.startswith(incomplete)]
         return [*items, *([CompletionItem(incomplete, type="file")] if self._has_files else [])]
 

@@ -220,9 +220,7 @@ def _package_component(name: str, install: str = "") -> Component:
 
 
 def _torchvision() -> Component:
-    """Return whether torchvision fits the torch beside it. Nothing is imported: that takes
-    seconds.
-    """
+    """Return the state of torchvision: installed, missing, or built for another torch."""
     version, torch = find_distribution_version("torchvision"), find_distribution_version("torch")
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
@@ -242,14 +240,13 @@ def _torchvision() -> Component:
 
 
 def _torch_of(distribution: str) -> str | None:
-    """Return the release of torch that a distribution pins."""
+    """Return the torch version that an installed distribution requires exactly."""
     pins = (re.match(r"torch \(?==([\d.]+)", pin) for pin in requires(distribution) or ())
     return next((pin[1] for pin in pins if pin), None)
 
 
 def _package_build_version(package: str) -> str:
-    """Return the version that a package gives itself, with the label of its build
-    ("0.28.0+cu130").
+    """Return the version in a package's version.py, such as "0.28.0+cu130".
 
     PyPI's metadata leaves that label out. "" where the package does not say.
     """

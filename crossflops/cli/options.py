@@ -64,7 +64,7 @@ class Verb(click.Command):
         self.example = example
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the groups in the order in which their options stand on the command."""
+        """Write the options of a verb into --help, grouped under titles."""
         groups: dict[str, list[tuple[str, str]]] = {FIRST: []} if self.first else {}
         for param in sorted(self.get_params(ctx), key=self._place):
             record = param.get_help_record(ctx)
@@ -75,7 +75,7 @@ class Verb(click.Command):
                 formatter.write_dl(groups[heading])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example."""
+        """Write the example command of a verb into --help."""
         if self.example:
             with formatter.section("Example"):
                 formatter.write(f"{' ' * formatter.current_indent}{self.example}\n")
@@ -100,7 +100,7 @@ def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any
 
 
 def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
-    """Add these options and arguments to a command, in this order in its help."""
+    """Return a decorator that adds options and arguments to a command."""
 
     def decorate(function: Function) -> Function:
         """Add all options of the verb to the function."""
@@ -119,7 +119,7 @@ class Positive(click.FloatRange):
         self._most = most
 
     def convert(self, value: Any, *others: Any) -> Any:
-        """Return the number. Fails as click does."""
+        """Convert the text of an option to a positive number, or fail."""
         number = super().convert(value, *others)
         if math.isnan(number) or (math.isinf(number) and self._most is None):
             return self.fail(f"must be a finite positive number, got {value}.", *others)
@@ -148,12 +148,12 @@ def command_line_options() -> dict[str, str]:
 
 
 def reject_options_except(names: Collection[str], reason: str, hint: str) -> None:
-    """Refuse every typed option that is not among these. Raises InputError."""
+    """Raise InputError for each given option that is not among these names."""
     reject_options(command_line_options().keys() - {*names, *_ON_EVERY_WAY}, reason, hint)
 
 
 def reject_options(names: Collection[str], reason: str, hint: str) -> None:
-    """Refuse these options if they were typed. Raises InputError."""
+    """Raise InputError if one of these options was given."""
     for name, flag in command_line_options().items():
         if name in names:
             raise InputError(f"{flag} has no effect here: {reason}", hint)
@@ -166,7 +166,7 @@ def refuse_timeout(*requests: "Request") -> None:
 
 
 def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that shape a page where JSON alone is written. Raises InputError."""
+    """Raise InputError for options about the page if JSON is written."""
     if writes_json(fields):
         reject_options(
             names,
@@ -284,9 +284,7 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
 
 
 def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of MODEL as `Request.from_arguments` takes them, taken out of the keyword
-    arguments.
-    """
+    """Remove the options about the model from the fields; return them as arguments."""
     from crossflops.ir.trace import Setting
 
     limit(fields.pop("timeout"))
@@ -336,7 +334,7 @@ def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[st
 
 
 def parse_name_number(option: str, text: str) -> tuple[str, int]:
-    """Return the pair of a text NAME=N. Raises InputError."""
+    """Parse NAME=N into name and integer. Raises InputError."""
     name, equals, value = text.rpartition("=")
     example = f"{option} {'Loop_1' if option == '--trips' else 'batch'}=8"
     if not equals or not name or not (value.isascii() and value.isdigit()):
@@ -363,7 +361,7 @@ def branch(text: str) -> tuple[str, str]:
 
 
 def argument(text: str) -> tuple[str, object]:
-    """Return the pair of a text KEY=JSON, with the value parsed. Raises InputError.
+    """Parse KEY=JSON into key and value. Raises InputError.
 
     The name of a type (bfloat16) needs no quotes.
     """

@@ -90,7 +90,7 @@ def _encoding() -> str:
 
 
 def _to_encodable_text(text: str) -> str:
-    """Return the text in characters that stdout can encode."""
+    """Return the text with characters that stdout cannot encode replaced."""
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:

@@ -139,7 +139,7 @@ def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
 def _limit_profile_modules(
     result: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
 ) -> ProfileView:
-    """Remove unrequested modules from JSON; a page leaves them out itself."""
+    """Return the profile to show, without modules beyond --depth if it is JSON."""
     if not writes_json({"as_json": as_json, "file": file}):
         return ProfileView(result, choice)
     depth = choice.depth if choice.detailed else 0

@@ -33,7 +33,7 @@ _limit = [TIMEOUT]
 
 
 def limit(seconds: float) -> None:
-    """Limit the time of a converter, from now on."""
+    """Set the time limit of a model converter."""
     _limit[0] = seconds
 
 
@@ -64,7 +64,7 @@ def run_supervised(
 
 
 def _exit_with_parent(alive: int) -> None:
-    """End with the parent, since no other process could end this one."""
+    """Exit this process when its parent ends."""
     if sys.platform == "linux":
         end_with(alive, lambda: os._exit(_TOO_LONG))
         return
@@ -162,14 +162,14 @@ class _Supervisor:
         return status
 
     def _poll_exit_status(self) -> int | None:
-        """Return the exit status, negative for a signal; None while the child runs."""
+        """Return the exit status of the child process, or None while it runs."""
         with contextlib.suppress(ChildProcessError):
             process, status = os.waitpid(self._child, os.WNOHANG)
             return os.waitstatus_to_exitcode(status) if process else None
         return _TOO_LONG
 
     def _wait_for_event(self) -> None:
-        """Wait for an event of the child, for its end, or for the timeout of a converter."""
+        """Wait until the child writes an event or ends, or until its converter times out."""
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:
             return
@@ -200,7 +200,7 @@ class _Supervisor:
                 time.sleep(0.02)
 
     def _forward(self, sign: int, _frame: Any) -> None:
-        """Pass a signal on. The terminal sends Ctrl-C to both processes.
+        """Forward a signal to the child process, which gets Ctrl-C itself; at last kill it.
 
         A model that swallows interrupts is killed at the third one.
         """

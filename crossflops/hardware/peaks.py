@@ -104,7 +104,7 @@ def compiler() -> str | None:
 
 @contextmanager
 def compiling_peak_loops() -> Iterator[PeakLoops]:
-    """Compile the program, and keep it for as long as the context lasts. Raises NoLoopError."""
+    """Compile the program of measuring loops, and remove it when the block ends."""
     command = compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError("no C compiler was found", "install gcc or clang, or set CC")
@@ -269,7 +269,7 @@ def load_machine_peak() -> MachinePeak | None:
 
 
 def store(peak: MachinePeak) -> MachinePeak:
-    """Store the peak for the next time; return it in any case."""
+    """Write the measured peak to the cache file, if possible; return the peak."""
     file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
         file.parent.mkdir(parents=True, exist_ok=True)

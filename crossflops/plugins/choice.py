@@ -27,7 +27,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = True
 
     def only(self, tools: Collection[str]) -> "Choice":
-        """Return the choice with these tools only, and without failures."""
+        """Return the choice with only these tools, and without failures."""
         return Choice(
             here={tool: value for tool, value in self.here.items() if tool in tools},
             elsewhere={tool: value for tool, value in self.elsewhere.items() if tool in tools},

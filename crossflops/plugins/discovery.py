@@ -46,8 +46,7 @@ def find_distribution_version(distribution: str) -> str | None:
 def to_install(
     tools: Iterable[str] | None = None, root: Path = ROOT, python: str | None = None
 ) -> str:
-    """Return the command that installs the plugins of these tools, or of all; "" if there are
-    none.
+    """Return the pip command that installs plugins of tools, or "" if there are none.
 
     In a source folder that holds the plugins it installs those; elsewhere the extras of
     crossflops, which bear the ids of the tools. Into another interpreter (`python`) this very
@@ -156,8 +155,7 @@ def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Fai
 def adapters_and_failures(
     tools: Sequence[str] | None,
 ) -> tuple[dict[str, Adapter], dict[str, Failure]]:
-    """Return the adapters of the tools (None: all that are installed), and the failures of the
-    others.
+    """Load the adapters of tools; return them and the failures of the others.
 
     A plugin whose convention is not known is such a failure: nothing could be predicted. Raises
     UnknownNameError when no plugin bears a name.

@@ -57,7 +57,7 @@ def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Map
 
 
 def find_config_value(key: str, folder: Path) -> tuple[Path, Any]:
-    """Return what a key beside the tables has in the nearest file upwards, and that file.
+    """Return the value of a key in the nearest configuration file, and that file.
 
     None where nothing is set. Raises InputError on a file that cannot be understood.
     """
@@ -126,7 +126,7 @@ _EXAMPLE = 'write, for example, thop = "/venvs/thop/bin/python"'
 def interpreters_by_tool(
     provided: Mapping[str, str | Path] | None = None, folder: Path | None = None
 ) -> dict[str, str]:
-    """Return the interpreter by tool: from the table above `folder`, overridden by `interpreters`.
+    """Return the Python interpreter of each tool, by configuration and options.
 
     `folder` is the current one unless said. Raises InputError on a file that cannot be
     understood.
@@ -245,7 +245,7 @@ def _offer(tool: str) -> Offer | Failure:
 
 
 def main(tools: Sequence[str]) -> None:
-    """Print the inventory of these tools as one line of JSON, which `elsewhere` reads."""
+    """Print plugins and versions of this environment as one line of JSON."""
     sys.stdout.write(msgspec.json.encode(inventory(tools)).decode())
 
 

@@ -21,7 +21,7 @@ def after_steps(hook: Callable[..., None]) -> Undo:
 
 
 def keep_called(called: Called) -> Undo:
-    """Keep every module that is called."""
+    """Record every module that is called, in order; return how to stop."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     def before(module: "nn.Module", _: Any) -> None:

@@ -113,7 +113,7 @@ class ModelCall:
         self.outputs = len(self._ends)
 
     def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
-        """Record the begin of a node of this call in the backward pass of this number."""
+        """Record that a backward pass reached an autograd node of the call."""
         gradients = tuple(came)
         if self.is_transformed or any(map(_is_batch, gradients)):
             self._is_batched = not self.is_transformed
@@ -127,7 +127,7 @@ class ModelCall:
             self._seen[number].went[node] = tuple(gradient is not None for gradient in went)
 
     def begin_second_order(self, number: int) -> None:
-        """Record a node that a backward pass through this call created."""
+        """Record that the call has a second-order backward pass, by its number."""
         self._second_order.add(number)
 
     def ran_in(self, number: int) -> bool:
@@ -217,7 +217,7 @@ def is_transformed() -> bool:
 
 
 def _is_batch(gradient: Any) -> bool:
-    """Return whether this is a batch of gradients, of `is_grads_batched` or of a transform."""
+    """Return whether a gradient is batched, by `is_grads_batched` or vmap."""
     from torch._C import _functorch
 
     return gradient is not None and bool(
@@ -235,9 +235,7 @@ def _has_tangent(tensor: "Tensor") -> bool:
 
 
 def tensor_leaves(values: Any) -> "list[Tensor]":
-    """Return the tensors in arguments or results, in the order of the inputs and outputs of a
-    graph.
-    """
+    """Return all tensors in arguments or results, in the order of graph inputs."""
     from torch import Tensor
     from torch.utils._pytree import tree_leaves
 
@@ -307,7 +305,7 @@ def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
 
 
 def call_signature(call: ModelCall) -> Any:
-    """Return the arguments of a call: shapes and types, and values that are no tensors."""
+    """Return shapes and dtypes of the tensors of a call, and its other arguments."""
     shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensor_leaves((call.args, call.kwargs)))
     plainly = tuple(
         repr(value) for value in (*call.args, *call.kwargs.values()) if not _tensors_in(value)

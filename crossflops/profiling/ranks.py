@@ -101,8 +101,7 @@ class Round:
         return {rank: step for rank, step in steps.items() if step}, missing
 
     def fail(self, error: BaseException) -> None:
-        """Report the exception of the step to the others, and note on it which process failed
-        first.
+        """Report an error of the step to the other ranks; add the first rank's fault to it.
 
         That is who ended without a word, else who was the first to raise.
         """

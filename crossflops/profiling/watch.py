@@ -41,7 +41,7 @@ class Clock(Protocol):
     waits: bool  # whether a mark is made when the work is done, so that hooks take time from it
 
     def mark(self) -> Mark:
-        """Return a mark of the present, in the order of the device's work."""
+        """Return a time mark on the device's queue of work."""
         ...
 
     def finish(self) -> None:
@@ -85,7 +85,7 @@ class EventClock:
     waits = False
 
     def mark(self) -> Any:
-        """Return an event, recorded after the work that was given to the stream."""
+        """Return a CUDA event that is recorded after the work queued so far."""
         import torch
 
         event = torch.cuda.Event(enable_timing=True)
@@ -172,7 +172,7 @@ class Spans:
         return max(took - (end.spent - start.spent), 0.0) if self.clock.waits else took
 
     def spend(self, since: float) -> None:
-        """Add the time of a hook, from that value of `time.perf_counter` until now."""
+        """Add the host time since `since` to the time that hooks took."""
         self._threads.spent += time.perf_counter() - since
 
     def begin(self, path: str, phase: Phase, since: float) -> Span:
@@ -357,7 +357,7 @@ class Watch:
         self._begun = self._spans.now()
 
     def leave(self) -> None:
-        """Remove everything that was put on the model. It may be called again."""
+        """Remove all hooks and patches from the model; may be called twice."""
         self.active = False
         while self._undo:
             self._undo.pop()()
@@ -554,7 +554,7 @@ class Watch:
 
     @property
     def _call(self) -> ModelCall | None:
-        """The call that runs in this thread."""
+        """The recorded call that is running in this thread, or None."""
         call: ModelCall | None = getattr(self._threads, "call", None)
         return call
 
@@ -773,8 +773,7 @@ class Watch:
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _watch_backward(self) -> None:
-        """Observe `loss.backward()` and `torch.autograd.grad`, which call one function of
-        torch.autograd.
+        """Patch torch's backward function to record and time backward passes.
 
         What a compiler or a transform of torch.func runs to trace a model is no pass of the step.
         """
@@ -916,7 +915,7 @@ def _is_outermost(span: Span) -> bool:
 
 
 def _outer(path: str) -> Iterable[str]:
-    """Yield the paths of the enclosing modules of a path, the model's own among them."""
+    """Yield the paths of all ancestors of a module path, "" (the model) included."""
     while path:
         path = path.rpartition(".")[0]
         yield path

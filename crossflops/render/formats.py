@@ -62,7 +62,7 @@ _Renderer = TypeVar("_Renderer", bound=Renderer)
 
 
 def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
-    """Register a function that writes the files with this suffix."""
+    """Return a decorator that registers a renderer for files with this suffix."""
 
     def declare(renderer: _Renderer) -> _Renderer:
         """Register the renderer as the one for files with this suffix."""
@@ -73,8 +73,7 @@ def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
 
 
 def suffix(file: Path) -> str:
-    """Return the suffix of a name that decides its format: `.md`, or `.json.gz`, which has two
-    parts.
+    """Return the suffix of a file name that decides its format, such as ".json.gz".
 
     >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
     ('.json.gz', '.md', '')
@@ -84,7 +83,7 @@ def suffix(file: Path) -> str:
 
 
 def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
-    """Return the content of a file of that name. Raises KeyError if its suffix names no format."""
+    """Return a result as the bytes of a file, in the format of its name's suffix."""
     end = suffix(file)
     data = FORMATS[end](content, unit=unit).encode()
     return gzip_bytes(data) if end.endswith(COMPRESSED) else data
@@ -170,12 +169,12 @@ def _pipes(table: Table) -> str:
 
 
 def _markdown_cell(cell: str) -> str:
-    """Return a cell with its indentation, the depth of a row, in spaces that stay."""
+    """Return a table cell as Markdown, with leading spaces kept."""
     return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _escape_markdown(cell)
 
 
 def _escape_markdown(text: str) -> str:
-    """Return the text with Markdown's syntax escaped; an address stays, to be a link."""
+    """Return the text with Markdown syntax escaped, except in links."""
     plain = escape_control_chars(" ".join(text.split()))
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
 

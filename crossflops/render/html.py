@@ -40,7 +40,7 @@ _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
 def html(content: Noun, unit: Unit = "macs") -> str:
-    """Return the page as one `<div>`, without columns and tables of detail."""
+    """Return the page of a result as an HTML fragment (`<div>`) for notebooks."""
     return template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
 
@@ -64,7 +64,7 @@ def breakable(text: str) -> Markup:
 
 
 def resource(name: str) -> str:
-    """Return the text of a file in `templates`."""
+    """Return the text of a template file of the package."""
     return files("crossflops.render").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -283,7 +283,7 @@ def _operator_grid_rows(
 
 
 def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """Return a row for each counted node, in the order of the graph."""
+    """Build the HTML table of counted nodes, in the order of the graph."""
     heads = (
         Head("node"),
         Head("operator"),

@@ -74,7 +74,7 @@ def _latex_row(cells: Iterable[str]) -> str:
 
 
 def _latex_head_lines(columns: Iterable[Column]) -> list[tuple[str, ...]]:
-    """Return the lines above the rule: a head of numbers takes one for each word, to be narrow."""
+    """Return the head lines of a LaTeX table; number columns wrap at words."""
     stacks = [[*map(escape_latex, c.head.split() if c.right else [c.head])] for c in columns]
     height = max(map(len, stacks))
     return list(zip(*([""] * (height - len(stack)) + stack for stack in stacks), strict=True))

@@ -135,7 +135,7 @@ class Page(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
 
     def without_figures(self) -> "Page":
-        """Return the page without pictures, with their replacement texts."""
+        """Return the page with its pictures replaced by texts."""
         return Page(
             tuple(
                 part

@@ -64,7 +64,7 @@ def cell_len(text: str) -> int:
 
 
 def escape_control_chars(text: str) -> str:
-    """Return the text with every control character of a terminal spelled out.
+    """Return the text with control characters replaced by visible escapes.
 
     >>> escape_control_chars("conv" + chr(27) + "[2J")
     'conv\\\\x1b[2J'
@@ -88,7 +88,7 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
 
 
 def inert_json(text: str) -> str:
-    """Return JSON with control characters as JSON escapes; the same values."""
+    """Return the JSON with control characters as JSON escapes."""
     import json
 
     return re.sub(
@@ -289,7 +289,7 @@ def _wrap_cell(cell: str, width: int) -> list[str]:
 
 
 def _pad_cell(cell: str, width: int, right: bool) -> str:
-    """Return the cell padded to so many columns of the terminal."""
+    """Return the cell padded with spaces to a width in terminal columns."""
     text = cell.rstrip() if right else cell
     room = " " * (width - cell_len(text))
     return room + text if right else text + room
@@ -350,7 +350,7 @@ def _indent(table: Table) -> int:
 
 
 def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
-    """Return the parts with dots between, in lines that fit; later lines are indented."""
+    """Join the parts of a title by dots, wrapped to a width."""
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines[-1].strip() else f"{lines[-1]}{part}"

@@ -76,12 +76,12 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int:
-        """The MACs of all rows, with those that no kernel stands for."""
+        """The MACs of all kernels, and of nodes that no kernel executes."""
         return _sum_kernel_macs(self.kernels) + _sum_kernel_macs(self.aside)
 
     @property
     def covered(self) -> float:
-        """The share of a run's time, without the profiler's own, that nodes account for."""
+        """The share of run time, without the profiler's, in kernels of counted nodes."""
         seconds = self.run_seconds - self.profiler_seconds
         return self.named_seconds / seconds if seconds > 0 else 0.0
 
@@ -184,9 +184,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def above_peak(self) -> tuple[Measurement, ...]:
-        """The batches at which the whole model was faster than the peak, if that is a real
-        peak.
-        """
+        """The measurements that are faster than the peak, if it is a real peak."""
         timed = (row for row in self.curve if isinstance(row, Measurement))
         is_peak = self.peak is not None and self.peak.is_peak
         return tuple(row for row in timed if is_peak and (self.share(row) or 0.0) > 1)

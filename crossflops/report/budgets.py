@@ -212,7 +212,7 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether no rule could be checked at all."""
+        """Whether no rule could be checked, because of errors."""
         return bool(self.checks) and all(check.error for check in self.checks)
 
 

@@ -204,9 +204,7 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     made_with: dict[str, str] | UnsetType = UNSET
 
     def to_json(self) -> str:
-        """Return indented JSON, the report as it is written by itself, counts as exact
-        integers.
-        """
+        """Return the report as indented JSON, with exact integers."""
         plain: dict[str, Any] = {
             "schema": self.schema,
             "efficiency": self.efficiency,

@@ -80,7 +80,7 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_rate(self) -> float | None:
-        """The rate of the backward pass, with the forward passes that it repeated."""
+        """FLOP/s of the backward pass, with the recomputed forward MACs."""
         seconds = (self.backward_seconds or 0.0) + self.again_seconds
         return 2 * self.backward_macs / seconds if self.backward_seconds else None
 
@@ -225,7 +225,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells this model from others: see `provenance.report_title`."""
+        """The name of the model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property
@@ -291,7 +291,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rest(self) -> float | None:
-        """Seconds of the step outside of all phases: data, the loss, the script's own work.
+        """The seconds of a step outside forward, backward and optimizer.
 
         None where the step or its forward pass was not timed, or not apart.
         """

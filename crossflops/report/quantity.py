@@ -22,7 +22,7 @@ def exact_amount(amount: Amount) -> str:
 
 
 def amount_with_sign(amount: Amount) -> str:
-    """Return every digit with the sign; zero has none.
+    """Return an amount as text with its sign and all digits.
 
     >>> amount_with_sign(44455936), amount_with_sign(-1), amount_with_sign(0)
     ('+44 455 936', '-1', '0')
@@ -40,7 +40,7 @@ def term_with_sign(amount: Amount) -> str:
 
 
 def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
-    """Return four significant digits with an SI prefix. Below one thousand an integer is exact.
+    """Return a number as text in four digits with SI prefix and unit: "4.112 GMACs".
 
     >>> short_amount(4133742592), short_amount(4089184256, "MACs"), short_amount(57, "MACs")
     ('4.134 G', '4.089 GMACs', '57 MACs')
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def percent_share(part: Amount, full: Amount) -> str:
-    """Return a part of a whole, in percent with one decimal; "-" of nothing.
+    """Return a part as percent of a total with one decimal; "-" if the total is 0.
 
     >>> percent_share(1, 8)
     '12.5 %'
@@ -110,7 +110,7 @@ def _decimals(percent: Fraction) -> int:
 
 
 def explanation_percent(residual: Amount, delta: Amount) -> str:
-    """Return the explained share of a difference: 100 % only without a residual.
+    """Return the percentage of a difference that is explained; 100 % only in full.
 
     >>> pairs = (0, 7), (0, 0), (1, 10**9), (1, 0)
     >>> tuple(explanation_percent(part, whole) for part, whole in pairs)
@@ -126,7 +126,7 @@ def explanation_percent(residual: Amount, delta: Amount) -> str:
 
 
 def command_line_shape(dims: tuple[int, ...]) -> str:
-    """Return a shape as it is typed on the command line.
+    """Return a shape as text such as "1x3x224x224".
 
     >>> command_line_shape((1, 3, 224, 224)), command_line_shape(())
     ('1x3x224x224', 'scalar')

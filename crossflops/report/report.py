@@ -247,7 +247,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int:
-        """The native MACs."""
+        """The native MACs of the model."""
         return self.totals.macs
 
     @property
@@ -257,7 +257,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def params(self) -> int:
-        """Parameters, each storage once."""
+        """The number of parameters, shared ones once."""
         return self.totals.params
 
     @property
@@ -267,7 +267,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residuals(self) -> dict[str, Amount]:
-        """The residual of every tool that answered."""
+        """The unexplained part of each tool's total, by tool."""
         accounts = self.reconciliations or ()
         return {account.tool: account.residual for account in accounts}
 

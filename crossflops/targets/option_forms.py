@@ -123,7 +123,7 @@ def _quote(text: str) -> str:
 
 
 def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> None:
-    """Raise InputError for a value that does not have the form of its option.
+    """Raise InputError if an option's value has the wrong type.
 
     `named` is the option in the message. Inputs in Python are tensors, too, and are not looked at.
     """

@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
-        """Return the request of a verb's arguments.
+        """Build a request from the arguments of a verb.
 
         `target` is a model object, a target string or a path, `inputs` are tensors or texts
         ("1x3x224x224"), `options` the other fields, where None is the default of each. Raises
@@ -113,7 +113,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def source(self, values: bool = True) -> Source:
-        """Build the model with its inputs; a target anew, without `values` by shapes alone.
+        """Build the model of the request with its inputs, with or without weight values.
 
         Raises ValuesNeededError where it cannot be built so.
         """

@@ -407,7 +407,7 @@ def _find_modules_of_the_caller() -> None:
 
 
 def missing_extra(package: str) -> MissingExtraError | None:
-    """Return the error that names the extra of a package, None for an unknown package."""
+    """Return the error with the extra that installs a package; None if there is none."""
     name = package.partition(".")[0]
     extra = next((frontend.extra for frontend in FRONTENDS if name in frontend.packages), None)
     if extra is None:
@@ -416,7 +416,7 @@ def missing_extra(package: str) -> MissingExtraError | None:
 
 
 def run_file(path: Path, hint: str) -> ModuleType:
-    """Return the module of a file, which a process runs once for each text of it.
+    """Run a Python file and return its module; once for the same text.
 
     What it registers for good, as an operator of torch.library, cannot be registered again. The
     file may import what lies beside it, and by dots.
@@ -485,9 +485,7 @@ def _run_in_its_package(path: Path) -> ModuleType:
 
 
 def public_names_of_file(path: Path) -> list[str]:
-    """Return the public names that a file defines at its top, without running it; [] if it is
-    broken.
-    """
+    """Return the public names defined in a Python file, without running it; [] on errors."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):

@@ -39,7 +39,7 @@ def build_weighted_source(
 
 
 def build_without_values(load: Callable[[bool], Source], weights: str | None) -> Source:
-    """Return the result of `load` without values.
+    """Call `load` so that the model is built without weight values.
 
     Raises ValuesNeededError where it has values all the same, and "fake" was asked for.
     """

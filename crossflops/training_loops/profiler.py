@@ -146,7 +146,7 @@ class FlopsProfiler:
             warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
 
     def start(self) -> None:
-        """Start to observe the model."""
+        """Add hooks to the model, to observe its next step."""
         self.end()
         self._round = Round()
         self._watch = Watch(self._model, self._on_step_error)
@@ -159,7 +159,7 @@ class FlopsProfiler:
             meeting.fail(error)
 
     def stop(self) -> None:
-        """Stop observing: restore the model, and keep the observations."""
+        """Remove the hooks, and keep the times and calls of the observed step."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
             if self._round is not None:
@@ -182,7 +182,7 @@ class FlopsProfiler:
 
     @property
     def profile(self) -> "ShownProfile":
-        """The observations with the count. Raises CrossflopsError before there are any."""
+        """The profile of the observed step. Raises CrossflopsError before one."""
         if self._profile is None:
             self._profile = self._count_step()
         return self._profile
@@ -199,9 +199,7 @@ class FlopsProfiler:
     def print(
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:
-        """Print the three views on stdout, or to a file; of several processes only the first
-        prints.
-        """
+        """Print the profile on stdout or to a file; on the first rank only."""
         self._meet()
         if os.environ.get("RANK", "0") in ("", "0"):
             show(self.profile, choice or self._choice, output_file or self._file)
@@ -308,7 +306,7 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
 
 
 def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
-    """Print the three views on stdout, or to the file. Raises CrossflopsError if that fails."""
+    """Print the profile on stdout or write it to a file. Raises CrossflopsError."""
     from crossflops.render.pages.profile import ProfileView
 
     state = random.getstate()  # rich draws a number when it is imported: the training's next one

@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 def _find_configured_formulas() -> tuple[str, ...]:
-    """Return the files of formulas of the configuration, whose reader most counts do not need."""
+    """Return the files of custom formulas that the configuration names."""
     if not is_configured("formulas"):
         return ()
     from crossflops.plugins.formula_files import formulas_of_configuration
@@ -34,7 +34,7 @@ def _find_configured_formulas() -> tuple[str, ...]:
 
 
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
-    """Return the verb, using its `formulas` and those of the configuration while it runs.
+    """Return the verb so that its `formulas` and the configured ones are used while it runs.
 
     Args:
         verb: A function with the keyword `formulas`: files, or modules that register theirs.

@@ -166,7 +166,7 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def batch(self) -> int:
-        """The first size of the first input that has one."""
+        """The batch size: the first dimension of the first input that has one."""
         return batch_of([spec.shape or () for spec in self.counted.graph.inputs])
 
 
@@ -206,7 +206,7 @@ def _framework_runnable(request: Request, source: Source, folder: str, runtime: 
 
 
 def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
-    """Return the model to train, with the count of a step."""
+    """Return the model prepared to train, with the count of its training step."""
     if request.given is not None:
         raise InputError(
             "this runtime needs an importable target; a model object cannot be "
@@ -293,12 +293,12 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goal(self) -> Goal:
-        """The goal: the fastest batch, within a latency if one is requested."""
+        """The goal of a batch search: most examples/s, within a latency if one is given."""
         return Goal(None if self.max_latency_ms is None else self.max_latency_ms / 1e3)
 
     @property
     def peak(self) -> BenchPeak | None:
-        """The provided peak, in float32. Raises InputError if it is not a positive number."""
+        """The peak that the user gives, for float32, or None. Raises InputError."""
         if self.peak_tflops is None:
             return None
         if not 1e-18 <= self.peak_tflops <= 1e18:
@@ -308,7 +308,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The flags of the conditions in a report."""
+        """The bench options as flags with values, for the record of the request."""
         if self.trace is not None:
             return {"trace": self.trace, "peak_tflops": self.peak_tflops}
         flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}
@@ -318,7 +318,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_optimizer(self) -> str | None:
-        """The optimizer of a training step."""
+        """The optimizer of a training step, or None without training."""
         return self.optimizer if self.train else None
 
 
@@ -368,7 +368,7 @@ class Attempts:
         self._run(self.runnable(batch), config, profiled=True)
 
     def run_batch(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
-        """Run the batch; with `profiled` some more runs are traced."""
+        """Run a batch size in a worker; with `profiled` also under the profiler."""
         return self._run(self.runnable(batch), self._conditions, profiled)
 
     def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
@@ -454,9 +454,7 @@ def bench_request(request: Request, conditions: Conditions, on_progress: Progres
 
 
 def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
-    """Return how fast a model is on its inputs, and nothing else. Raises what building it
-    raises.
-    """
+    """Measure the latency of the model on its inputs, or return why it did not run."""
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
         timing = attempts.run_batch(None)
@@ -466,7 +464,7 @@ def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
 def measure_batches(
     request: Request, conditions: Conditions, on_progress: Progress = lambda _: None
 ) -> Bench:
-    """Return how fast a model is, at which batch, and its time by node.
+    """Measure the speed of a model at its batch sizes, and the time of its nodes.
 
     Raises NormalizeError when the model runs at no batch.
     """
@@ -504,7 +502,7 @@ def measure_batches(
 def _try_batches(
     attempts: Attempts, conditions: Conditions, on_progress: Progress
 ) -> tuple[list[Measurement | Unfit], int | None]:
-    """Return every batch that was tried, and of a search the largest that fits."""
+    """Run the requested batch sizes; return all results and the largest that fits."""
 
     def attempt(batch: int) -> Measurement | Unfit:
         """Announce and run the model at one batch size; return times, or why it failed."""
@@ -633,7 +631,7 @@ _DTYPES = {  # precision of a peak -> that of the count
 
 
 def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
-    """Return the measured peak with so many threads, or why there is none.
+    """Return the measured peak of this machine with a number of threads, or why none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
     rate of one times their number is taken, which is the most that they can do. With

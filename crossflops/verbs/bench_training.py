@@ -65,7 +65,7 @@ def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, di
 def bench_step(
     report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
 ) -> BenchStep:
-    """Return the phases of a step with their work. In a backward pass only gradients are work."""
+    """Return the phases of a training step: MACs, FLOPs, seconds, share of the peak."""
     work, times = _require_training_report(report), phases.passes
     forward, backward = _phase_macs_by_precision(report, phases)
     rows = [_phase_row("forward", times * work.forward_flops, phases.forward, forward, peak)]

@@ -75,7 +75,7 @@ class Budget(msgspec.Struct, frozen=True):
         return full.union(rule.name for part in self.parts for rule in part.rules)
 
     def request(self, conventions: Sequence[str] = ()) -> Request:
-        """Return the request to count."""
+        """Return the request to count the model of the budget with tool conventions."""
         model = self.target if self.model is None else self.model
         return Request.from_arguments(model, **self.options, as_=tuple(conventions))
 
@@ -83,7 +83,7 @@ class Budget(msgspec.Struct, frozen=True):
 def make_budget(
     name: str, target: str, provided: Mapping[str, Any], where: str, file: str = ""
 ) -> Budget:
-    """Return the budget of a table, or of the keywords of a call. Raises InputError.
+    """Build a budget from a table of a configuration or from keyword arguments.
 
     `where` names the table in messages.
     """
@@ -154,8 +154,7 @@ _NUMBERS_OF_MODELS = (*NATIVE, RESIDUAL)
 
 
 def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) -> None:
-    """Raise UnknownNameError for a rule about a number that does not exist for this kind of
-    target.
+    """Raise UnknownNameError if a rule names a number that does not exist.
 
     A number of a convention may name its edition: thop@0.0.31.
     """
@@ -181,7 +180,7 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
 
 
 def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Return the nearest file from the folder upwards that sets budgets, and its table."""
+    """Return the nearest configuration file with budgets, and its table of budgets."""
     for file, table in _configurations(folder):
         return file, table
     if beneath := _budget_files_beneath(folder):
@@ -225,7 +224,7 @@ def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, 
 
 
 def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Path, list[Budget]]:
-    """Return the configuration nearest to a target that has a budget for it, and its budgets.
+    """Return the nearest configuration with a budget for a target, and these budgets.
 
     Those from the file `below` on are not looked at.
     """
@@ -353,7 +352,7 @@ def _with_lines(
 
 
 def _line_of(file: str, key: str, part: str, rule: str) -> int:
-    """Return the line of the configuration that has a rule, or else the heading of its budget.
+    """Return the line number of a rule in a configuration, or of its table.
 
     0 where the budget stands in no table of its own.
     """

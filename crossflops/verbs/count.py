@@ -328,7 +328,7 @@ def _dead(counted: CountedModel, with_recomputation: bool = False) -> dict[str, 
 
 
 def _node_with_open_sizes(counted: CountedModel) -> str:
-    """Return the first node of ai.onnx whose sizes its operands leave open; "" without one.
+    """Return the first node whose output shape its inputs do not determine, or "".
 
     All that is not counted behind it waits for its sizes.
     """
@@ -440,7 +440,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 @contextmanager
 def collecting_warnings() -> Iterator[list[str]]:
-    """Collect the sentences of every CrossflopsWarning of the block, each once, at its end.
+    """Collect the texts of CrossflopsWarnings within the block, and show each once.
 
     They are heard whatever is filtered, and shown as always, then.
     """

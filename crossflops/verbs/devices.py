@@ -35,7 +35,7 @@ def additional_devices(
 
 
 def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
-    """Return the device of that name, from the catalogue or the user's own."""
+    """Find a device by name in the catalogue and among the user's devices."""
     return find_device(name, additional_devices(name, catalogue))
 
 

@@ -31,12 +31,12 @@ class OrderFields(Protocol):
 
     @property
     def result(self) -> str:
-        """The file for the answer."""
+        """The path of the file for the answer."""
         ...
 
     @property
     def memory(self) -> int | None:
-        """The limit, None for none."""
+        """The memory limit in bytes, or None."""
         ...
 
 

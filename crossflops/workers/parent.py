@@ -49,12 +49,12 @@ Ready = list[tuple[int, Order, Adapter]]
 
 
 def main() -> None:
-    """Serve the conversation, and leave without clean-up."""
+    """Run the fork server on stdin and stdout, and exit."""
     serve_orders({})
 
 
 def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
-    """Serve the conversation. Models that are not in `sources` are built as the orders say."""
+    """Load tools, build models and fork a worker for each order on stdin."""
     requests, replies = take_streams()
     say = speaker(replies)
     say("hello")
@@ -196,7 +196,7 @@ def _fit_to_fork() -> None:
 def _fork_workers(
     ready: Ready, sources: Mapping[int, Source], native: set[int], say: Say
 ) -> dict[int, int]:
-    """Fork the workers; return the number of each order by its process.
+    """Fork a worker for each order; return the index of the order by process id.
 
     `native` are the ends of conversations, of which a worker keeps its own. None begins before all
     are forked, so that what a tool does to this process costs no other.

@@ -332,7 +332,7 @@ def _is_alone(siblings: Sequence[Worker]) -> bool:
 
 
 def _file_size(worker: Worker) -> int:
-    """Return the bytes of the file that the worker reads; 0 without one."""
+    """Return the bytes of the ONNX file that the worker reads; 0 without one."""
     path = worker.order.job.onnx_path
     return os.path.getsize(path) if path and os.path.exists(path) else 0
 

@@ -41,12 +41,10 @@ class Process(Protocol):
         """Send a line to the process; ignore that it has ended."""
 
     def kill(self) -> None:
-        """Kill it and all that it started and that stayed in its group."""
+        """Kill the process and all processes in its group."""
 
     def status(self) -> int | None:
-        """Return the exit status, negative for a signal, once it has ended; None where it is
-        unknown.
-        """
+        """Return the exit status after the end (negative for a signal), or None if unknown."""
 
     def release(self) -> None:
         """Close the pipes to and from the process."""
@@ -85,7 +83,7 @@ class SpawnedProcess:
                 self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process: see `Process`."""
+        """Kill the process and its group."""
         if self._process.returncode is not None:
             return
         with contextlib.suppress(OSError):
@@ -99,7 +97,7 @@ class SpawnedProcess:
         return self._process.wait()
 
     def release(self) -> None:
-        """Release the conversation: see `Process`."""
+        """Close the pipes to and from the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -135,29 +133,29 @@ class ForkedProcess:
         self._status: int | None = None
 
     def lines(self) -> Iterator[bytes]:
-        """Read lines: see `Process`."""
+        """Yield the lines that the process writes to its pipe."""
         return iter(self._replies)
 
     def send(self, line: bytes) -> None:
-        """Send a line: see `Process`."""
+        """Send a line to the process; ignore that it has ended."""
         with contextlib.suppress(OSError):
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """Kill the process: see `Process`. It may not have its group yet."""
+        """Kill the process and, if it has one, its group."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """Return the exit status: see `Process`."""
+        """Wait for the process and return its exit status."""
         if self._status is None:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._status
 
     def release(self) -> None:
-        """Release the conversation: see `Process`."""
+        """Close the pipes to and from the process."""
         for pipe in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -241,12 +239,12 @@ class GrandchildProcess:
             yield from self._replies
 
     def send(self, line: bytes) -> None:
-        """Send a line: see `Process`."""
+        """Send a line to the process; ignore that it has ended."""
         with contextlib.suppress(OSError, ValueError):  # broken, or closed
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """Kill the process: see `Process`. It may not have its group yet."""
+        """Kill the process and, if it has one, its group."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
@@ -308,9 +306,7 @@ class MonitoredProcess:
             self._clock.cancel()
 
     def close(self) -> int | None:
-        """Kill the process and its children, reap it, release the conversation; return the exit
-        status.
-        """
+        """Kill the process and its group, and close its pipes; return the exit status."""
         self.cancel_timeout()
         if self._process is None:
             return 0

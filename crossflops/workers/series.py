@@ -34,7 +34,7 @@ def run_series(
     names: Sequence[str],
     jobs: int,
 ) -> Generator[Any, None, None]:
-    """Yield the results of a function, in the order of its arguments.
+    """Call the function in processes for each arguments; yield the results in order.
 
     Args:
         function: one of a module, which processes import.

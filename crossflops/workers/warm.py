@@ -119,7 +119,7 @@ class ForkServer(MonitoredProcess):
 
     @property
     def waiting(self) -> list[Worker]:
-        """The workers that it may still fork."""
+        """The workers that the fork server has not forked yet."""
         placed = self._gone | set(self._forked)
         return [
             worker for model_index, worker in enumerate(self._workers) if model_index not in placed
@@ -163,7 +163,7 @@ class ForkServer(MonitoredProcess):
         self.send(msgspec.json.encode([worker.order for worker in self._workers]))
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of the parent: its next step, or the end of a worker."""
+        """Handle a line of the fork server: its step, or a worker's start or end."""
         event, *numbers = line.decode(errors="replace").split()
         if event == "forked":
             model_index, process = map(int, numbers)

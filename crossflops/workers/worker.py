@@ -33,7 +33,7 @@ _TRY_VALUES = "it ran on fake tensors; use --weights real, if the weights fit in
 
 
 def main() -> None:
-    """Serve the conversation about one order."""
+    """Run the worker of one order, read from stdin."""
     serve_order(Order, _answer_order)
 
 

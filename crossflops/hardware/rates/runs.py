@@ -189,7 +189,7 @@ class TimedRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """FLOP/s."""
+        """FLOP/s of the module: its FLOPs / its seconds."""
         return self.flops / self.seconds if self.seconds > 0 else float("inf")
 
 

@@ -413,7 +413,7 @@ def _factor(recompute: str) -> Fraction:
 
 
 def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
-    """Return the precisions by pattern, from texts such as Conv=tf32."""
+    """Parse texts such as "Conv=tf32" into precisions by name pattern."""
     by_pattern = {}
     for text in precisions.precision_of:
         pattern, equals, precision = text.rpartition("=")

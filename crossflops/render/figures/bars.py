@@ -60,7 +60,7 @@ def tool_bars(report: Report) -> Canvas | None:
 
 
 def training_step_bars(training: Training) -> Canvas | None:
-    """Return the MACs of the parts of a training step; None without any."""
+    """Return a bar chart of the MACs of a training step's parts; None without a step."""
     parts = (
         ("forward", training.forward_macs),
         ("gradients, inputs", training.backward_input_macs),

@@ -93,7 +93,7 @@ def text_width(text: str, size: float = FONT) -> float:
 
 
 def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
-    """Return the text, or its beginning and end where it is wider than `width` px.
+    """Return a text shortened in its middle to a width in pixels.
 
     >>> fit_text_to_width("norm.batch", 200), fit_text_to_width("a" * 30 + "b" * 30, 100)
     ('norm.batch', 'aaaaaaa…bbbbbb')

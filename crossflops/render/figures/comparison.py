@@ -121,7 +121,7 @@ def _lengths(amounts: Sequence[Amount]) -> list[float]:
 
 
 def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
-    """Return the line of no difference, and ticks if every bar is as long as its amount."""
+    """Return the zero line and axis ticks of a waterfall."""
     foot = height - (0 if broken else _FOOT)
     zero = scale.x_position(0)
     shapes: list[Shape] = []

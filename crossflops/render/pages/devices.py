@@ -222,7 +222,7 @@ def _device_peak_ratio(row: DeviceShare) -> str:
 
 
 def _first_peak_cell(*precisions: str) -> Cell:
-    """Return the peak of the first of these precisions that the device has."""
+    """Return a function that gives a device's peak in the first precision it has."""
 
     def cell(row: DeviceShare) -> str:
         """Return the peak in the first of the precisions that the device has, or "-"."""
@@ -255,7 +255,7 @@ def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
 
 
 def derivation_page(content: Derivation) -> Page:
-    """Return a product, and its factors."""
+    """Return the page of a derived peak or bandwidth: the product and its factors."""
     product = " x ".join(_factor_text(factor) for factor in content.factors)
     rows = tuple(Row.from_cells(factor.what, _factor_text(factor)) for factor in content.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)

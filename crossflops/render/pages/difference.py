@@ -16,7 +16,7 @@ _NAMES = {"macs": "MACs", "flops": "FLOPs", "params": "parameters"}
 
 
 def difference_page(content: Difference) -> Page:
-    """Return the differences in a reviewer's order, the largest first."""
+    """Return the page of a diff: totals, causes, changed modules and nodes, verdict."""
     blocks: list[Block] = [
         Title((f"{content.first} -> {content.second}",)),
         _difference_totals_table(content),

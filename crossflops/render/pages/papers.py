@@ -26,7 +26,7 @@ def paper_table_rows(table: PaperTable) -> list[tuple[str | Amount | None, ...]]
 
 
 def paper_page(table: PaperTable) -> Page:
-    """Return a row for each model, and the way of counting."""
+    """Return the page with a table of several models and notes on how they were counted."""
     rows = [row.cells(table.tools) for row in table.rows]
     names = ("parameters", "MACs", "FLOPs", _TRAFFIC, *table.tools)
     columns = list(zip(*rows, strict=True))[1:] or [()] * len(names)

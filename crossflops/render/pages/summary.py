@@ -115,7 +115,7 @@ def totals_exactness(report: Report) -> str:
 
 
 def input_descriptions(provided: tuple[InputInfo, ...]) -> list[str]:
-    """Return every input, by its name if there are several."""
+    """Return shape and dtype of each input as text, with names if there are several."""
     if len(provided) == 1:
         return [f"input {command_line_shape(provided[0].shape)} {provided[0].dtype}"]
     return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in provided]
@@ -231,7 +231,7 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
 def module_and_node_figures(
     report: Report, instead: tuple[Block, ...] = (), of: str = ""
 ) -> list[Block]:
-    """Return the modules and the nodes as interactive tables; `instead` is in words.
+    """Return the figures of modules and nodes for HTML, with a text for other formats.
 
     `of` says of which model, where there are two.
     """

@@ -114,8 +114,7 @@ def _compare_model(
 def _attempt_with_values_if_needed(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _Outcome:
-    """Count and run the tools; if counting needs weight values, rebuild the model with them and
-    retry once. Raises InputError if values are forbidden.
+    """Count and run the tools; on ValuesNeededError retry with real weights.
 
     Raises InputError where it cannot have any.
     """

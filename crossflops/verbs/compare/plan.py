@@ -60,7 +60,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        """Where the tools run."""
+        """The limits of the tools: timeout, memory, and own processes."""
         return Limits(self.timeout, self.memory, self.isolate)
 
 

@@ -94,7 +94,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
 
 
 def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
-    """Yield each node's name and inputs, of a GraphProto or of a graph of onnx_ir."""
+    """Yield name and input names of each node of an ONNX graph."""
     if hasattr(graph, "initializers"):
         for node in graph:
             yield node.name or "", [value.name if value else "" for value in node.inputs]
@@ -128,7 +128,7 @@ def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tupl
 
 
 def _initializers(model: Any) -> Iterator[TensorSpec]:
-    """Yield the initializers of a ModelProto, or of a model of onnx_ir."""
+    """Yield name and shape of each initializer of an ONNX model."""
     values = getattr(model.graph, "initializers", None)
     if values is None:
         for initializer in model.graph.initializer:

@@ -35,7 +35,7 @@ class AskedWork(NamedTuple):
 
     @property
     def has_width(self) -> bool:
-        """Whether sizes tell the width of attention."""
+        """Whether options give the width of attention (hidden size or heads)."""
         return any(self.fields[name] for name in ("hidden", "heads", "head_dim"))
 
     @property

@@ -84,7 +84,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> Report:
-        """The report of the first inputs."""
+        """The report of the first kind of call."""
         return self.parts[0].report
 
     @property
