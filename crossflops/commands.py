@@ -93,7 +93,7 @@ def _pip_arguments(requirement: str) -> tuple[str, ...]:
 
 
 def _requirements_by_extra() -> dict[str, list[str]]:
-    """Return the requirements of each extra, from the source folder or the installed package."""
+    """Return the requirements of each extra, of the source folder or the installed package."""
     project = ROOT / "pyproject.toml"
     if project.is_file():
         import tomllib

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark. Raises UsageError if several processes would write one baseline."""
+    """Declare the pytest mark; raise UsageError if several processes would write one baseline."""
     config.addinivalue_line(
         "markers", "flops_budget(*rules): the rules that the fixture flops_budget checks"
     )

@@ -166,7 +166,7 @@ def tools(python: dict[str, str], **fields: Any) -> int:
 
 
 def _formula_rows() -> tuple[FormulaRow, ...]:
-    """A row for each distribution that brings formulas, by the entry points of their group."""
+    """Return a row for each distribution that brings formulas, with their number."""
     by_origin: dict[tuple[str, str], list[str]] = {}
     for formula in formulas_in_force():
         if formula.origin.kind in ("distribution", "crossflops"):

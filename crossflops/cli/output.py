@@ -66,7 +66,7 @@ def colour() -> bool:
 
 
 def _print(text: str) -> None:
-    """Write to stdout. Raises CrossflopsError on failure, unless the reader closed the pipe."""
+    """Write text to stdout; ignore a closed pipe. Raises CrossflopsError on other errors."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -124,7 +124,7 @@ def keep_curve(bench: "Bench", plot: str) -> None:
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
-    """Write the picture of the first roofline of a report.
+    """Write the picture of the first roofline of a report to a file.
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """

@@ -177,7 +177,7 @@ class _Supervisor:
             time.sleep(0.001)
 
     def _read(self) -> bool:
-        """Read what the child wrote; return whether it will write more."""
+        """Read the events that the child wrote; return whether it will write more."""
         received = os.read(self._news, 4096)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:

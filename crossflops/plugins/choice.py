@@ -36,7 +36,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def without_failures(self, failures: Mapping[str, Failure]) -> "Choice":
-        """Return the choice after these tools turned out to be unable to run."""
+        """Return the choice without the tools that failed, with their failures recorded."""
         return Choice(
             here={tool: value for tool, value in self.here.items() if tool not in failures},
             elsewhere={

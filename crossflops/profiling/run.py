@@ -268,7 +268,7 @@ class _Step:
         self._clock.finish()
 
     def clear(self) -> None:
-        """Clear all gradients."""
+        """Set all gradients of the model to None."""
         self._model.zero_grad(set_to_none=True)
 
     def seconds(self) -> float:

@@ -272,14 +272,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return {account.tool: account.residual for account in accounts}
 
     def reconciliation(self, tool: str) -> Reconciliation:
-        """Return the reconciliation of one tool. Raises KeyError when it did not answer."""
+        """Return the explanation of one tool's total by causes. Raises KeyError."""
         for account in self.reconciliations or ():
             if account.tool == tool:
                 return account
         raise KeyError(tool)
 
     def contrast(self, first: str, second: str) -> Contrast:
-        """Return the difference of two tools. Raises KeyError when one did not answer."""
+        """Return the explained difference between two tools. Raises KeyError."""
         return contrast(self.reconciliation(first), self.reconciliation(second))
 
     def to_dict(self) -> dict[str, Any]:
@@ -300,7 +300,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
-        """Return the report that `to_json` wrote. Raises msgspec.ValidationError on anything
-        else.
-        """
+        """Read a report from the JSON of `to_json`. Raises msgspec.ValidationError."""
         return msgspec.json.decode(text, type=cls)

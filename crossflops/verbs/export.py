@@ -81,7 +81,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
 
 
 def _tell_unloadable(file: Path) -> None:
-    """Warn if onnxruntime cannot load the exported ONNX file."""
+    """Warn if no runtime can load the exported ONNX file."""
     from crossflops.export.loading import describe_unloadable
     from crossflops.frontends.onnx.binding import warn_about_file
     from crossflops.load import read_onnx_model

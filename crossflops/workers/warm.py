@@ -36,9 +36,7 @@ _MODULE = "crossflops.workers.parent"
 
 
 def can_fork() -> bool:
-    """Return whether fork servers are used here: only Linux forks with the state of native
-    code.
-    """
+    """Return whether this process can start fork servers: on Linux only."""
     return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
 
 

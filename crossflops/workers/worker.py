@@ -136,7 +136,7 @@ def hint_of(job: Job) -> str:
 
 
 def adapter_of(job: Job) -> Adapter | Failure:
-    """Return the adapter that the job names, or that its tool has in this environment."""
+    """Load the adapter that the job names, or the plugin of its tool."""
     if job.adapter is None:
         return discovery.load_plugin_adapter(job.tool)
     return discovery.load_value(job.tool, job.adapter)

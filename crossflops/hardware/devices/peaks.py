@@ -123,7 +123,7 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> bool:
-        """Return whether a device was named that is not known."""
+        """Whether a device was named that is not known."""
         return self.trouble is not None and self.against == (None,)
 
 

@@ -304,7 +304,7 @@ def convention_page(convention: Convention) -> Page:
 
 
 def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> Page:
-    """The formula as its source has it, and what leads to it from the native count."""
+    """Return the page of a convention that is a formula: the formula, and its causes."""
     title = Title(
         (
             f"{convention.tool}@{convention.edition}",

@@ -146,7 +146,7 @@ def health(content: Health) -> Page:
 
 
 def _formula_inventory_blocks(formulas: tuple[FormulaRow, ...]) -> tuple[Heading | Table, ...]:
-    """The formulas of one's own that are installed, and those of crossflops."""
+    """Return the table of formulas of custom operators, by distribution."""
     if not formulas:
         return ()
     rows = tuple(

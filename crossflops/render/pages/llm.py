@@ -22,7 +22,7 @@ _NOT_RUN = (
 
 
 def formula_page(report: Report) -> Page:
-    """The native count, then every formula with the causes that lead to it."""
+    """Return the page of formulas over a language model: native count, formulas, causes."""
     answers = report.llm
     assert isinstance(answers, FormulaReport)
     return Page(

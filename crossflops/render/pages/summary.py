@@ -271,7 +271,7 @@ DIGEST_DIGITS = 12
 
 
 def custom_operator_blocks(report: Report) -> list[Block]:
-    """The operators that formulas of one's own, or their own bodies, count, and whose they are."""
+    """Return the table of operators that custom formulas or their own bodies count."""
     if isinstance(report.custom_operators, UnsetType):
         return []
     rows = [
