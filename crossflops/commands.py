@@ -23,7 +23,7 @@ _SELF = rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )"
 
 
 def standing_here(text: str) -> str:
-    """Return the text with every command in it as it works in this folder and environment."""
+    """Return the text with its pip and crossflops commands as this environment runs them."""
     if "pip " in text and re.search(_PIP, text):
         text = re.sub(_PLUGIN, lambda match: shlex.join(_pip_arguments(match[0])), text)
         text = re.sub(
@@ -44,16 +44,14 @@ def program_command() -> str:
 
 
 def python() -> str:
-    """Return this interpreter, as short as it can be typed."""
+    """Return the shortest command that runs this Python interpreter."""
     python = Path(sys.executable or "python3")
     short = next((name for name in ("python", "python3") if _is_on_path(name, python)), None)
     return short or shlex.quote(_from_here(python))
 
 
 def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
-    """Return the requirements of an extra of crossflops as pip takes them; () for an unknown
-    one.
-    """
+    """Return the requirements of an extra of crossflops as pip arguments; () if unknown."""
     folders: list[tuple[str, ...]] = []
     for requirement in _requirements_by_extra().get(extra, ()):
         extras = re.fullmatch(_EXTRA, requirement)
@@ -64,9 +62,7 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _installer(verb: str) -> str:
-    """Return the command that installs into, or removes from, the environment of this
-    interpreter.
-    """
+    """Return the pip or uv command for this interpreter: `verb` is "install" or "uninstall"."""
     from shutil import which
 
     if find_spec("pip") is None and which("uv"):
@@ -75,7 +71,7 @@ def _installer(verb: str) -> str:
 
 
 def _requirements_of_extras(extras: list[str]) -> list[str]:
-    """Return the requirements of these extras; crossflops with the extras if none are known."""
+    """Return the requirements of the extras as pip arguments; "crossflops[extra]" if none."""
     parts = [requirements(name) for name in extras]
     if not all(parts):
         return [f"{NAME}[{','.join(extras)}]"]
@@ -83,9 +79,7 @@ def _requirements_of_extras(extras: list[str]) -> list[str]:
 
 
 def _pip_arguments(requirement: str) -> tuple[str, ...]:
-    """Return a plugin of ours from the origin of crossflops itself; any other package by its
-    name.
-    """
+    """Return the pip arguments of a requirement; a plugin comes from crossflops' own source."""
     if not requirement.startswith(f"{NAME}-"):
         return (requirement,)
     folder = ROOT / "plugins" / requirement
@@ -99,7 +93,7 @@ def _pip_arguments(requirement: str) -> tuple[str, ...]:
 
 
 def _requirements_by_extra() -> dict[str, list[str]]:
-    """Return the requirements of each extra: of the source folder, or of the installed package."""
+    """Return the requirements of each extra, of the source folder or the installed package."""
     project = ROOT / "pyproject.toml"
     if project.is_file():
         import tomllib
@@ -122,9 +116,7 @@ def _requirements_by_extra() -> dict[str, list[str]]:
 
 
 def _install_origin() -> dict[str, Any]:
-    """Return the origin of the installed crossflops as pip records it (PEP 610); {} from an
-    index.
-    """
+    """Return the source that pip recorded for crossflops (PEP 610); {} for a package index."""
     import json
     from importlib import metadata
 
@@ -136,9 +128,7 @@ def _install_origin() -> dict[str, Any]:
 
 
 def _is_on_path(name: str, requested: Path) -> bool:
-    """Return whether the shell finds this very file by its name; symbolic links are not
-    followed.
-    """
+    """Return whether the shell's search path finds this file under the command name."""
     from shutil import which
 
     command = which(name)
@@ -146,7 +136,7 @@ def _is_on_path(name: str, requested: Path) -> bool:
 
 
 def _from_here(path: Path) -> str:
-    """Return the path relative to the current folder if it lies there, else the whole path."""
+    """Return the path relative to the current folder if it is inside it, else in full."""
     absolute = Path(os.path.abspath(path))
     here = Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

@@ -51,7 +51,7 @@ class CrossflopsError(Exception):
 def _rebuild_error(
     kind: type[CrossflopsError], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> CrossflopsError:
-    """Return the error with its message, whatever arguments its class takes."""
+    """Rebuild an unpickled error of a class from its arguments and attributes."""
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(attributes)
@@ -102,7 +102,7 @@ class CrossflopsWarning(UserWarning):
 
 
 def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
-    """Return a hint for an unknown name: the names that are like it, or else all of them.
+    """Return a hint for an unknown name: similar known names, or else `otherwise`.
 
     `otherwise` is what stands for all of them, where they are many.
 
@@ -120,6 +120,7 @@ def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -
 
 
 def _one_line(text: str) -> str:
+    """Return the text with every run of whitespace, line breaks included, as one space."""
     return " ".join(text.split())
 
 
@@ -134,7 +135,7 @@ _LONGEST = 400
 
 
 def error_words(error: BaseException) -> str:
-    """Return the class of an exception and what it says, in one line, without a stack or a page.
+    """Return the class and the message of an exception on one line.
 
     >>> error_words(RuntimeError("a != b\\nException raised from f at g.cpp:1"))
     'RuntimeError: a != b'
@@ -168,8 +169,7 @@ frameworks: set[str] = set()
 
 
 def error_location(error: BaseException) -> str:
-    """Return the innermost line of the model itself, as " (model.py:12, in forward)"; "" where
-    none is.
+    """Return the model's source line that raised, as " (model.py:12, in forward)", or "".
 
     That is a file of the user; else one of an installed library that is no framework. Of an error
     that another one led to, the first that tells is taken.
@@ -199,7 +199,7 @@ _GPU = re.compile(
 
 
 def error_remedy(error: BaseException, otherwise: str) -> str:
-    """Return the remedy of a model's exception; `otherwise` if its inputs may be wrong.
+    """Return a hint for an exception that a model raised; `otherwise` by default.
 
     >>> error_remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
     'the model imports einops when it runs: pip install einops'
@@ -255,9 +255,7 @@ def _error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _error_file_label(file: str) -> tuple[str, bool]:
-    """Return the file as a message names it, "" outside of models; and whether it is the user's
-    own.
-    """
+    """Return a short name of a source file, "" outside of models, and if it is the user's."""
     if file.startswith("<"):
         return "", False
     installed = re.match(_INSTALLED, file)

@@ -106,11 +106,11 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, report: Report) -> "ShownReport":
-        """Return the same report, able to show itself."""
+        """Return the report as a class that displays itself in a notebook."""
         return cls(**asdict(report))
 
     def at(self, path: str) -> "ShownReport":
-        """Return the report of one module and all beneath it, such as "layer1.0".
+        """Return the report of one module and its submodules, such as "layer1.0".
 
         Raises UnknownNameError where there is no such module.
         """
@@ -142,6 +142,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         return pandas.DataFrame(list(table.rows), columns=list(table.columns))
 
     def _repr_html_(self) -> str:
+        """Return the report as an HTML fragment, which notebooks display."""
         from crossflops.render.html import html
 
         return html(self)
@@ -152,7 +153,7 @@ class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, bench: Bench) -> "ShownBench":
-        """Return the same bench, able to show itself."""
+        """Return the bench result as a class that displays itself in a notebook."""
         return cls(**asdict(bench))
 
 
@@ -169,13 +170,11 @@ class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, profile: TrainingProfile) -> "ShownProfile":
-        """Return the same profile, able to show itself."""
+        """Return the profile as a class that displays itself in a notebook."""
         return cls(**asdict(profile))
 
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
-        """Return the page with so many levels of modules (-1: all), and so many modules at
-        each.
-        """
+        """Return the profile as text, `depth` levels of modules (-1: all), `top` at each."""
         from crossflops.render.pages.profile import ProfileView
         from crossflops.render.terminal import terminal_page_text
 
@@ -191,7 +190,7 @@ class ShownEfficiency(ShownResult, EfficiencyReport, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, efficiency: EfficiencyReport) -> "ShownEfficiency":
-        """Return the same efficiency, able to show itself."""
+        """Return the efficiency report as a class that displays itself in a notebook."""
         fields = asdict(efficiency)
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)

@@ -54,6 +54,7 @@ def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[P
 
 
 def _scratch() -> Path:
+    """Return the folder of temporary files of the system."""
     from tempfile import gettempdir  # most runs write no stream
 
     return Path(gettempdir())
@@ -83,6 +84,7 @@ def locking_path(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
+    """Lock the open file for this process alone; wait while another process has the lock."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -113,9 +115,7 @@ def contents(path: Path) -> bytes:
 
 
 def gzip_bytes(data: bytes) -> bytes:
-    """Return the bytes under gzip, the same for the same data: without a time, a name or a
-    system.
-    """
+    """Compress bytes by gzip, without a time or name, so that equal data give equal bytes."""
     import gzip
 
     out = BytesIO()

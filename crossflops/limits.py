@@ -16,7 +16,7 @@ TIMEOUT = 300.0
 
 
 def end_with(pipe: Any, end: Callable[[], Any]) -> None:
-    """Have Linux end this process with the one that holds the other end of a pipe, by SIGIO.
+    """End this process when the other end of a pipe is closed, by the signal SIGIO (Linux).
 
     A process that leads a group is ended with its group. SIGIO ends what does not handle it,
     whatever native code is at work, and needs no thread: a process that waits in one could not be
@@ -79,11 +79,12 @@ def threads() -> int:
 
 
 def address_space() -> int:
-    """Return the bytes of address space that this process has taken, on Linux; None elsewhere."""
+    """Return the bytes of address space that this process uses on Linux; None elsewhere."""
     return _process_status_value("VmSize") * _KIBIBYTE
 
 
 def _process_status_value(key: str) -> int:
+    """Return the number of an entry of /proc/self/status, such as "VmSize" (kB), by its key."""
     lines = _STATUS.read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark. Raises UsageError if several processes would write one baseline."""
+    """Declare the pytest mark; raise UsageError if several processes would write one baseline."""
     config.addinivalue_line(
         "markers", "flops_budget(*rules): the rules that the fixture flops_budget checks"
     )
@@ -62,6 +62,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
     calls: Counter[str] = Counter()  # of this run of the test: how often it checked a target
 
     def hold(model: Any, *rules: str, name: str = "", **options: Any) -> "Checks":
+        """Check the count of a model against budget rules; fail the test if one is broken."""
         from crossflops.errors import CrossflopsError
         from crossflops.render.pages.budgets import failures, savings
 
@@ -96,7 +97,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
 
 
 def _with_test_remedies(text: str) -> str:
-    """Call `check`, and replace the remedies of its errors with those of a test run."""
+    """Return the text of an error with hints for a test run instead of the command line."""
     for remedy, own in _REMEDIES.items():
         text = text.replace(remedy, own)
     return text
@@ -110,7 +111,7 @@ def _check_budget_rules(
     call: str,
     options: dict[str, Any],
 ) -> "Checks":
-    """Check the rules. Raises what `check` raises."""
+    """Check the rules of one call of the fixture; write the baseline if requested."""
     from crossflops.plugins.elsewhere import find_config_table
     from crossflops.verbs import check
 
@@ -124,6 +125,7 @@ def _check_budget_rules(
 
 
 def _target(model: Any) -> str:
+    """Return a space and the target if the model is given by its name, else an empty text."""
     return f" {model}" if isinstance(model, str) else ""
 
 
@@ -138,7 +140,7 @@ def _test_call_name(request: pytest.FixtureRequest, model: Any, calls: Counter[s
 
 
 def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
-    """Raise InputError if another call of this run has the entry of that name."""
+    """Raise InputError if another call of this test run uses the same budget name."""
     from crossflops.errors import InputError
 
     owners = request.config.stash.setdefault(_OWNERS, {})
@@ -150,6 +152,7 @@ def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: P
 
 
 def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budget":
+    """Build the budget of one call of the fixture from its rules and options."""
     import msgspec
 
     from crossflops.errors import InputError
@@ -173,7 +176,7 @@ def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budg
 
 
 def _ignore_progress(_: str) -> None:
-    """Show no progress."""
+    """Ignore a progress message."""
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

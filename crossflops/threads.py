@@ -31,11 +31,11 @@ class _Process:
         self._at_fork = threading.local()
 
     def before_fork(self) -> None:
-        """Wait until no other thread counts: the child would keep its patches."""
+        """Wait until no other thread counts, before this process forks."""
         self._at_fork.held = self.turn.acquire(timeout=_FORK_WAITS)
 
     def after_fork(self) -> None:
-        """Let other threads count again in the parent."""
+        """Let other threads count again in the parent process after a fork."""
         if self._at_fork.held:
             self.turn.release()
 
@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hold the process until the end of the block; another thread waits here.
+    """Let one thread at a time count models; other threads wait until the block ends.
 
     Raises CrossflopsError in a process that was forked in the middle of a count of another thread:
     it has the functions that this had patched, and nothing that would put them back.
@@ -87,13 +87,13 @@ class _Silent:
         return iter(self._stream)
 
     def write(self, text: str) -> int:
-        """Write the text, or pretend to."""
+        """Discard text of the silenced thread; write the text of other threads."""
         if threading.get_ident() == self._thread:
             return len(text)
         return 0 if self._stream is None else self._stream.write(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write each of the lines."""
+        """Write each of the lines, or discard them in the silenced thread."""
         for line in lines:
             self.write(line)
 
@@ -103,13 +103,13 @@ class _Silent:
             self._stream.flush()
 
     def end(self) -> None:
-        """Pass all text on from now on: another thread may have kept this stream."""
+        """Write all text from now on, since another thread may still hold this stream."""
         self._thread = None
 
 
 @contextmanager
 def silence_streams() -> Iterator[None]:
-    """Drop what this thread writes to sys.stdout and sys.stderr within the block."""
+    """Discard what this thread writes to sys.stdout and sys.stderr within the block."""
     with ExitStack() as kept:
         for name in ("stdout", "stderr"):
             kept.enter_context(_silence_stream(name))
@@ -118,6 +118,7 @@ def silence_streams() -> Iterator[None]:
 
 @contextmanager
 def _silence_stream(name: str) -> Iterator[None]:
+    """Discard what this thread writes to the stream named "stdout" or "stderr"."""
     before = getattr(sys, name)
     silent = _Silent(before)
     # another thread may put its own there meanwhile, which stays
@@ -141,11 +142,11 @@ class _ThreadPattern:
         self._thread: int | None = threading.get_ident()
 
     def match(self, text: str) -> bool:
-        """Return whether a filter with this pattern applies to the text."""
+        """Return whether a warning text begins so and comes from the filter's thread."""
         return threading.get_ident() == self._thread and text.startswith(self._begins)
 
     def end(self) -> None:
-        """Match nothing more."""
+        """Stop to match any warning."""
         self._thread = None
         self.pattern = _NOTHING
 
@@ -154,7 +155,7 @@ class _ThreadPattern:
 def filter_warnings(
     action: str, category: type[Warning] = Warning, begins: str = ""
 ) -> Iterator[None]:
-    """Filter warnings of this thread with this beginning; filters within the block come first.
+    """Apply a warnings filter to this thread in the block, for texts that begin so.
 
     All that was filtered before is filtered so again behind the block.
     """
@@ -173,7 +174,7 @@ def filter_warnings(
 
 
 def _tell_filters() -> None:
-    """Reset the warnings that were shown once, as `warnings` does on a change."""
+    """Tell the module warnings that its filters changed."""
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
         if (on_progress := getattr(warnings, name, None)) is not None:
             on_progress()
@@ -188,6 +189,7 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
     before: Any = warnings.showwarning
 
     def show(message: Any, kind: Any, file: str, line: int, *rest: Any, **more: Any) -> None:
+        """Record a warning of this thread and of the category; show all others as before."""
         if threading.get_ident() == thread and issubclass(kind, category) and is_open:
             recorded.append(warnings.WarningMessage(message, kind, file, line))
         else:
@@ -211,6 +213,7 @@ def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
     before = logging.Logger.handle
 
     def handle(self: logging.Logger, record: logging.LogRecord) -> None:
+        """Discard a log record of this thread if the filter matches it; handle all others."""
         if not (is_open and threading.get_ident() == thread and is_dropped(record)):
             before(self, record)
 

@@ -16,7 +16,7 @@ _WHOLE = "biu"
 
 
 def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
-    """Run the file on the inputs of a run of its model, and compare the outputs.
+    """Run an exported file and compare its outputs with those of the model.
 
     Raises MissingExtraError where onnxruntime is not installed.
     """
@@ -38,7 +38,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
 
 
 def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    """Return the values by the names of the inputs. Raises ValueError if their numbers differ."""
+    """Return the values by input name. Raises ValueError if their numbers differ."""
     if len(names) != len(values):
         raise ValueError(
             f"the file has {len(names)} inputs, but the model was given {len(values)}"
@@ -49,6 +49,7 @@ def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
 def _compare_output(
     name: str, requested: Any, result: Any, drawn: bool, rounding: float
 ) -> OutputAgreement:
+    """Compare an output of the model with that of its file; return differences and verdict."""
     import numpy as np
 
     result = np.asarray(result)
@@ -76,7 +77,7 @@ def _compare_output(
 
 
 def _gap(requested: Any, result: Any) -> tuple[float, float]:
-    """Return the largest difference, and its share of the largest element that is finite.
+    """Return the largest absolute and relative difference of two arrays.
 
     Of whole numbers and truth values the share of the elements that differ.
     """

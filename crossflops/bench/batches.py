@@ -17,13 +17,11 @@ class Goal(NamedTuple):
     latency: float | None = None
 
     def is_met(self, timing: Measurement) -> bool:
-        """Return whether the latency is kept."""
+        """Return whether the 99th percentile of the latency is within the goal."""
         return self.latency is None or timing.p99 <= self.latency
 
     def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
-        """Return the fastest measurement that keeps the latency; of two equal ones the smaller
-        batch.
-        """
+        """Return the fastest measurement that meets the goal; the smaller of equal ones."""
         able = [run for run in tried if isinstance(run, Measurement) and self.is_met(run)]
         return max(able, key=lambda run: (run.examples_per_second, -run.batch), default=None)
 
@@ -42,7 +40,7 @@ class Search(NamedTuple):
 def search_batch_size(
     attempt: Try, goal: Goal = FASTEST, most: int = MOST, to_the_limit: bool = True
 ) -> Search:
-    """Double the batch until it does not fit or is too slow, then bisect.
+    """Search the fastest batch size that runs and meets the goal: double it, then bisect.
 
     Doubling ends at a batch that does not fit, that breaks the latency of the goal, or, unless
     `to_the_limit`, when two doublings gained less than 3 %. Between the last good and the first
@@ -52,6 +50,7 @@ def search_batch_size(
     tried: dict[int, Measurement | Unfit] = {}
 
     def good(batch: int) -> bool:
+        """Return whether the batch size runs and meets the goal; run it at the first call."""
         outcome = tried[batch] if batch in tried else tried.setdefault(batch, attempt(batch))
         return isinstance(outcome, Measurement) and goal.is_met(outcome)
 
@@ -73,6 +72,7 @@ def search_batch_size(
 
 
 def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
+    """Return the relative gain in examples/s of a batch size over half of it."""
     now, before = tried[batch], tried[batch // 2]
     if not isinstance(now, Measurement) or not isinstance(before, Measurement):
         return 0.0
@@ -80,7 +80,7 @@ def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
 
 
 def _border(good: Callable[[int], bool], low: int, high: int) -> None:
-    """Narrow the range of batches until its ends differ by one."""
+    """Bisect between a batch size that is good and one that is not."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if good(middle) else (low, middle)
@@ -89,9 +89,7 @@ def _border(good: Callable[[int], bool], low: int, high: int) -> None:
 def _summit(
     good: Callable[[int], bool], tried: dict[int, Measurement | Unfit], goal: Goal
 ) -> None:
-    """Try batches between the fastest one and its neighbours, while one of these halves is
-    faster.
-    """
+    """Try batch sizes between the fastest one and its neighbours until none is faster."""
     best = goal.best(list(tried.values()))
     while best is not None:
         known = sorted(tried)

@@ -41,21 +41,22 @@ _OUT_OF_MEMORY = "ran out of memory"
 
 
 def main() -> None:
-    """Answer the order on stdin."""
+    """Answer the bench order on stdin."""
     serve_order(Order, answer_bench_order)
 
 
 def answer_bench_order(order: Order, wait: Wait) -> Answer:
-    """Return the run, or the reason why there is none."""
+    """Run the model of an order; return its measurements, or the reason why it failed."""
 
     def run() -> Ran:
+        """Run the model or file of the order and return what was measured."""
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
 
     return answer_of(run, order.batch)
 
 
 def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
-    """Return the answer of a run of a model at a batch, or the reason why it ended."""
+    """Call a run of a model; return its measurements, or the error as an answer."""
     try:
         return run()
     except CrossflopsError as error:
@@ -99,7 +100,7 @@ def run_file(order: FileOrder) -> Ran:
 
 
 def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
-    """Return the graph that onnxruntime would run, saved to a file."""
+    """Save the graph that onnxruntime would run to a file, without running it."""
     options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
     session.save_optimized(options, graph)
@@ -126,7 +127,7 @@ def run_model(order: ModelOrder) -> Ran:
 
 
 def build_ordered_model(order: ModelOrder) -> Source:
-    """Return the model of an order, built here with its inputs."""
+    """Build the model of an order in this process, with its inputs."""
     from crossflops import targets
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
@@ -142,9 +143,7 @@ def build_ordered_model(order: ModelOrder) -> Source:
 
 
 def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel:
-    """Return the model in its own framework, which must be the requested runtime. Raises
-    InputError.
-    """
+    """Prepare a model to run in its own framework. Raises InputError for another runtime."""
     frontend = frontend_of(source.model)
     framework = frontend.runtime if frontend is not None else ""
     if frontend is None or framework != order.runtime:
@@ -159,18 +158,20 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel
 def _time_session(
     module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], mode: str
 ) -> Measurement:
+    """Time warm runs of an onnxruntime session on the inputs; return the measurement."""
     ready = module.InferenceSession(
         data, _order_session_options(module, order), providers=session.PROVIDERS
     )
 
     def run_session() -> None:
+        """Run the onnxruntime session once."""
         ready.run(None, feeds)
 
     return time_warm_runs(run_session, order.batch, time.perf_counter, order.limits, mode)
 
 
 def _profiling(timing: Ran, nodes: int) -> BenchLimits:
-    """Return how many runs to profile: more of short ones, as long as the profile stays small."""
+    """Return how many runs to profile: more for short runs, within a limit of events."""
     took = timing.measurement.p50 if timing.measurement is not None else _SPAN
     requested = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
     return PROFILED._replace(runs=max(_TRACED, requested))
@@ -193,6 +194,7 @@ def _profile_session(
     ready = module.InferenceSession(data, options, providers=session.PROVIDERS)
 
     def run_under_profiler() -> None:
+        """Run the onnxruntime session once under its profiler."""
         ready.run(None, feeds)
 
     runs = time_warm_runs(run_under_profiler, order.batch, time.perf_counter, limits)
@@ -202,6 +204,7 @@ def _profile_session(
 
 
 def _order_session_options(module: Any, order: FileOrder) -> Any:
+    """Return onnxruntime session options with the threads and optimization of the order."""
     folder = str(Path(order.path).resolve().parent)
     return session.build_session_options(module, folder, order.threads, order.optimization)
 

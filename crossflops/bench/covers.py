@@ -47,13 +47,14 @@ def read_executed_graph(path: str | Path) -> ExecutedGraph:
 
 
 def to_executed_graph(graph: Any) -> ExecutedGraph:
-    """Return the executed graph of a GraphProto. An unnamed node stays unnamed: see `named`."""
+    """Convert an ONNX GraphProto to an executed graph, with its subgraphs."""
     stored = {tensor.name for tensor in graph.initializer}
     stored |= {tensor.values.name for tensor in graph.sparse_initializer}
     return ExecutedGraph(tuple(map(_to_executed_node, graph.node)), frozenset(stored))
 
 
 def _to_executed_node(node: Any) -> ExecutedNode:
+    """Convert a node of an ONNX file to one of the executed graph, with its bodies."""
     return ExecutedNode(
         name=node.name,
         op=node.op_type,
@@ -68,8 +69,7 @@ def _to_executed_node(node: Any) -> ExecutedNode:
 def name_executed_nodes(
     executed: ExecutedGraph, kernels: Iterable[tuple[str, str]]
 ) -> ExecutedGraph:
-    """Return the graph with names for its unnamed nodes, from the kernels (name, operator) that
-    ran.
+    """Return the executed graph, its unnamed nodes named after the kernels that ran.
 
     The profiler calls those by operator and a number that no file has. Those of one operator ran
     in the order in which they stand, if they are as many.
@@ -88,13 +88,12 @@ def name_executed_nodes(
 def guess_executed_graph(
     nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]
 ) -> ExecutedGraph:
-    """Return the executed graph as far as the names of its kernels tell it, where no graph was
-    saved.
-    """
+    """Reconstruct the graph that onnxruntime ran from the names of its kernels."""
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 
     def outputs(name: str) -> tuple[str, ...]:
+        """Return the output names of an executed kernel, from the counted node it names."""
         value = name.removesuffix("_nchwc")
         if value != name and value in made:
             return (value,)
@@ -106,7 +105,10 @@ def guess_executed_graph(
 
 
 def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
+    """Return the executed graph with a name for each node that has none."""
+
     def fill(node: ExecutedNode) -> ExecutedNode:
+        """Return the node with the next free name of its operator, or that of its output."""
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
@@ -130,15 +132,13 @@ class Origin:
         self.maker = {spec.name: node for node in nodes for spec in node.outputs if spec}
 
     def needs(self, node: Node) -> tuple[str, ...]:
-        """Return the values that a node needs, with those that its bodies take from outside."""
+        """Return the names of the values that a node and its bodies read; none for Shape."""
         if node.op.type in _OF_SHAPES and not node.op.domain:
             return ()
         return tuple(dict.fromkeys(_values_read_by_node(node)))
 
     def value_ancestors(self, name: str) -> Iterator[Node]:
-        """Yield the nodes on which a value depends, the nearest first, not deeper than a kernel
-        is.
-        """
+        """Yield the nodes that a value is computed from, nearest first, to a fixed depth."""
         ring, reached = deque([(name, 0)]), {name}
         while ring:
             at, deep = ring.popleft()
@@ -152,7 +152,7 @@ class Origin:
                     ring.append((needed, deep + 1))
 
     def depends(self, name: str, on: str) -> bool:
-        """Return whether a value equals another, or is computed from it within one kernel."""
+        """Return whether a value is `on` or is computed from it by few nodes."""
         made_by = self.maker.get(on)
         return name == on or any(node is made_by for node in self.value_ancestors(name))
 
@@ -178,6 +178,7 @@ class Origin:
 
 
 def _values_read_by_node(node: Node) -> Iterator[str]:
+    """Yield the names of the values that a node and its bodies read from outside."""
     yield from (spec.name for spec in node.inputs if spec)
     for body in node.bodies:
         made = {spec.name for spec in body.inputs}
@@ -204,7 +205,7 @@ _SAME = {"Gemm": "MatMul", "MatMulInteger": "MatMul", "QGemm": "MatMul", "ConvIn
 
 
 def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
-    """Return the counted value of each executed value, as far as it is known.
+    """Return by name of an executed value the name of the equal counted value, if known.
 
     A value that both have under one name is itself. Others are, the surest first: what the node
     of the same name and operator makes; what the like operator reads that its reader stands for;
@@ -226,13 +227,14 @@ def is_data_movement(op: str) -> bool:
 
 
 def base_operator_type(op: str) -> str:
-    """Return the operator without the runtime's additions to its name: FusedConv is a Conv."""
+    """Return the operator without the runtime's prefixes: Conv for FusedConv."""
     for prefix in _PREFIXES:
         op = op.removeprefix(prefix)
     return _SAME.get(op, op)
 
 
 def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple[str, str]]:
+    """Yield pairs of equal values by name: one of the executed, one of the counted graph."""
     for node in level.nodes:
         like = origin.by_key.get(node.name)
         made = like.outputs if like is not None and like.op.type == node.op else ()
@@ -244,7 +246,7 @@ def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple
 
 
 def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
-    """Return the value that is computed within the kernel, read from the name of its node."""
+    """Return the counted value that the node's name refers to, or None."""
     name = node.name.removesuffix(_NCHWC)
     if name != node.name and name in origin.maker:
         return name
@@ -256,7 +258,7 @@ def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
 def _from_reader(
     origin: Origin, level: ExecutedGraph, node: ExecutedNode, known: dict[str, str]
 ) -> None:
-    """Match the values that a node reads, from the values that it makes."""
+    """Match the inputs of an executed node to counted values, given its outputs."""
     made = next((known[name] for name in node.outputs if name in known), None)
     start = _value_from_node_name(origin, node) or made
     unknown = [
@@ -278,7 +280,7 @@ def _from_reader(
 
 
 def _nearest_same_operator(origin: Origin, node: ExecutedNode, start: str) -> Node | None:
-    """Return the nearest node before a value that has the operator of the kernel."""
+    """Return the nearest counted node with the kernel's operator before a value, or None."""
     if is_data_movement(node.op):  # one of many: only if it makes the very value
         maker = origin.maker.get(start)
         return maker if maker is not None and maker.op.type == node.op else None
@@ -319,7 +321,7 @@ class Covers(NamedTuple):
 
 
 def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> Covers:
-    """Join one level of the counted graph, and the bodies in it, to the executed nodes."""
+    """Match executed kernels to the counted nodes that they compute, with all bodies."""
     work = _Claims(nodes, level)
     groups = work.groups()
     joined: list[Cover] = []
@@ -347,10 +349,12 @@ def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> C
 
 
 def _prefix_node_keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return the keys of the nodes, each after the prefix."""
     return tuple(f"{prefix}{node.key}" for node in nodes)
 
 
 def _body_covers(node: Node, holder: ExecutedNode, prefix: str) -> Iterator[Covers]:
+    """Yield for each body of a node which counted nodes its executed kernels cover."""
     for body in node.bodies:
         if body.name in holder.bodies:
             yield covers(body.nodes, holder.bodies[body.name], prefix)
@@ -375,7 +379,7 @@ class _Claims:
             self._folded += self._claim(name, None)
 
     def groups(self) -> Iterator[tuple[list[ExecutedNode], list[Node]]]:
-        """Yield kernels with the nodes that they claim, in the order in which they run."""
+        """Yield groups of kernels with the counted nodes that they compute, in order."""
         waiting: dict[str, list[ExecutedNode]] = {}  # by a value of unknown origin
         for kernel in self._level.nodes:
             together = [kernel]
@@ -391,13 +395,13 @@ class _Claims:
             yield left, []
 
     def rest(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """Return the nodes that no kernel claimed: folded, merged, left."""
+        """Return the nodes that no kernel computes: folded constants, merged ones, others."""
         left = list(self._open.values())
         folded = [node for node in left if node.constant]
         return self._folded + folded, self._merged, [node for node in left if not node.constant]
 
     def _claim(self, name: str, kernel: ExecutedNode | None) -> list[Node]:
-        """Return the unclaimed nodes on which a value depends.
+        """Return the nodes before a value that no kernel has claimed, and claim them.
 
         What depends on no input is not the work of a kernel that only reads it: it was computed
         when the model was loaded.
@@ -438,7 +442,7 @@ class _Counts:
     def take(
         self, keys: Iterable[str], full: Iterable[str] = ()
     ) -> list[CountedNode | UncountedNode]:
-        """Return the counts of these keys, and all counts within the keys of `full`."""
+        """Remove the counts with these keys, or inside the keys of `full`, and return them."""
         inside = tuple(f"{key}/" for key in full)
         taken = [self._open[key].popleft() for key in keys if self._open.get(key)]
         for key in [key for key in self._open if inside and key.startswith(inside)]:
@@ -446,14 +450,14 @@ class _Counts:
         return taken
 
     def rest(self) -> list[CountedNode | UncountedNode]:
-        """Return the counts that no kernel took."""
+        """Return the counts that were not taken."""
         return [count for counts in self._open.values() for count in counts]
 
 
 def build_kernel_profile(
     timed: KernelTimes, joined: Covers, ledger: Ledger, peak: BenchPeak | None, source: str
 ) -> KernelProfile:
-    """Return the kernels with their time, the nodes that they stand for, and their cost.
+    """Build the table of kernels: seconds, counted nodes, MACs, FLOPs, FLOP/s.
 
     The MACs of all rows and of what stands aside are those of the ledger, whatever was joined to
     what: every count is taken once.
@@ -493,6 +497,7 @@ def build_kernel_profile(
 def _build_kernel_row(
     kernels: list[KernelTime], counts: list[CountedNode | UncountedNode], peak: BenchPeak | None
 ) -> KernelRow:
+    """Build the row of kernels: seconds, covered nodes, MACs, FLOPs, bytes, FLOP/s, share."""
     cost, precision = _total_kernel_cost(counts), _precision(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
@@ -514,13 +519,13 @@ def _build_kernel_row(
 
 
 def _kernel_precision(precision: str, kernels: Iterable[KernelTime]) -> str:
-    """Return the precision in which a kernel computed; one of floats widens integers first."""
+    """Return the precision that a kernel computes in: float32 for widened integers."""
     integers = any(mark in kernel.op for kernel in kernels for mark in _INTEGERS)
     return "float32" if "float" not in precision and precision and not integers else precision
 
 
 def _does(counts: list[CountedNode | UncountedNode]) -> str:
-    """Return the operators in the order of the graph, repeated ones once with their number."""
+    """Return the operators of the nodes as text, such as "Conv + 2 Relu"."""
     tally: dict[str, int] = {}
     for count in reversed(counts):
         tally[str(count.node.op)] = tally.get(str(count.node.op), 0) + 1
@@ -528,16 +533,18 @@ def _does(counts: list[CountedNode | UncountedNode]) -> str:
 
 
 def _total_kernel_cost(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    """Return the cost of the counted nodes together."""
     return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
 def _precision(counts: Iterable[CountedNode | UncountedNode]) -> str:
-    """Return the precision of the contractions, or all precisions if they differ."""
+    """Return the precisions of the nodes with MACs, joined by ", "."""
     able = (count for count in counts if isinstance(count, CountedNode) and count.cost.macs)
     return ", ".join(dict.fromkeys(count.precision for count in able))
 
 
 def _aside(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
+    """Build the row of nodes that no kernel executes: reason, keys, MACs and FLOPs."""
     cost = _total_kernel_cost(counts)
     keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)

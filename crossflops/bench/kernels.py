@@ -87,13 +87,12 @@ def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> K
 
 
 def _is_kernel(event: Mapping[str, Any]) -> bool:
+    """Return whether a trace event of onnxruntime is the execution of a kernel."""
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(_KERNEL)
 
 
 def span(event: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the begin and the end of an event, in microseconds. Raises KeyError, TypeError,
-    ValueError.
-    """
+    """Return begin and end of a trace event in microseconds. Raises on a broken event."""
     begin, duration = float(event["ts"]), float(event["dur"])
     if not (isfinite(begin) and 0 <= duration < inf):
         raise ValueError(f"it begins at {begin} and takes {duration}")
@@ -101,6 +100,7 @@ def span(event: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Return start and end of each model run in an onnxruntime trace, in microseconds."""
     for name in _RUNS:
         if spans := sorted(span(event) for event in trace if event.get("name") == name):
             return spans
@@ -108,19 +108,21 @@ def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[flo
 
 
 def _to_kernel_event(event: Mapping[str, Any]) -> _Event:
+    """Convert a trace event of onnxruntime to a kernel event: name, operator, times, thread."""
     op = str(event.get("args", {}).get("op_name", ""))
     name = str(event["name"]).removesuffix(_KERNEL)
     return _Event(name, op, *span(event), (event.get("pid"), event.get("tid")))
 
 
 def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the half of the runs, at least one, whose time is nearest to the median."""
+    """Return the half of the runs whose durations are nearest to the median."""
     middle = median(end - begin for begin, end in runs)
     nearest = sorted(runs, key=lambda run: abs(run[1] - run[0] - middle))
     return sorted(nearest[: (len(runs) + 1) // 2])
 
 
 def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
+    """Return the mean seconds and calls of each kernel over the runs."""
     seconds: dict[str, float] = {}
     calls: dict[str, int] = defaultdict(int)
     ops = {}
@@ -141,7 +143,7 @@ def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
 
 
 def _own_times(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
-    """Return each kernel, in the order of their begin, with its time without nested kernels."""
+    """Return each kernel event with its duration without the kernels inside it."""
     order = sorted(ran, key=lambda event: (event.begin, -event.end))
     alone = [event.end - event.begin for event in order]
     enclosing: dict[Any, list[int]] = defaultdict(list)

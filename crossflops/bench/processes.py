@@ -26,7 +26,7 @@ _BENCHER = "crossflops.bench.bencher"
 def run_bench_order(
     order: Order, seconds: float, folder: str, worker: str = _BENCHER
 ) -> Ran | Unfit:
-    """Run the order in a process of its own, for at most so many seconds.
+    """Run a bench order in a worker process for at most `seconds`; return its answer.
 
     `worker` is the module that answers it.
 

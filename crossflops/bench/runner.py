@@ -68,7 +68,7 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
 
 
 def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
-    """Return the tensors that had one shape in all runs, by name."""
+    """Return the dtype and shape of each tensor that had the same ones in all runs."""
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
@@ -85,7 +85,7 @@ def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
 
 
 def draws(graph: Any) -> bool:
-    """Return whether a node draws random numbers from a seed that the file does not give."""
+    """Return whether a node of the ONNX graph draws random numbers without a seed."""
     return any(
         node.op_type in _RANDOM and all(attr.name != "seed" for attr in node.attribute)
         for node in _all_proto_nodes(graph)
@@ -93,7 +93,7 @@ def draws(graph: Any) -> bool:
 
 
 def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
-    """Return how often each Loop or Scan ran its body, where that number is always the same.
+    """Return the iterations of each Loop or Scan that had the same number in all runs.
 
     Every node of a body runs once in an iteration. That none has run says that there was no
     iteration, unless the runtime replaced some node by others of its own.
@@ -110,7 +110,7 @@ def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
 
 
 def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
-    """Return the branch of each If that ran, where it was always the same one.
+    """Return the branch of each If that took the same one in all runs.
 
     A branch of constants leaves no event: it ran if the If did, and the other branch did not.
     """
@@ -132,9 +132,7 @@ def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
 
 
 def _has_unknown_kernels(graph: Any, runs: Mapping[str, int]) -> bool:
-    """Return whether kernels ran that are no nodes of the graph: those of an operator's own
-    body.
-    """
+    """Return whether kernels ran that are not nodes of the ONNX graph."""
     return not runs.keys() <= {node.name for node in _all_proto_nodes(graph)}
 
 
@@ -144,14 +142,17 @@ def count_node_runs(ran: Iterable[Event]) -> dict[str, int]:
 
 
 def _body_run_count(body: Any, runs: Mapping[str, int]) -> int:
+    """Return how often the body ran: the highest run count of its nodes, by their names."""
     return max((runs.get(node.name, 0) for node in body.node), default=0)
 
 
 def _kernel_nodes(body: Any) -> list[Any]:
+    """Return the nodes of a body that run as kernels, without those lifted out of it."""
     return [node for node in body.node if node.op_type not in _LIFTED]
 
 
 def _all_proto_nodes(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of an ONNX graph and of all its bodies, at every depth."""
     for node in graph.node:
         yield node
         for body in node_subgraphs(node):
@@ -181,7 +182,7 @@ def main() -> None:
 
 
 def answer_run_order(order: RunOrder, wait: Wait) -> RunObservations | Refusal:
-    """Return the observations, or the problem."""
+    """Run the model of an order; return what was observed, or the error."""
     try:
         return RunObservations(observe_ordered_run(order))
     except CrossflopsError as error:
@@ -216,6 +217,7 @@ def observe_ordered_run(order: RunOrder) -> Observation:
 
 
 def _run_with_profiler(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[Event]:
+    """Run an ONNX model once under the profiler of onnxruntime; return the events."""
     options = session.build_session_options(module, folder, threads=1, optimization="off")
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as index:

@@ -88,9 +88,7 @@ def _forget_empty_types(graph: Any) -> None:
 
 
 def name_apart(graph: Any, taken: set[str] | None = None) -> None:
-    """Give every node a unique name: unnamed ones and those with another's name, in subgraphs
-    too.
-    """
+    """Give every node of an ONNX graph and its subgraphs a unique name, in place."""
     taken = set() if taken is None else taken
     for number, node in enumerate(graph.node):
         base = name = node.name or f"{node.op_type}_{number}"
@@ -114,9 +112,7 @@ def to_model_bytes(model: Any) -> bytes:
 
 
 def build_session_options(module: Any, folder: str, threads: int, optimization: str) -> Any:
-    """Return the options of a session. `folder` holds external data; `optimization`: see
-    LEVELS.
-    """
+    """Return session options: threads, optimization, and the folder of external data."""
     chosen = module.SessionOptions()
     levels = module.GraphOptimizationLevel
     chosen.graph_optimization_level = getattr(levels, LEVELS[optimization])
@@ -128,14 +124,14 @@ def build_session_options(module: Any, folder: str, threads: int, optimization: 
 
 
 def save_optimized(chosen: Any, path: Path) -> None:
-    """Let a session write the graph that it runs, with its weights in a file beside it."""
+    """Set the options of a session so that it saves its optimized graph to a file."""
     chosen.optimized_model_filepath = str(path)
     chosen.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
     chosen.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
 
 
 def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value for every input: the provided one, else random floats, else zeros."""
+    """Return a value for each input of the model: the given one, random floats or zeros."""
     return {
         value.name: _make_input_value(value, provided)
         for value in binding.model_inputs(model.graph)
@@ -143,6 +139,7 @@ def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_input_value(value: Any, provided: Mapping[str, Any]) -> Any:
+    """Return the given array for an ONNX input, or a random one of its shape and dtype."""
     import numpy as np
 
     if value.name in provided:
@@ -171,7 +168,7 @@ _VALUES = (
 
 
 def allocate(model: Any) -> int:
-    """Fill the tensors of a model that have a shape and no values, in place; return their number.
+    """Fill weights that have a shape and no values with random ones; return their number.
 
     Matrices and kernels get random values of about 1 / sqrt(inputs of an output), so that numbers
     neither grow nor vanish on their way through the model; vectors, which scale or are variances,
@@ -193,6 +190,7 @@ def allocate(model: Any) -> int:
 
 
 def _random_weight_values(random: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return random weights of a shape, scaled so that values of a deep model stay finite."""
     import numpy as np
 
     if not dtype.startswith("float"):

@@ -75,6 +75,7 @@ def _repeat_timed_run(
     limits: BenchLimits,
     enough: Callable[[Sequence[float]], bool],
 ) -> list[float]:
+    """Time runs until `enough` holds or a limit is reached; return the seconds of each."""
     times: list[float] = []
     begin = clock()
     while (most is None or len(times) < most) and not enough(times):

@@ -41,7 +41,7 @@ def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
 def match_torch_operators(
     trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0
 ) -> TraceMatch:
-    """Join the operators of every run to the calls of the model, in their order.
+    """Match the operators in a torch trace to the calls of the model, in order.
 
     Names in both that follow one another are matched; what stands between two matches on both
     sides is taken together. Raises InputError for a trace without operators, and for a model
@@ -66,11 +66,12 @@ def match_torch_operators(
 
 
 def _is_aten(target: str) -> bool:
+    """Return whether the target of a call is an ATen operator, not one of TensorFlow."""
     return "." in target and not target.startswith("tf")
 
 
 def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
-    """Return the operators that no other operator called, of the thread that has the most."""
+    """Return the operators of the busiest thread that no other operator encloses."""
     threads: dict[Any, list[RanOperator]] = defaultdict(list)
     for event in trace:
         if event.get("cat") == "cpu_op" and event.get("ph", "X") == "X":
@@ -88,6 +89,7 @@ def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
 def _torch_run_spans(
     trace: Sequence[Mapping[str, Any]], ops: list[RanOperator]
 ) -> list[tuple[float, float]]:
+    """Return start and end of each step in a torch trace, or of all operators."""
     for name in ("model_run", "ProfilerStep#"):
         spans = [
             span(event)
@@ -101,13 +103,14 @@ def _torch_run_spans(
 
 
 def _operators_in_span(ops: list[RanOperator], begin: float, end: float) -> list[RanOperator]:
+    """Return the operators that begin between the two times."""
     return [op for op in ops if begin <= op.begin <= end]
 
 
 def _join_run_operators(
     runs: list[list[RanOperator]], spans: list[tuple[float, float]], calls: Sequence[Any]
 ) -> TraceMatch:
-    """Return the operators of the first run, with the times of the others added to them."""
+    """Match the operators of all runs to those of the first; sum their seconds."""
     first = runs[0]
     names = _number_repeated_names(op.name for op in first)
     seconds = [0.0] * len(first)
@@ -141,7 +144,7 @@ def _join_run_operators(
 
 
 def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
-    """Yield positions in both lists that belong together: one by one where the names agree."""
+    """Yield ranges of operators that match in both lists of names."""
     for tag, a, b, c, d in SequenceMatcher(None, ran, called, False).get_opcodes():
         if tag == "equal":
             yield from ((range(a + n, a + n + 1), range(c + n, c + n + 1)) for n in range(b - a))
@@ -152,15 +155,13 @@ def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[r
 
 
 def _profiler_operator_name(target: str) -> str:
-    """Return an operator's name as PyTorch's profiler spells it: aten::conv2d for
-    aten.conv2d.default.
-    """
+    """Return an operator's name in traces: aten::conv2d for aten.conv2d.default."""
     space, _, rest = target.partition(".")
     return f"{space}::{rest.partition('.')[0]}"
 
 
 def _number_repeated_names(names: Iterable[str]) -> list[str]:
-    """Return every operator with the number of its occurrence."""
+    """Return each name with the number of its occurrence: "conv 1", "conv 2"."""
     turns: Counter[str] = Counter()
     numbered = []
     for name in names:

@@ -77,11 +77,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that `--help` costs nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order in which they are learnt."""
+        """Return the names of all verbs, in the order of --help."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the verb of that name, imported now."""
+        """Import the verb of this name and return its command."""
         if cmd_name not in VERBS:
             return None
         module = import_module(
@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Return the verbs, none of them imported, and the options that begin with the text."""
+        """Return completions: verbs and options that begin with the text."""
         from click.shell_completion import CompletionItem
 
         verbs = [
@@ -110,19 +110,20 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb; refuse an unknown name with the names that are like it."""
+        """Return the verb of a command line; raise an error with similar names if unknown."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
             raise UnknownNameError(f"unknown verb {name!r}", nearest_name_hint(name, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each verb with one sentence, without importing any of them."""
+        """Write the verbs with one sentence each into --help, without importing them."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    """Print the version of crossflops and exit, if --version is given."""
     if not is_requested or ctx.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command() -> int:
-    """Run the verb of the command line; read the file to count meanwhile."""
+    """Run the verb of the command line; read the ONNX file of `count` in the background."""
     verb, *words = sys.argv[1:] or ("",)
     file = next((word for word in words if word.endswith(".onnx")), "")
     if verb == "count" and file:
@@ -194,7 +195,7 @@ def _command() -> int:
 
 
 def _open_streams() -> None:
-    """Point a standard stream that the caller closed at the null device.
+    """Open the null device as each standard stream that the caller closed.
 
     Else the next file that is opened would stand in its place, and `print` would write to it.
     """
@@ -206,6 +207,7 @@ def _open_streams() -> None:
 
 
 def _run_command_line(arguments: Sequence[str] | None) -> int:
+    """Run the command line, with warnings shown once; return the exit status."""
     if not sys.warnoptions:  # deprecations in frameworks do not concern a count
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
@@ -225,6 +227,7 @@ def _run_command_line(arguments: Sequence[str] | None) -> int:
 
 
 def _run_verb_safely(arguments: Sequence[str] | None) -> int:
+    """Run the verb of a command line; print errors as messages; return the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
     if any("\0" in word for word in words):  # no path and no name has one
         return _report_refusal(
@@ -254,7 +257,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
 
 
 def _report_unknown_exception(error: BaseException) -> int:
-    """Report an exception that no handler expects, without a traceback."""
+    """Print an unexpected exception as a message with its cause; return the exit status."""
     errors.print_traceback(error)
     message = errors.error_words(error) + errors.error_location(error)
     return _report_refusal(
@@ -273,18 +276,21 @@ def _print_warning_once(message: Warning | str, *_: object) -> None:
 
 
 def _report_refusal(message: str, hint: str, status: int) -> int:
+    """Print an error and its hint to stderr; return the exit status."""
     _say("error", message)
     _say("hint", hint)
     return status
 
 
 def _say(word: str, text: str) -> None:
+    """Print "word: text" to stderr."""
     from crossflops.cli.output import say
 
     say(f"{word}: {text}")
 
 
 def _help(error: click.ClickException) -> str:
+    """Return the hint for a wrong command line: its --help, or a verb for several models."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     extra = "unexpected extra argument" in error.message
     if extra and context and context.info_name in _OF_ONE_MODEL:

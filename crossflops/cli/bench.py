@@ -127,6 +127,7 @@ _OF_KERNELS = ("top", "write_trace", "optimization")
 
 
 def _parse_batch_sizes(text: str | None) -> tuple[int, ...] | str:
+    """Parse --batch: None gives (), "auto" itself, and "1,2,4" the batch sizes."""
     if text is None or text == "auto":
         return text or ()
     parts = [part.strip() for part in text.split(",")]
@@ -139,6 +140,7 @@ def _parse_batch_sizes(text: str | None) -> tuple[int, ...] | str:
 
 
 def _parse_memory_size(text: str | None) -> int | None:
+    """Parse a memory size such as "4G" or "512M" into bytes; None gives None."""
     if text is None:
         return None
     size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())

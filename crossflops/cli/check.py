@@ -21,7 +21,7 @@ from crossflops.errors import InputError
 def _writable_junit_file(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> Path | None:
-    """Return the file. Refuse it before the work begins if it cannot be written."""
+    """Return the file for JUnit results as a path; raise an error if it cannot be written."""
     return None if value is None else writable(Path(value), "checks.xml")
 
 

@@ -53,12 +53,12 @@ QUESTIONS: Group = option_group(
 
 
 def questions(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of QUESTIONS, taken out of a command's keyword arguments."""
+    """Remove --between, --module and --consensus from the fields; return their values."""
     return {name: fields.pop(name) for name in ("between", "module", "consensus")}
 
 
 def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -> bool:
-    """Return whether a comparison of two tools is missing because one failed, and report it."""
+    """Return whether --between got no answer since a tool failed; print so."""
     profiles = report.profiles or ()
     sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
     if between and isinstance(report.against, Against):
@@ -97,7 +97,7 @@ _NO_FORMULA = (
 
 
 def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple[str, ...]) -> int:
-    """Show what formulas give for a model. Returns the exit status."""
+    """Show formulas for a language model and their differences; return the exit status."""
     from crossflops.verbs.compare.formulas import compare_with_formulas
 
     flag = "--as" if formula_texts else "--llm"
@@ -147,7 +147,7 @@ _AGAINST: Group = option_group(
 
 
 def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the second model as the comparison takes it; nothing without a target.
+    """Return the options of the second model (--against); {} without a second model.
 
     Raises InputError for an option of a second model that there is not.
     """
@@ -262,6 +262,7 @@ def compare(
 
 
 def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
+    """Return the exit status of `compare`: 1 for a residual under --strict."""
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone and not report.training:  # else a warning names those left out

@@ -52,13 +52,13 @@ class _CompletableText(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the values that begin with the text."""
+        """Return the completions of an option's value that begin with the text."""
         items = [CompletionItem(text) for text in self._values() if text.startswith(incomplete)]
         return [*items, *([CompletionItem(incomplete, type="file")] if self._has_files else [])]
 
 
 def offer_values(command: click.Command) -> None:
-    """Let the options and arguments of a verb complete their values."""
+    """Give text options and arguments of a verb the completion of their values."""
     for param in command.params:
         is_text = isinstance(param.type, click.types.StringParamType)
         if is_text and not getattr(param, "is_flag", False):
@@ -69,6 +69,7 @@ def offer_values(command: click.Command) -> None:
 
 
 def _values_of(command: click.Command, param: click.Parameter) -> Values:
+    """Return the function that lists completions for a parameter of a command."""
     for flag in param.opts:
         if flag in _VALUES:
             return _VALUES[flag]
@@ -76,28 +77,33 @@ def _values_of(command: click.Command, param: click.Parameter) -> Values:
 
 
 def _no_values() -> Iterable[str]:
+    """Return no completions."""
     return ()
 
 
 def _tool_completions() -> Iterable[str]:
+    """Return the names of all tools with a known convention, sorted."""
     from crossflops.tools.registry import all_conventions
 
     return sorted({convention.tool for convention in all_conventions()})
 
 
 def _device_completions() -> Iterable[str]:
+    """Return the ids of all devices of the catalogue and of the configuration."""
     from crossflops.hardware.devices.catalogue import additions, catalogue_devices
 
     return [device.id for device in catalogue_devices(additions(None))]
 
 
 def _names_of_pages() -> Iterable[str]:
+    """Return the names that `explain` accepts: causes and tools."""
     from crossflops.causes import WORDS, all_causes
 
     return [*(cause.id for cause in (*WORDS, *all_causes())), *_tool_completions()]
 
 
 def _budgets() -> Iterable[str]:
+    """Return the names of the budgets in the configuration of the current folder."""
     from pathlib import Path
 
     from crossflops.verbs.budget_configuration import budgets_in, configuration
@@ -106,6 +112,7 @@ def _budgets() -> Iterable[str]:
 
 
 def _precision_completions() -> Iterable[str]:
+    """Return the names of precisions, such as "fp16"."""
     from crossflops.hardware.step_traffic import PRECISIONS
 
     return PRECISIONS

@@ -59,7 +59,7 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
 
 
 def _check_device_options(chosen: dict[str, Any]) -> None:
-    """Refuse options of two questions at a time."""
+    """Raise InputError if options of `devices` are combined that exclude each other."""
     provided = [question for question in _QUESTIONS if chosen[question]]
     if {"here", "measure"} >= set(provided):
         provided = provided[:1]
@@ -82,6 +82,7 @@ def _check_device_options(chosen: dict[str, Any]) -> None:
 
 
 def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
+    """Describe this machine, and measure its peaks if --measure is given."""
     from crossflops.verbs.devices import this_machine
 
     doing = "measuring this machine" if chosen["measure"] else "looking at this machine"
@@ -90,6 +91,7 @@ def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
 
 
 def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
+    """Look up the devices that the options name; return a sheet or a list, and an error."""
     from crossflops.hardware.devices.catalogue import (
         AmbiguousDeviceError,
         find_device,

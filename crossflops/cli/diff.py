@@ -23,7 +23,7 @@ from crossflops.errors import InputError
 def _parse_increase_share(
     ctx: click.Context, param: click.Parameter, text: str | None
 ) -> Fraction | None:
-    """Return the share of a text such as `2%` or `0.02`."""
+    """Parse a share such as "2%" or "0.02" into a fraction."""
     if text is None:
         return None
     try:

@@ -38,9 +38,7 @@ from crossflops.tools.registry import all_conventions
 
 
 def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
-    """Return a row for every tool that has a convention, a plugin, or an interpreter of its
-    own.
-    """
+    """Return a row of `doctor` for each tool that is known, installed or configured."""
     known: dict[str, list[Convention]] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, []).append(convention)
@@ -56,6 +54,7 @@ def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
 
 
 def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolRow:
+    """Build the row of `doctor` for a tool of this interpreter: version and state."""
     version: str | None = None
     install = to_install([tool])  # "" for a convention that no plugin runs
     state: State = "missing" if _all_verified_versions(editions) and install else "no tool"
@@ -76,6 +75,7 @@ def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolR
 def _external_tool_row(
     tool: str, editions: list[Convention], offer: Offer | Failure, python: str
 ) -> ToolRow:
+    """Build the row of `doctor` for a tool that another Python interpreter provides."""
     if isinstance(offer, Failure):
         mends = "-m pip " in offer.hint
         message = offer.message if mends else f"{offer.message}; {offer.hint}"
@@ -97,6 +97,7 @@ def _doctor_tool_row(
     message: str = "",
     install: str = "",
 ) -> ToolRow:
+    """Build a row of `doctor`: the tool, its conventions, and the state of its installation."""
     return ToolRow(
         tool=tool,
         editions=tuple(convention.edition for convention in editions),
@@ -110,10 +111,12 @@ def _doctor_tool_row(
 
 
 def _all_verified_versions(editions: Iterable[Convention]) -> tuple[str, ...]:
+    """Return the tool versions that the conventions were verified with."""
     return tuple(version for convention in editions for version in convention.verified)
 
 
 def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
+    """Load the adapter of a tool; return its version, its state, and the error text if any."""
     try:
         adapter = load_plugin_adapter(tool)
         if isinstance(adapter, Failure):
@@ -125,6 +128,7 @@ def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State
 
 
 def _state(version: str, verified: Iterable[str]) -> State:
+    """Return "ok" if the version was verified, else "unverified"."""
     return "ok" if {version, version.split("+")[0]} & set(verified) else "unverified"
 
 
@@ -162,7 +166,7 @@ def tools(python: dict[str, str], **fields: Any) -> int:
 
 
 def _formula_rows() -> tuple[FormulaRow, ...]:
-    """A row for each distribution that brings formulas, by the entry points of their group."""
+    """Return a row for each distribution that brings formulas, with their number."""
     by_origin: dict[tuple[str, str], list[str]] = {}
     for formula in formulas_in_force():
         if formula.origin.kind in ("distribution", "crossflops"):
@@ -180,6 +184,7 @@ def _formula_rows() -> tuple[FormulaRow, ...]:
 
 
 def _patches() -> tuple[PatchRow, ...]:
+    """Return a row for each attribute of a library that crossflops patches, with its state."""
     rows = [
         PatchRow(
             library=target.patch.library,
@@ -197,6 +202,7 @@ def _patches() -> tuple[PatchRow, ...]:
 
 
 def _components() -> tuple[Component, ...]:
+    """Return the state of Python, of the core packages, of the extras, and of torchvision."""
     python = Component(
         name="Python", version=platform.python_version(), python=sys.executable, state="ok"
     )
@@ -206,6 +212,7 @@ def _components() -> tuple[Component, ...]:
 
 
 def _package_component(name: str, install: str = "") -> Component:
+    """Return whether a package is installed, its version, and the command that installs it."""
     version = find_distribution_version(name)
     if version is None:
         return Component(name=name, version=None, state="missing", install=install)
@@ -213,9 +220,7 @@ def _package_component(name: str, install: str = "") -> Component:
 
 
 def _torchvision() -> Component:
-    """Return whether torchvision fits the torch beside it. Nothing is imported: that takes
-    seconds.
-    """
+    """Return the state of torchvision: installed, missing, or built for another torch."""
     version, torch = find_distribution_version("torchvision"), find_distribution_version("torch")
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
@@ -235,14 +240,13 @@ def _torchvision() -> Component:
 
 
 def _torch_of(distribution: str) -> str | None:
-    """Return the release of torch that a distribution pins."""
+    """Return the torch version that an installed distribution requires exactly."""
     pins = (re.match(r"torch \(?==([\d.]+)", pin) for pin in requires(distribution) or ())
     return next((pin[1] for pin in pins if pin), None)
 
 
 def _package_build_version(package: str) -> str:
-    """Return the version that a package gives itself, with the label of its build
-    ("0.28.0+cu130").
+    """Return the version in a package's version.py, such as "0.28.0+cu130".
 
     PyPI's metadata leaves that label out. "" where the package does not say.
     """

@@ -313,6 +313,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
 
 
 def _efficiency_exit_status(result: EfficiencyReport) -> int:
+    """Return the exit status of `efficiency`: 0, or why the speed or tools are wrong."""
     profiles = (result.report.profiles if result.report else None) or ()
     if result.report and result.report.profiles == ():
         say("no tool is installed; see `crossflops doctor`")
@@ -335,10 +336,12 @@ def _efficiency_exit_status(result: EfficiencyReport) -> int:
 
 
 def _exceeds_bandwidth(answer: Efficiency) -> bool:
+    """Return whether the run uses more than 100 % of the memory bandwidth."""
     return isinstance(answer.moved, MovedBytes) and (answer.moved.mbu or 0) > 1
 
 
 def _exceeds_peak(answer: Efficiency) -> bool:
+    """Return whether a run, one of its phases or modules uses more than 100 % of the peak."""
     phases = answer.step.phases if isinstance(answer.step, TimedStep) else ()
     shares = [answer.ratio, answer.hfu, *(phase.ratio for phase in phases)]
     shares += [module.ratio for module in answer.modules or ()]

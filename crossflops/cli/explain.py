@@ -28,9 +28,7 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
 
 
 def _noun(name: str) -> Cause | Convention | Matches:
-    """Return the cause of that id, the convention of that tool (its first edition), or the causes
-    found.
-    """
+    """Return the cause or convention of a name, or the causes that contain the text."""
     known: dict[str, Cause | Convention] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, convention)

@@ -37,14 +37,15 @@ _TITLES: dict[click.Parameter, str] = {}  # of options, which are as long here a
 
 
 def option_group(title: str, *decorators: Decorator) -> Group:
-    """Return a decorator's group of options, under one heading in the help of every verb that has
-    them.
-    """
+    """Return the option decorators, each marked with the title of its group in --help."""
     return tuple(_option_title_decorator(title, decorator) for decorator in decorators)
 
 
 def _option_title_decorator(title: str, decorator: Decorator) -> Decorator:
+    """Return the option decorator, extended to list its option under this title in --help."""
+
     def decorate(function: Any) -> Any:
+        """Add the option to the function, and record the title that --help lists it under."""
         decorated = decorator(function)
         _TITLES[decorated.__click_params__[-1]] = title  # click.option puts what it makes there
         return decorated
@@ -63,7 +64,7 @@ class Verb(click.Command):
         self.example = example
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the groups in the order in which their options stand on the command."""
+        """Write the options of a verb into --help, grouped under titles."""
         groups: dict[str, list[tuple[str, str]]] = {FIRST: []} if self.first else {}
         for param in sorted(self.get_params(ctx), key=self._place):
             record = param.get_help_record(ctx)
@@ -74,23 +75,24 @@ class Verb(click.Command):
                 formatter.write_dl(groups[heading])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example."""
+        """Write the example command of a verb into --help."""
         if self.example:
             with formatter.section("Example"):
                 formatter.write(f"{' ' * formatter.current_indent}{self.example}\n")
 
     def _place(self, param: click.Parameter) -> int:
-        """Return the position among the first options; any other option comes after them."""
+        """Return the position of an option in the list of first options, else after them."""
         indices = [self.first.index(flag) for flag in param.opts if flag in self.first]
         return min(indices, default=len(self.first))
 
     def _heading(self, param: click.Parameter) -> str:
+        """Return the heading of --help under which an option is listed."""
         first = self._place(param) < len(self.first)
         return FIRST if first else _TITLES.get(param, OTHERS)
 
 
 def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any], Verb]:
-    """Make a function the verb of this name."""
+    """Return a decorator that makes a function a command of the command line."""
     return click.command(name, cls=Verb, example=example, first=first)
 
 
@@ -98,9 +100,10 @@ def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any
 
 
 def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
-    """Add these options and arguments to a command, in this order in its help."""
+    """Return a decorator that adds options and arguments to a command."""
 
     def decorate(function: Function) -> Function:
+        """Add all options of the verb to the function."""
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
@@ -116,7 +119,7 @@ class Positive(click.FloatRange):
         self._most = most
 
     def convert(self, value: Any, *others: Any) -> Any:
-        """Return the number. Fails as click does."""
+        """Convert the text of an option to a positive number, or fail."""
         number = super().convert(value, *others)
         if math.isnan(number) or (math.isinf(number) and self._most is None):
             return self.fail(f"must be a finite positive number, got {value}.", *others)
@@ -145,25 +148,25 @@ def command_line_options() -> dict[str, str]:
 
 
 def reject_options_except(names: Collection[str], reason: str, hint: str) -> None:
-    """Refuse every typed option that is not among these. Raises InputError."""
+    """Raise InputError for each given option that is not among these names."""
     reject_options(command_line_options().keys() - {*names, *_ON_EVERY_WAY}, reason, hint)
 
 
 def reject_options(names: Collection[str], reason: str, hint: str) -> None:
-    """Refuse these options if they were typed. Raises InputError."""
+    """Raise InputError if one of these options was given."""
     for name, flag in command_line_options().items():
         if name in names:
             raise InputError(f"{flag} has no effect here: {reason}", hint)
 
 
 def refuse_timeout(*requests: "Request") -> None:
-    """Refuse --timeout where only files are read, since no converter and no model runs."""
+    """Raise InputError if --timeout is given and all models are files."""
     if all(request.is_file for request in requests):
         reject_options(("timeout",), "only files are read", "leave it out")
 
 
 def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
-    """Refuse options that shape a page where JSON alone is written. Raises InputError."""
+    """Raise InputError for options about the page if JSON is written."""
     if writes_json(fields):
         reject_options(
             names,
@@ -173,7 +176,7 @@ def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
 
 
 def writes_json(fields: Mapping[str, Any]) -> bool:
-    """Return whether JSON is written instead of a page."""
+    """Return whether the options request JSON instead of a page."""
     file = fields["file"]
     if file is None:
         return bool(fields["as_json"])
@@ -265,13 +268,13 @@ SIZES: Group = option_group(
 
 
 def pop_size_options(fields: dict[str, Any]) -> dict[str, int]:
-    """Return the sizes that SIZES gives, taken out of a command's keyword arguments."""
+    """Remove --batch, --seq and --image-size from the fields; return those that are given."""
     provided = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
     return {name: size for name, size in provided.items() if size is not None}
 
 
 def request(fields: dict[str, Any], **others: Any) -> "Request":
-    """Return the request of TARGET and MODEL, taken out of a command's keyword arguments.
+    """Build the request of the target and its options, removed from the fields.
 
     `others` are fields of the request that the command has options for. Raises InputError.
     """
@@ -281,9 +284,7 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
 
 
 def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of MODEL as `Request.from_arguments` takes them, taken out of the keyword
-    arguments.
-    """
+    """Remove the options about the model from the fields; return them as arguments."""
     from crossflops.ir.trace import Setting
 
     limit(fields.pop("timeout"))
@@ -292,7 +293,7 @@ def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def how(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return inputs, arguments and sizes, read from options whose names begin with `prefix`."""
+    """Remove inputs, --arg and sizes with a prefix from the fields; return them parsed."""
     flag = f"--{prefix}".replace("_", "-")
     texts = {name: fields.pop(f"{prefix}{name}") for name in HOW}
     return {
@@ -333,7 +334,7 @@ def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[st
 
 
 def parse_name_number(option: str, text: str) -> tuple[str, int]:
-    """Return the pair of a text NAME=N. Raises InputError."""
+    """Parse NAME=N into name and integer. Raises InputError."""
     name, equals, value = text.rpartition("=")
     example = f"{option} {'Loop_1' if option == '--trips' else 'batch'}=8"
     if not equals or not name or not (value.isascii() and value.isdigit()):
@@ -349,7 +350,7 @@ def parse_name_number(option: str, text: str) -> tuple[str, int]:
 
 
 def branch(text: str) -> tuple[str, str]:
-    """Return the pair of a text NODE=then|else|sum. Raises InputError."""
+    """Parse NODE=then|else|sum into node and branch. Raises InputError."""
     name, _, value = text.rpartition("=")
     if not name or value not in ("then", "else", "sum"):
         raise InputError(
@@ -360,7 +361,7 @@ def branch(text: str) -> tuple[str, str]:
 
 
 def argument(text: str) -> tuple[str, object]:
-    """Return the pair of a text KEY=JSON, with the value parsed. Raises InputError.
+    """Parse KEY=JSON into key and value. Raises InputError.
 
     The name of a type (bfloat16) needs no quotes.
     """
@@ -427,7 +428,7 @@ OPTIMIZER: Group = option_group(
 
 
 def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the file of a picture. Refuse it before the work begins if it cannot be made."""
+    """Return the file name of a picture; raise an error if it cannot be made or written."""
     if value is not None:
         from crossflops.render.figures.files import possible
 
@@ -437,7 +438,7 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
-    """Return the file. Refuse it before the work begins if it cannot be written."""
+    """Return the output path; raise an error for an unknown suffix or a missing folder."""
     if value is None:
         return None
     from crossflops.render.formats import FORMATS, suffix
@@ -453,7 +454,7 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 def writable(path: Path, example: str = "name") -> Path:
-    """Return the path if its folder exists. Raises CrossflopsError."""
+    """Return the path; raise CrossflopsError if its folder is missing or it is a folder."""
     if not path.parent.is_dir():
         raise CrossflopsError(f"folder {path.parent} does not exist", f"mkdir -p {path.parent}")
     if path.is_dir():
@@ -487,6 +488,7 @@ STRICT = click.option(
 def _interpreters(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
+    """Parse the texts of an option into Python interpreters by tool (callback of click)."""
     from crossflops.plugins.elsewhere import parse_interpreters
 
     return parse_interpreters(texts)
@@ -522,9 +524,7 @@ VIEW: Group = option_group(
 def apply_view_options(
     report: "Report", fields: dict[str, Any], unit: str
 ) -> "Report | ReportTable":
-    """Return the table of the options VIEW, taken out of the arguments; without them the
-    report.
-    """
+    """Return the table that --by, --top and --depth request, or the report without them."""
     by: By | None = fields.pop("by")
     top, depth = fields.pop("top"), fields.pop("depth")
     if by is top is depth is None:

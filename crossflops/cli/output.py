@@ -66,7 +66,7 @@ def colour() -> bool:
 
 
 def _print(text: str) -> None:
-    """Write to stdout. Raises CrossflopsError on failure, unless the reader closed the pipe."""
+    """Write text to stdout; ignore a closed pipe. Raises CrossflopsError on other errors."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -79,17 +79,18 @@ def _print(text: str) -> None:
 
 
 def _abandon(stream: TextIO) -> None:
-    """Discard the rest of the buffer, since Python would complain about it at its end."""
+    """Redirect a closed pipe to the null device, so that Python's last flush succeeds."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _encoding() -> str:
+    """Return the encoding of stdout, or UTF-8 if it has none."""
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 
 def _to_encodable_text(text: str) -> str:
-    """Return the text in characters that stdout can encode."""
+    """Return the text with characters that stdout cannot encode replaced."""
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
@@ -109,7 +110,7 @@ def _to_encodable_json(text: str) -> str:
 
 
 def keep_curve(bench: "Bench", plot: str) -> None:
-    """Write the picture of throughput over the batch.
+    """Write the picture of examples per second over batch sizes to a file.
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
@@ -123,7 +124,7 @@ def keep_curve(bench: "Bench", plot: str) -> None:
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
-    """Write the picture of the first roofline of a report.
+    """Write the picture of the first roofline of a report to a file.
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
@@ -155,7 +156,7 @@ def keep_comparison(report: "Report", plot: str) -> None:
 
 
 def keep(file: Path, data: bytes) -> None:
-    """Write a file that is not the result, and report it. Raises CrossflopsError on failure."""
+    """Write bytes to a file and print its name to stderr."""
     write_file(file, data)
     say(f"wrote {file}")
 

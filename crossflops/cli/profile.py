@@ -131,6 +131,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
 
 
 def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
+    """Remove the options of depth from the fields; return how deep and how much to show."""
     detailed = not fields.pop("no_detail")
     return ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
 
@@ -138,7 +139,7 @@ def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
 def _limit_profile_modules(
     result: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
 ) -> ProfileView:
-    """Remove unrequested modules from JSON; a page leaves them out itself."""
+    """Return the profile to show, without modules beyond --depth if it is JSON."""
     if not writes_json({"as_json": as_json, "file": file}):
         return ProfileView(result, choice)
     depth = choice.depth if choice.detailed else 0

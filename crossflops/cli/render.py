@@ -89,7 +89,7 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
 def _reject_unused_render_options(
     fields: dict[str, Any], written: str, *names: str, pages: tuple[str, ...] = ()
 ) -> None:
-    """Refuse options that a report of this kind does not use; JSON uses none of `pages`."""
+    """Raise InputError for options of `render` that this kind of report does not use."""
     reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave it out")
     refuse_without_page(fields, *pages)
 
@@ -110,7 +110,7 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
 
 
 def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
-    """Return the requested content: for a comparison, `--top` shows where tools disagree."""
+    """Return the part of a report to show: a table, the module differences, or all."""
     top = fields["top"]
     if report.profiles and top is not None and fields["by"] is fields["depth"] is None:
         for name in ("by", "top", "depth"):
@@ -120,7 +120,7 @@ def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
 
 
 def _has(data: bytes, key: str) -> bool:
-    """Return whether a file has this key, which only reports of one kind have."""
+    """Return whether the bytes are a JSON object with this key."""
     try:
         content = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -153,6 +153,7 @@ def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
 
 
 def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
+    """Write an efficiency report to stdout or a file, and its roofline plot if requested."""
     deliver(report, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
         keep_roofline(report, plot)
@@ -160,6 +161,7 @@ def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[
 
 
 def _read_report_bytes(path: Path) -> bytes:
+    """Read the bytes of a saved report; raise an error if it cannot be read."""
     try:
         return contents(path)
     except OSError as error:
@@ -167,6 +169,7 @@ def _read_report_bytes(path: Path) -> bytes:
 
 
 def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
+    """Decode a saved report of a kind; raise an error if it is invalid or of another schema."""
     try:
         report = kind.from_json(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -33,7 +33,7 @@ _limit = [TIMEOUT]
 
 
 def limit(seconds: float) -> None:
-    """Limit the time of a converter, from now on."""
+    """Set the time limit of a model converter."""
     _limit[0] = seconds
 
 
@@ -64,12 +64,13 @@ def run_supervised(
 
 
 def _exit_with_parent(alive: int) -> None:
-    """End with the parent, since no other process could end this one."""
+    """Exit this process when its parent ends."""
     if sys.platform == "linux":
         end_with(alive, lambda: os._exit(_TOO_LONG))
         return
 
     def wait() -> None:
+        """Wait until the pipe to the parent process closes, then exit this process."""
         os.read(alive, 1)
         os._exit(_TOO_LONG)
 
@@ -77,9 +78,11 @@ def _exit_with_parent(alive: int) -> None:
 
 
 def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
+    """Run the verb in the child process; send the start and end of converters to the parent."""
     from crossflops.frontends.conversion import listen
 
     def say(converter: str | None) -> None:
+        """Send the time limit and the name of the running converter to the parent process."""
         with contextlib.suppress(OSError):
             os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
@@ -122,7 +125,7 @@ class _Supervisor:
         self._asked: list[int] = []  # the signals that somebody sent to end this
 
     def status(self, refuse: Callable[..., int]) -> int:
-        """Return the exit status of the child."""
+        """Wait for the child process, and forward signals to it; return its exit status."""
         heard = [
             sign for sign in _signals_to_forward() if signal.getsignal(sign) is not signal.SIG_IGN
         ]
@@ -159,14 +162,14 @@ class _Supervisor:
         return status
 
     def _poll_exit_status(self) -> int | None:
-        """Return the exit status, negative for a signal; None while the child runs."""
+        """Return the exit status of the child process, or None while it runs."""
         with contextlib.suppress(ChildProcessError):
             process, status = os.waitpid(self._child, os.WNOHANG)
             return os.waitstatus_to_exitcode(status) if process else None
         return _TOO_LONG
 
     def _wait_for_event(self) -> None:
-        """Wait for an event of the child, for its end, or for the timeout of a converter."""
+        """Wait until the child writes an event or ends, or until its converter times out."""
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:
             return
@@ -174,7 +177,7 @@ class _Supervisor:
             time.sleep(0.001)
 
     def _read(self) -> bool:
-        """Read what the child wrote; return whether it will write more."""
+        """Read the events that the child wrote; return whether it will write more."""
         received = os.read(self._news, 4096)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
@@ -197,7 +200,7 @@ class _Supervisor:
                 time.sleep(0.02)
 
     def _forward(self, sign: int, _frame: Any) -> None:
-        """Pass a signal on. The terminal sends Ctrl-C to both processes.
+        """Forward a signal to the child process, which gets Ctrl-C itself; at last kill it.
 
         A model that swallows interrupts is killed at the third one.
         """
@@ -209,10 +212,12 @@ class _Supervisor:
 
 
 def _signals_to_forward() -> tuple[signal.Signals, ...]:
+    """Return the signals that are forwarded to the child: interrupt, terminate and hang-up."""
     return signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 def _is_in_foreground() -> bool:
+    """Return whether this process group is the foreground group of its terminal."""
     with contextlib.suppress(OSError, ValueError):
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     return False

@@ -18,7 +18,7 @@ from crossflops.operators import find_operator_rule
 
 
 def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """Yield the graph and every body in it, once, each with the prefix of its keys in a ledger.
+    """Yield the graph and each body in it once, with the prefix of its node keys.
 
     As in `crossflops.count`: the key of the holder before the nodes of a body, the name of a
     function before its nodes.
@@ -27,11 +27,12 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
-    """Return the prefix of the keys of nodes in a node's body."""
+    """Return the prefix of the keys of the nodes in a body."""
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
 
 def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[tuple[str, Graph]]:
+    """Yield the graph and the bodies of its nodes, each with the prefix of its node keys."""
     if prefix in names:
         return
     names.add(prefix)
@@ -76,7 +77,7 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
-    """Return the inputs that an output continues, by structure and not by name.
+    """Return the pairs of cache inputs and outputs, such as past and present keys.
 
     The output is made by Concat of the input and something new, by a scatter into it, or by an
     attention operator at the places of past and present; or it is the input as it is. Both have
@@ -96,7 +97,7 @@ def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
 
 
 def _value_before_renames(name: str, makers: Mapping[str, Node]) -> str:
-    """Return the value before renames and casts."""
+    """Return the name of the value before casts and operators that only rename it."""
     while name in makers and makers[name].op.type in _RENAMES:
         source = makers[name].inputs[0]
         if source is None:
@@ -112,9 +113,7 @@ def _pasts(
     inputs: Mapping[str, TensorSpec],
     carried: Mapping[str, Portions],
 ) -> Iterator[tuple[TensorSpec, int]]:
-    """Yield inputs that this value may continue, the largest first, with the number of new
-    elements.
-    """
+    """Yield the inputs that an output may extend as a cache, with its new elements."""
     if node is None:
         if name in inputs and _continues(inputs[name], present):
             yield inputs[name], 0
@@ -138,6 +137,7 @@ def _pasts(
 
 
 def _continues(past: TensorSpec, present: TensorSpec) -> bool:
+    """Return whether `present` has the shape of `past` with at most one axis longer."""
     if past.shape is None or present.shape is None or len(past.shape) != len(present.shape):
         return False
     grown = [(a, b) for a, b in zip(past.shape, present.shape, strict=True) if a != b]
@@ -145,9 +145,7 @@ def _continues(past: TensorSpec, present: TensorSpec) -> bool:
 
 
 def _new(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
-    """Return the number of written elements: the growth, or the update of a buffer of fixed
-    size.
-    """
+    """Return the number of elements that a step writes into a cache."""
     if present.numel != past.numel:
         return present.numel - past.numel
     spec = node.inputs[index] if index < len(node.inputs) else None
@@ -182,11 +180,11 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     cached: frozenset[str] = frozenset()
 
     def is_weight(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor holds a weight, or a value made of weights alone."""
+        """Return whether the tensor is a weight or is computed from weights alone."""
         return (spec.role in _STORED or spec.name in self.constant) and not self.is_index(spec)
 
     def is_index(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor holds whole numbers of the graph itself: axes, sizes, indices.
+        """Return whether the tensor is a constant of int64 in the graph: axes, sizes, indices.
 
         They are of 64 bits, which no weight is; those of a buffer are the model's.
         """
@@ -194,8 +192,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.dtype == "int64" and of_graph
 
     def is_layer(self, spec: TensorSpec | None) -> bool:
-        """Return whether the tensor holds parameters of more than one number, as a layer's weights
-        do.
+        """Return whether the tensor is made of a layer's parameters, with 2 elements or more.
 
         A mask that is made of constants holds none.
         """
@@ -205,11 +202,11 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.role == "parameter" or any(source.role == "parameter" for source in known)
 
     def is_cache(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor holds elements of a cache, perhaps followed by new ones."""
+        """Return whether the tensor contains elements of a cache."""
         return spec.name in self.cached
 
     def parts(self, spec: TensorSpec) -> Portions:
-        """Return the elements of sources that a value holds."""
+        """Return the elements of weights and inputs that the tensor consists of."""
         if spec.name in self.carried:
             return self.carried[spec.name]
         if spec.role in _STORED and spec.shape is not None:
@@ -218,7 +215,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flow(graph: Graph, ledger: Ledger) -> Flow:
-    """Follow weights and inputs through the nodes of a graph, in their order."""
+    """Trace which weights, inputs and caches each value of the graph consists of."""
     counts = {count.node.key: count for count in ledger.counts}
     flow = Flow(
         carried={
@@ -246,7 +243,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
 
 
 def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
-    """Yield the weights and constants that nodes read, in bodies too.
+    """Yield the weights and constants that the nodes of a graph and its bodies read.
 
     What a function calls them is left out: its operands are those of its call.
     """
@@ -257,6 +254,7 @@ def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
 
 
 def _constants(graph: Graph) -> Iterator[str]:
+    """Yield the names of all values that depend on no input, bodies included."""
     for node in graph.nodes:
         if node.constant:
             yield from (spec.name for spec in node.outputs if spec is not None)
@@ -265,12 +263,12 @@ def _constants(graph: Graph) -> Iterator[str]:
 
 
 def _bodies_in_scope(node: Node) -> tuple[Graph, ...]:
-    """Return the bodies that share the names of the graph around them."""
+    """Return the bodies of a node that can read values of the graph around them."""
     return () if node.choice == "function" else node.bodies
 
 
 def _follow(node: Node, flow: Flow) -> None:
-    """Record the sources in the results of a node. A node that computes makes a new value."""
+    """Record which weights and inputs the outputs of a node consist of."""
     outputs = [spec for spec in node.outputs if spec is not None]
     if node.key not in flow.moves and not node.constant:
         flow.maker.update({spec.name: node.key for spec in outputs})
@@ -295,7 +293,7 @@ def _follow(node: Node, flow: Flow) -> None:
 
 
 def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
-    """Return the part of a source that these parts cover, at most the elements that it has."""
+    """Return the combined part of a tensor that several parts of it cover."""
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
         return first if cut is None or first.elements <= cut else Portion(cut, name)
@@ -304,13 +302,13 @@ def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int |
 
 
 def _is_view(node: Node) -> bool:
-    """Return whether the result is the input under another name or shape: nothing is moved."""
+    """Return whether the node only gives its input another name or shape."""
     known = find_operator_rule(node.op)
     return known is not None and known.traffic in ("view", "alias")
 
 
 def _inputs_in_results(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:
-    """Return the inputs whose elements are in the results."""
+    """Return the inputs of a node whose elements its outputs contain."""
     if node.op.type in _KNOWN_BY_SHAPE:
         return ()
     if node.key not in flow.moves or node.op.type in _MIXING | _WRITING:

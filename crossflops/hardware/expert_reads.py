@@ -29,8 +29,7 @@ _SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 
 
 def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
-    """Return the share of its experts' weights that each node reads, by the node's key in its
-    scope.
+    """Return by node the share of its experts' weights that a pass reads, if below 1.
 
     Args:
         graph: The pass, over as many tokens as its shapes say.
@@ -46,7 +45,7 @@ def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, F
 
 
 def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
-    """Return the assumption about the experts whose weights a pass reads; "" without experts.
+    """Return the sentence on which experts' weights a pass reads; "" without experts.
 
     Experts that are modules of a list have nodes of their own, those that have tokens.
     """
@@ -59,7 +58,7 @@ def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
 
 
 def _gathers_matrices(nodes: Iterable[Node]) -> bool:
-    """Return whether a node picks matrices from a stack of weights, by the numbers of experts."""
+    """Return whether a node gathers matrices from stacked weights, as experts do."""
     made: set[str] = set()  # of weights alone, such as a transposed stack
     for node in nodes:
         if node.constant:
@@ -73,11 +72,12 @@ def _gathers_matrices(nodes: Iterable[Node]) -> bool:
 
 
 def _has_experts(node: Node) -> bool:
+    """Return whether the node has weights of experts."""
     return next(expert_weights(node), None) is not None
 
 
 def expert_weights(node: Node) -> Iterator[TensorSpec]:
-    """Yield the operands of a node of which a token reads only the part of its own experts."""
+    """Yield the inputs of a node that are weights stacked by expert."""
     known = find_operator_rule(node.op)
     indices = known.experts if known is not None else ()
     stored = [spec for index, spec in enumerate(node.inputs) if spec and index in indices]
@@ -86,7 +86,7 @@ def expert_weights(node: Node) -> Iterator[TensorSpec]:
 
 
 def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of experts, or of other rows, with how many of them are chosen."""
+    """Yield for each TopK node the number of choices and how many are chosen."""
     for node in nodes:
         if node.op.type != "TopK" or not node.inputs or not node.outputs:
             continue
@@ -98,6 +98,7 @@ def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
 def _expert_read_share(
     node: Node, choices: list[tuple[int, int]], scale: Fraction
 ) -> Fraction | None:
+    """Return the share of its experts' weights that a node reads, or None for all."""
     weights = next(expert_weights(node), None)
     data = node.inputs[0] if node.inputs else None
     if weights is None or weights.shape is None or data is None or data.shape is None:

@@ -76,7 +76,7 @@ class Core(msgspec.Struct, frozen=True):
 
 
 def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
-    """Return the units, and FLOPs (OPs) per clock by precision; none if they are unknown."""
+    """Return the vector units of a core as text, and its FLOPs per clock by precision."""
     if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
         return _x86(core)
     if core.architecture in ("aarch64", "arm64"):
@@ -85,6 +85,7 @@ def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
 
 
 def _x86(core: Core) -> tuple[str, dict[str, int]]:
+    """Return the vector units of an x86 core as text, and its FLOPs per clock by precision."""
     text, fp32 = _vector(core)
     if not fp32:
         return text, {}
@@ -102,7 +103,7 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
 
 
 def _vector(core: Core) -> tuple[str, int]:
-    """Return the vector units of x86, and their FP32 FLOPs per clock; 0 if they are unknown."""
+    """Return the x86 vector units of a core as text, and FP32 FLOPs per clock (or 0)."""
     if "avx512f" in core.flags:
         return _avx512(core)
     if "avx2" in core.flags and "fma" in core.flags:
@@ -118,6 +119,7 @@ def _vector(core: Core) -> tuple[str, int]:
 
 
 def _avx512(core: Core) -> tuple[str, int]:
+    """Return the AVX-512 units of a core as text, and its FP32 FLOPs per clock (0: unknown)."""
     two, single = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
     halves = "AVX-512 on two 256-bit FMA units", 32
     if core.vendor == "AuthenticAMD":
@@ -136,6 +138,7 @@ def _avx512(core: Core) -> tuple[str, int]:
 
 
 def _arm(core: Core) -> tuple[str, dict[str, int]]:
+    """Return the vector units of an Arm core as text, and its FLOPs per clock by precision."""
     known = _ARM.get((core.implementer or -1, core.part or -1))
     if known is None:
         scalable = f", with {SVE}" if "sve" in core.flags else ""
@@ -157,7 +160,7 @@ class NoCpuError(CrossflopsError):
 
 
 def cpu(root: Path = Path("/")) -> Cpu:
-    """Return the processor, from the files below `root`. Raises NoCpuError without such files."""
+    """Describe the CPU from the system files below `root`. Raises NoCpuError without them."""
     first, *_ = records = _records(root)
     core = _core_from_record(first)
     allowed = _usable_cpu_numbers(len(records))
@@ -179,7 +182,7 @@ def cpu(root: Path = Path("/")) -> Cpu:
 
 
 def _records(root: Path) -> list[dict[str, str]]:
-    """Return the records of `/proc/cpuinfo`, one for every logical CPU."""
+    """Parse /proc/cpuinfo into one record for each logical CPU."""
     file = root / "proc" / "cpuinfo"
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -195,11 +198,13 @@ def _records(root: Path) -> list[dict[str, str]]:
 
 
 def _parse_cpuinfo_record(part: str) -> dict[str, str]:
+    """Parse the "key: value" lines of one processor in /proc/cpuinfo."""
     pairs = (line.partition(":") for line in part.splitlines())
     return {key.strip(): value.strip() for key, colon, value in pairs if colon}
 
 
 def _core_from_record(record: dict[str, str]) -> Core:
+    """Build the description of a core from its /proc/cpuinfo record."""
     flags = record.get("flags") or record.get("Features") or ""
     return Core(
         architecture=platform.machine(),
@@ -214,6 +219,7 @@ def _core_from_record(record: dict[str, str]) -> Core:
 
 
 def _parse_whole_number(text: str | None) -> int | None:
+    """Parse an integer in any base, or return None."""
     try:
         return int(text or "", 0)
     except ValueError:
@@ -221,7 +227,7 @@ def _parse_whole_number(text: str | None) -> int | None:
 
 
 def _usable_cpu_numbers(count: int) -> list[int]:
-    """Return the logical CPUs on which this process may run."""
+    """Return the numbers of the logical CPUs on which this process may run."""
     try:
         return sorted(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -229,7 +235,7 @@ def _usable_cpu_numbers(count: int) -> list[int]:
 
 
 def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
-    """Return socket and core of a logical CPU; without such data it is a core of its own."""
+    """Return the ids of socket and core of a logical CPU."""
     folder = root / "sys/devices/system/cpu" / f"cpu{cpu}" / "topology"
     socket, core = (
         _read_system_file(folder / "physical_package_id"),
@@ -239,7 +245,7 @@ def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
 
 
 def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
-    """Return the clock in Hz, and its source: the base clock first, as sheets of CPUs have it."""
+    """Return the clock of the CPU in Hz (the base clock if known), and its source."""
     folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
     for name in ("base_frequency", "cpuinfo_max_freq"):
         kilohertz = _parse_quota_number(_read_system_file(folder / name))
@@ -252,7 +258,7 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
-    """Return the memory that this process may use: the machine's, or that of its control group."""
+    """Return the bytes of memory that this process may use, or None."""
     bounds = [
         _parse_quota_number(_read_system_file(group / "memory.max"))
         for group in _control_group_folders(root)
@@ -265,7 +271,7 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _quota(root: Path) -> float | None:
-    """Return the CPUs' time that the control group grants, or None without a limit."""
+    """Return the number of CPUs that the cgroup quota allows, or None without a quota."""
     base = root / "sys/fs/cgroup"
     limits = [
         _quota_ratio(*_read_system_file(group / "cpu.max").split()[:2])
@@ -283,7 +289,7 @@ def _quota(root: Path) -> float | None:
 
 
 def _control_group_folders(root: Path) -> list[Path]:
-    """Return the folders of this process's control group, version 2, and of those above it."""
+    """Return the folders of this process's cgroup (version 2) and its parents."""
     base = root / "sys/fs/cgroup"
     lines = _read_system_file(root / "proc/self/cgroup").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
@@ -293,11 +299,13 @@ def _control_group_folders(root: Path) -> list[Path]:
 
 
 def _quota_ratio(quota: str = "", period: str = "") -> float | None:
+    """Return the number of CPUs that a cgroup quota grants, or None without a quota."""
     granted, out_of = _parse_quota_number(quota), _parse_quota_number(period)
     return granted / out_of if granted and out_of and granted > 0 else None
 
 
 def _parse_quota_number(text: str) -> float | None:
+    """Parse a number, or return None."""
     try:
         return float(text)
     except ValueError:
@@ -305,6 +313,7 @@ def _parse_quota_number(text: str) -> float | None:
 
 
 def _read_system_file(file: Path) -> str:
+    """Return the stripped text of a file, or an empty text if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -322,12 +331,13 @@ _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json
 
 
 def gpus() -> Found:
-    """Return all GPUs, and a sentence for each source that could not be read."""
+    """Return all GPUs of this machine, and notes on drivers that cannot be read."""
     nvidia, amd = _nvidia(), _amd()
     return (*nvidia[0], *amd[0]), (*nvidia[1], *amd[1])
 
 
 def _nvidia() -> Found:
+    """Return the NVIDIA GPUs that NVML reports, and notes on why some are unknown."""
     try:
         import pynvml
     except ImportError:
@@ -351,7 +361,7 @@ def _nvidia() -> Found:
 
 
 def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
-    """Return a GPU, or its slices if it is partitioned."""
+    """Return a GPU as NVML describes it, or its MIG slices."""
     device = Gpu(
         name=_decode_gpu_name(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",
@@ -371,6 +381,7 @@ def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
 
 
 def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
+    """Return the MIG slices of an NVIDIA GPU, with memory, clock and number of SMs."""
     slices = []
     for index in range(_driver_answer(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
         with suppress(Exception):  # there are fewer than there may be
@@ -391,6 +402,7 @@ def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
 
 
 def _amd() -> Found:
+    """Return the AMD GPUs that rocm-smi reports, and notes on why some are unknown."""
     program = shutil.which("rocm-smi")
     if program is None:
         return (), ()  # most machines have no GPU of AMD, and need not hear of it
@@ -404,7 +416,7 @@ def _amd() -> Found:
 
 
 def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
-    """Return a card; its keys differ in case between releases."""
+    """Build the description of an AMD GPU from the output of rocm-smi."""
     plain = {key.casefold(): str(value) for key, value in facts.items()}
     names = [plain.get(key, "") for key in ("card series", "card model", "device name")]
     return Gpu(
@@ -416,7 +428,7 @@ def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
 
 
 def _driver_answer(question: Callable[[], Any]) -> Any:
-    """Return an answer of the driver; None without one, as not every GPU knows everything."""
+    """Return the answer of a driver call, or None if it fails."""
     try:
         return question()
     except Exception:
@@ -424,8 +436,10 @@ def _driver_answer(question: Callable[[], Any]) -> Any:
 
 
 def _decode_gpu_name(name: str | bytes) -> str:
+    """Return the name of a GPU as text, decoded if it is bytes."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
 def _one_line_message(error: Exception) -> str:
+    """Return the message of an error on one line, or its class name if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -61,12 +61,12 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Work per second of the fastest round."""
+        """FLOP/s (or bytes/s) of the fastest round."""
         return self.work / self.best
 
     @property
     def mean_rate(self) -> float:
-        """Work per second of all rounds together."""
+        """FLOP/s (or bytes/s) of all rounds together."""
         return self.work * self.rounds / self.total
 
 
@@ -77,7 +77,7 @@ class PeakLoops(msgspec.Struct, frozen=True):
     command: str
 
     def run(self, kind: Kind, seconds: float, threads: int = 1, nbytes: int = 0) -> Loop:
-        """Run a loop for about `seconds`; `nbytes` is the size of each array of the triad.
+        """Run a measuring loop for about `seconds`; return its work, times and width.
 
         Raises NoLoopError where it fails, or computes something wrong.
         """
@@ -97,14 +97,14 @@ class PeakLoops(msgspec.Struct, frozen=True):
 
 
 def compiler() -> str | None:
-    """Return the C compiler: $CC, or the first of cc, gcc and clang. None where there is none."""
+    """Return the path of the C compiler: $CC, or the first of cc, gcc and clang; or None."""
     named = os.environ.get("CC", "").split()
     return next(filter(None, map(shutil.which, (*named[:1], *_COMPILERS))), None)
 
 
 @contextmanager
 def compiling_peak_loops() -> Iterator[PeakLoops]:
-    """Compile the program, and keep it for as long as the context lasts. Raises NoLoopError."""
+    """Compile the program of measuring loops, and remove it when the block ends."""
     command = compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError("no C compiler was found", "install gcc or clang, or set CC")
@@ -114,6 +114,7 @@ def compiling_peak_loops() -> Iterator[PeakLoops]:
 
 
 def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
+    """Compile the C loops that measure the peak; raise an error if no compiler works."""
     complaint = ""
     for native in _NATIVE:
         command = [cc, "-O2", *native, "-ffp-contract=fast", "-pthread"]
@@ -134,6 +135,7 @@ def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
 
 
 def _loop_failure_error(kind: str, why: str) -> NoLoopError:
+    """Return the error that a measuring loop failed, with its reason."""
     return NoLoopError(f"the {kind} loop failed: {why}", "set CC to another compiler")
 
 
@@ -147,7 +149,7 @@ _LEAST = 3  # repetitions
 
 
 def product_rate(dtype: str, seconds: float) -> float:
-    """Return the FLOP/s of the best product of two square matrices, with numpy's threads."""
+    """Measure FLOP/s of NumPy's product of two square matrices."""
     import numpy as np
 
     left = np.ones((_SIDE, _SIDE), dtype)
@@ -166,7 +168,7 @@ def sum_bandwidth(nbytes: int, seconds: float) -> float:
 
 
 def _fastest_run_seconds(action: Callable[[], object], seconds: float) -> float:
-    """Return the seconds of the fastest of several runs of the action."""
+    """Return the seconds of the fastest run of an action, repeated for `seconds`."""
     action()
     fastest, count, begun = float("inf"), 0, time.perf_counter()
     while count < _LEAST or time.perf_counter() - begun < seconds:
@@ -185,7 +187,7 @@ _ABOVE = 1.1  # of what units should do in a clock
 
 
 def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
-    """Return the measurements that contradict the machine's data, a sentence each."""
+    """Return sentences on measurements that contradict the system's data of the CPU."""
     busy = _busy(peak)
     if claimed is None:
         nothing = (
@@ -197,9 +199,7 @@ def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
 
 
 def _busy(peak: MachinePeak) -> str:
-    """Return whether other work, or a throttle, took much of the time; the best round is free of
-    it.
-    """
+    """Return the sentence that the machine was busy or throttled, or ""."""
     best = peak.peaks.get("fp32", 0.0)
     if peak.sustained is None or peak.sustained >= _BUSY * best:
         return ""
@@ -208,6 +208,7 @@ def _busy(peak: MachinePeak) -> str:
 
 
 def _clock(peak: MachinePeak, claimed: Cpu) -> str:
+    """Return the sentence that the measured clock differs from the system's, or nothing."""
     if peak.clock is None or claimed.clock is None:
         return ""
     if abs(peak.clock / claimed.clock - 1) <= _CLOCK:
@@ -217,7 +218,7 @@ def _clock(peak: MachinePeak, claimed: Cpu) -> str:
 
 
 def _cores(peak: MachinePeak, claimed: Cpu) -> str:
-    """Return whether all cores together do as much as one core times their number."""
+    """Return the sentence that all cores are slower than one core x their number, or ""."""
     if peak.one_thread is None or claimed.usable < 1:
         return ""
     times = peak.peaks["fp32"] / peak.one_thread
@@ -228,7 +229,7 @@ def _cores(peak: MachinePeak, claimed: Cpu) -> str:
 
 
 def _units(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
-    """Return whether a core does in a clock as much as its units can."""
+    """Return sentences on a core's measured FLOPs per clock that its units do not explain."""
     rate = claimed.flops_per_clock.get("fp32")
     if peak.clock is None or peak.one_thread is None or not peak.is_peak:
         return ()
@@ -259,7 +260,7 @@ def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
 
 
 def load_machine_peak() -> MachinePeak | None:
-    """Return the stored peak of this very machine, for as many CPUs as now, or None."""
+    """Return the stored peak of this machine if its CPUs are the same, or None."""
     try:
         kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
@@ -268,7 +269,7 @@ def load_machine_peak() -> MachinePeak | None:
 
 
 def store(peak: MachinePeak) -> MachinePeak:
-    """Store the peak for the next time; return it in any case."""
+    """Write the measured peak to the cache file, if possible; return the peak."""
     file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -277,7 +278,7 @@ def store(peak: MachinePeak) -> MachinePeak:
 
 
 def measure() -> MachinePeak:
-    """Measure the peak now: by compiled loops, or by numpy where nothing can be compiled."""
+    """Measure the peak of this machine by compiled loops, or by NumPy without a compiler."""
     claimed = claim()
     threads = threads_of(claimed)
     try:
@@ -289,7 +290,7 @@ def measure() -> MachinePeak:
 
 
 def claim() -> Cpu | None:
-    """Return the system's data of its processor; None without any."""
+    """Return the system's description of its CPU, or None."""
     try:
         return cpu()
     except NoCpuError:
@@ -297,18 +298,14 @@ def claim() -> Cpu | None:
 
 
 def threads_of(claimed: Cpu | None) -> int:
-    """Return the number of threads: the logical CPUs of this process, or the CPU time it is
-    granted.
-    """
+    """Return the number of threads to measure with: logical CPUs, limited by the quota."""
     if claimed is None:
         return os.cpu_count() or 1
     return min(claimed.logical, ceil(claimed.quota or claimed.logical))
 
 
 def fingerprint() -> str:
-    """Return the conditions of the measured peak: the processor, its CPUs, the compiler, these
-    loops.
-    """
+    """Return a hash of the conditions of a measurement: CPU, compiler, loops."""
     claimed = claim()
     facts = (
         _EDITION,
@@ -322,6 +319,7 @@ def fingerprint() -> str:
 
 
 def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
+    """Measure peak FLOP/s, bandwidth and clock of this machine by compiled loops."""
     clock = program.run("clock", _SECONDS / 2).rate
     single = program.run("fma32", _SECONDS)
     all_ = single if threads == 1 else program.run("fma32", _SECONDS, threads)
@@ -348,7 +346,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
 
 
 def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
-    """Return the loops of BF16 and of INT8, where there are vector instructions for them.
+    """Measure the dot product loops of BF16 and INT8 if the CPU has the instructions.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.
     """
@@ -362,7 +360,7 @@ def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -
 
 
 def _missing_units_note(claimed: Cpu | None) -> str:
-    """Return a note on units that no loop uses: the processor may do more than was measured."""
+    """Return the note that AMX or SVE units were not measured, if the CPU has them."""
     isa = "" if claimed is None else claimed.isa
     amx = "; AMX is not measured, so BF16 and INT8 have no peak" if AMX in isa else ""
     sve = "; SVE is not measured: units wider than 128 bits may be faster" if SVE in isa else ""
@@ -370,14 +368,13 @@ def _missing_units_note(claimed: Cpu | None) -> str:
 
 
 def _quota_share(threads: int, claimed: Cpu | None) -> float:
-    """Return the share of the threads' time that a quota grants: a round is too short to feel
-    it.
-    """
+    """Return the share of CPU time that the quota grants to the threads, at most 1."""
     quota = claimed.quota if claimed else None
     return 1.0 if quota is None else min(1.0, quota / threads)
 
 
 def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+    """Measure FLOP/s and bandwidth of this machine by NumPy, as a lower bound of the peak."""
     rates = {"fp32": "float32", "fp64": "float64"}
     return MachinePeak(
         cpu=_cpu_model_name(claimed),
@@ -396,18 +393,19 @@ def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePea
 
 
 def _cpu_model_name(claimed: Cpu | None) -> str:
+    """Return the name of the CPU model."""
     return claimed.model if claimed else platform.processor() or platform.machine()
 
 
 def _array_bytes() -> int:
-    """Return twice the last cache, at most 256 MiB and a sixteenth of the memory."""
+    """Return the bytes of each array of the bandwidth measurement: larger than caches."""
     cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
     requested = min(max(_ARRAY, 2 * cache), _LARGEST)
     return min(requested, max(1 << 20, memory // 16)) if memory else requested
 
 
 def _system(name: str) -> int:
-    """Return a number of the system by sysconf; 0 if it is unknown."""
+    """Return a value of os.sysconf, or 0 if it is unknown."""
     try:
         return max(0, os.sysconf(name))
     except (AttributeError, ValueError, OSError):
@@ -415,7 +413,7 @@ def _system(name: str) -> int:
 
 
 def _peak_cache_path() -> Path:
-    """Return the file of the stored peak, in $XDG_CACHE_HOME or ~/.cache."""
+    """Return the path of the file in which the measured peak is stored."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return Path(base).expanduser() / "crossflops" / _FILE

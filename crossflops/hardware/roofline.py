@@ -60,7 +60,7 @@ _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum"))
 
 
 def load_kind(load: Load) -> str:
-    """Return the operator, and the kind of its module: numbers in its path are any number.
+    """Return the kind of a node: its operator and its module path without numbers.
 
     A node that reads weights stands in the module that owns them (a layer), and it is what is
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two
@@ -83,7 +83,7 @@ def load_kind(load: Load) -> str:
 
 
 def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
-    """Return the nodes by kind, the slowest first."""
+    """Return work, bytes and time bound of the nodes by kind, slowest first."""
     by_kind: dict[str, list[NodeBound]] = {}
     for node in nodes:
         by_kind.setdefault(node.kind, []).append(node)
@@ -92,6 +92,7 @@ def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
 
 
 def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
+    """Return the sum of work, bytes and time over the nodes of one kind."""
     return KindBound(
         kind=name,
         nodes=len(rows),
@@ -104,7 +105,7 @@ def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
 
 
 def _mostly(rows: list[NodeBound]) -> Side:
-    """Return the side (compute or memory) that takes most of the time."""
+    """Return the bound (compute or memory) that has most of the nodes' time."""
     sides: dict[Side, float] = {}
     for row in rows:
         sides[row.bound] = sides.get(row.bound, 0.0) + row.seconds
@@ -112,6 +113,7 @@ def _mostly(rows: list[NodeBound]) -> Side:
 
 
 def _example_load(op: str, path: str, weighted: bool = False) -> Load:
+    """Return a load with amounts of 1, for an operator and a module path."""
     counts = dict.fromkeys(("macs", "operations", "weights", "cache", "activations"), 1)
     return Load(node="", op=op, path=path, precision="float32", weighted=weighted, **counts)
 
@@ -136,7 +138,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
-    """Return every node beneath the roofline, for a whole step.
+    """Return the time bound of each node in a whole step.
 
     Raises UnknownNameError where the device has no peak for the precision of a node with MACs.
     """
@@ -144,6 +146,7 @@ def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
 
 
 def _node_bound(load: Load, run: Scenario) -> NodeBound:
+    """Return the time bound of a node: FLOPs at the peak or bytes at the bandwidth."""
     times = run.passes * run.scale
     work = round(FLOPS_PER_MAC * load.macs * times)
     operations = round(load.operations * times)
@@ -170,7 +173,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
 
 
 def peak_of(ceiling: Ceiling, precision: str) -> float:
-    """Return the peak for a precision; a peak given for none in particular holds for all.
+    """Return the peak of a precision in FLOP/s; raise an error if there is none.
 
     Raises UnknownNameError where there is none, which is never replaced by another one.
     """
@@ -184,14 +187,14 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
 
 
 def side(computing: float, moving: float) -> Side:
-    """Return the side that takes longer; compute if both are equal, since the peak is reached."""
+    """Return which time is longer, "compute" or "memory"; "none" if both are 0."""
     if not computing and not moving:
         return "none"
     return "compute" if computing >= moving else "memory"
 
 
 def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
-    """Return the bound of the whole step. Raises InputError if it computes and moves nothing."""
+    """Return work, bytes, intensity and shortest time of a whole step."""
     nodes = node_bounds(loads, run)
     work, moved = sum(node.work for node in nodes), sum(node.bytes for node in nodes)
     if not work and not moved:
@@ -224,7 +227,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
 
 
 def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
-    """Return W / sum_i W_i / P_i: the harmonic mean of the peaks by work."""
+    """Return the harmonic mean of the peaks, weighted by work."""
     peaks = {node.peak for node in nodes if node.peak}
     if len(peaks) == 1:
         return peaks.pop()
@@ -235,14 +238,12 @@ def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
 
 
 def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
-    """Return the joules of an example at the whole TDP, an upper bound: tdp x t / examples."""
+    """Return the joules per example at full TDP, an upper bound; None without TDP."""
     return None if tdp is None else tdp * seconds / examples
 
 
 def intensity_limit(loads: Iterable[Load]) -> float | None:
-    """Return W / M, an upper bound of the intensity over all batches; None if it grows without
-    limit.
-    """
+    """Return the limit of the intensity (FLOP/byte) for large batches; None if unlimited."""
     every = tuple(loads)
     grows = sum(load.cache + load.activations for load in every)
     work = FLOPS_PER_MAC * sum(load.macs for load in every)
@@ -252,7 +253,7 @@ def intensity_limit(loads: Iterable[Load]) -> float | None:
 def compute_from(
     loads: Callable[[Fraction], Iterable[Load]], run: Scenario, ridge: float
 ) -> int | None:
-    """Return the smallest whole number of examples at which the model as a whole is compute-bound.
+    """Return the smallest batch size at which the model is compute-bound, or None.
 
     s = ridge V(s) / (W - ridge M), in examples and rounded up; None where no batch reaches the
     ridge. A larger batch reads more of its experts' weights V, so the least such number is
@@ -279,7 +280,7 @@ def compute_from(
 
 
 def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> MeasuredStep:
-    """Return a step of so many seconds, against its bounds. Raises InputError for no time."""
+    """Compare the measured seconds of a step with its bounds: efficiency, MFU, MBU."""
     if not seconds > 0:
         raise InputError(
             f"the time of a step must be positive, got {seconds} s", "give a positive time"
@@ -310,7 +311,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
-    """Return the limits of a device, with `bandwidth` in bytes/s instead of its own if given.
+    """Return peaks, TDP and bandwidth of a device; raise an error without bandwidth.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """
@@ -324,7 +325,7 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
 
 
 def byte_model(name: str) -> ByteModel:
-    """Return the byte model of that name. Raises UnknownNameError for any other."""
+    """Check the name of a byte model and return it. Raises UnknownNameError."""
     for model in MODELS:
         if model == name:
             return model
@@ -339,8 +340,7 @@ def alternatives(
     fixed: Sequence[str] = (),
     look: Look = find_device,
 ) -> tuple[StepBound, ...]:
-    """Return the step under each of these assumptions, such as "batch=64" or
-    "weights=fp8,cache=fp8".
+    """Return the step's bound for each --what-if text, such as "batch=64".
 
     What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
     Raises InputError for what cannot be read and UnknownNameError for an unknown name.
@@ -357,7 +357,7 @@ def alternatives(
 def other(
     base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find_device
 ) -> Variant:
-    """Return the scenario with these changes."""
+    """Return the scenario with the changes of a --what-if text."""
     changes = _parse_what_if(text)
     stuck = [name for name in changes if name in fixed]
     if stuck:
@@ -386,6 +386,7 @@ def other(
 
 
 def _parse_what_if(text: str) -> Mapping[str, str]:
+    """Parse a --what-if text such as "batch=8,device=h100" into keys and values."""
     changes: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -396,6 +397,7 @@ def _parse_what_if(text: str) -> Mapping[str, str]:
 
 
 def _parse_what_if_batch(value: str, text: str) -> int:
+    """Parse the batch size of --what-if; raise an error if it is not a positive integer."""
     if not (value.isascii() and value.isdigit()) or not 0 < int(value[:13]) < 10**12:
         raise InputError(
             f"--what-if {text}: batch must be a whole number of at least 1, got {value}",
@@ -412,7 +414,7 @@ def kernel_bounds(
     run: Scenario,
     formats: Formats,
 ) -> tuple[KernelBound, ...]:
-    """Return every kernel that stands for nodes, in the order of the profile.
+    """Return bytes and time bound of each kernel that runs counted nodes.
 
     `nodes` are their bounds in the run. A kernel none of whose nodes is in the graph, or that
     took no time, is left out.
@@ -460,7 +462,7 @@ class _Edge:
                     self.readers.setdefault(spec.name, set()).add(node.key)
 
     def bytes(self, keys: Sequence[str]) -> int:
-        """Return bytes in and out. A single node moves its own: it may read a tensor in part."""
+        """Return the bytes that the nodes of a kernel read and write together."""
         times = self.run.passes * self.run.scale
         if len(keys) == 1:
             load = self.alone.get(keys[0])
@@ -475,6 +477,7 @@ class _Edge:
         return round(sum(map(self._size, ends), Fraction(0)))
 
     def _size(self, spec: TensorSpec) -> Fraction:
+        """Return the bytes of a tensor in a step, in the format of its use (0: no shape)."""
         if spec.shape is None:
             return Fraction(0)
         if self.flow.is_weight(spec):

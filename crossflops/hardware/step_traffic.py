@@ -90,7 +90,7 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def format_of_weights(self) -> str:
-        """Return the precision of weights."""
+        """Return the precision in which weights are stored."""
         return self.weights or self.activations
 
     def format_of_caches(self) -> str:
@@ -99,7 +99,7 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def storage(precision: str) -> str:
-    """Return the precision in which values are stored, whichever unit computes with them.
+    """Return the precision in which values are stored: "fp32" for emulated ones.
 
     >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
     ('fp16', 'fp8', 'fp32')
@@ -108,14 +108,12 @@ def storage(precision: str) -> str:
 
 
 def tensor_byte_count(spec: TensorSpec, precision: str) -> int:
-    """Return the bytes of a tensor whose floats are kept in `precision`. Raises ValueError without
-    a shape.
-    """
+    """Return the bytes of a tensor, with floats stored in `precision`."""
     return elements_to_bytes(spec, spec.numel, precision)
 
 
 def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
-    """Return the bytes of so many elements of a tensor, sub-byte types packed."""
+    """Return the bytes of a number of elements of a tensor, with 4-bit types packed."""
     if precision and spec.storage_dtype in _RESTATED:
         return (elements * BITS[storage(precision)] + 7) // 8
     if elements == spec.numel:
@@ -124,7 +122,7 @@ def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
 
 
 def run_precision(counted: str, ran: str) -> str:
-    """Return the precision whose peak a node runs at, by its name in the catalogue.
+    """Return the precision whose peak applies to a node.
 
     `counted` is that of the count ("float32", "float32xint4": data first), `ran` that of the
     run. Floats run as asked; a node whose data are integers runs in these, and one whose weights
@@ -158,7 +156,7 @@ class _Bill:
         self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def read(self, key: str, source: str, part: Portion) -> None:
-        """Charge a part of a source that has not been read yet."""
+        """Charge a node for the bytes of a tensor part that no node has read yet."""
         self.reader.setdefault(source, key)
         if (source, part.piece) in self.pieces:
             return
@@ -169,7 +167,7 @@ class _Bill:
             self.charge(key, self.flow.specs[source], taken)
 
     def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
-        """Charge so many elements of a tensor, as a weight, cache, input or output."""
+        """Add the bytes of tensor elements to a node, as weight, cache or activation."""
         if self.flow.is_weight(spec):
             index, kept = _WEIGHTS, self.formats.format_of_weights()
         elif self.flow.is_cache(spec):
@@ -182,8 +180,7 @@ class _Bill:
 def charges(
     graph: Graph, flow: Flow, formats: Formats, shares: Mapping[str, Fraction], *, ends: bool
 ) -> Mapping[str, Split]:
-    """Return bytes by node: weights and caches once, and with `ends` the model's inputs and
-    outputs.
+    """Return by node the bytes of each weight and cache once; with `ends` also of inputs.
 
     A weight, a cache or an input is charged to the first node that works on it, directly or
     through nodes that only move data, as far as that one reads of it; the rest to those after it.
@@ -211,6 +208,7 @@ def charges(
 
 
 def _outputs(graph: Graph, bill: _Bill) -> None:
+    """Add the bytes of reading and writing the outputs of the graph."""
     presents = {cache.present for cache in bill.flow.caches}
     for spec in graph.outputs:
         key = bill.flow.maker.get(spec.name)
@@ -227,7 +225,7 @@ def _outputs(graph: Graph, bill: _Bill) -> None:
 def _node_source_reads(
     node: Node, flow: Flow, shares: Mapping[str, Fraction]
 ) -> Iterator[tuple[str, Portion]]:
-    """Yield the sources that a node reads, in its bodies too, with the part of each."""
+    """Yield the weights and inputs that a node reads, with the part of each."""
     if _has_no_rows(node):
         return
     share = shares.get(node.key)
@@ -243,7 +241,7 @@ def _node_source_reads(
 
 
 def _has_no_rows(node: Node) -> bool:
-    """Return whether a node has no rows to compute, as an expert that no token chose."""
+    """Return whether all outputs of a node are empty tensors."""
     results = [spec for spec in node.outputs if spec is not None]
     return bool(results) and all(spec.shape is not None and 0 in spec.shape for spec in results)
 
@@ -263,7 +261,7 @@ def loads(
     formats: Formats,
     scale: Fraction = Fraction(1),
 ) -> tuple[Load, ...]:
-    """Return the operations and bytes of each node, in the order of the ledger.
+    """Return MACs, FLOPs and bytes of each node under a byte model.
 
     `ledger` is that of the whole nodes of the graph for the fused models, and may go into the
     bodies of loops and functions for the unfused one. A pass over `scale` times as many examples
@@ -286,12 +284,14 @@ def loads(
 
 
 def _working(ledger: Ledger) -> Iterable[CountedNode]:
+    """Return the counted nodes that depend on inputs."""
     return (count for count in ledger.counted if not count.node.constant)
 
 
 def _build_node_load(
     count: CountedNode, flow: Flow, weights: int, cache: int, activations: int
 ) -> Load:
+    """Build the load of a node: its MACs and FLOPs, and the bytes by use."""
     return Load(
         node=count.node.key,
         op=str(count.node.op),
@@ -309,7 +309,7 @@ def _build_node_load(
 def _load_unfused(
     count: CountedNode, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
-    """Return the node's own traffic, split by the kind of tensor."""
+    """Return the load of a node that reads and writes all its own tensors."""
     node = next(iter(count.node.operations_to_count), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
@@ -321,18 +321,22 @@ def _load_unfused(
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
     def traffic_bytes(size: Size) -> int:
+        """Return the bytes of the node's tensors by a size function, for all its runs."""
         return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
 
     def weights(spec: TensorSpec) -> int:
+        """Return the bytes of a weight, with the share of experts that are read; else 0."""
         if not flow.is_weight(spec):
             return 0
         stored = tensor_byte_count(spec, formats.format_of_weights())
         return round(stored * share) if spec.name in routed else stored
 
     def cache(spec: TensorSpec) -> int:
+        """Return the bytes of a tensor of a cache, else 0."""
         return tensor_byte_count(spec, formats.format_of_caches()) if flow.is_cache(spec) else 0
 
     def rest(spec: TensorSpec) -> int:
+        """Return the bytes of a tensor that is not a weight and not in a cache, else 0."""
         separate = flow.is_weight(spec) or flow.is_cache(spec)
         return 0 if separate else tensor_byte_count(spec, formats.activations)
 

@@ -121,15 +121,12 @@ class Adapter(Protocol):
 
 
 def on_fakes(adapter: Adapter) -> bool:
-    """Return whether a tool prints the same for tensors without values, as its adapter
-    declares.
-    """
+    """Return whether the tool counts fake tensors (without values) the same."""
     return bool(getattr(adapter, "on_fakes", False))
 
 
 def installed(distribution: str, title: str = "", command: str = "") -> str:
-    """Return the version of an installed distribution, as most tools return from
-    `Adapter.version`.
+    """Return the version of a distribution. Raises MissingExtraError without it.
 
     Raises MissingExtraError, in which `title` stands for the name, and `command` installs it where
     "pip install" and the name do not.
@@ -146,7 +143,7 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 
 
 def exact(value: Any) -> Amount:
-    """Return the integer that a tool means, or the float that it printed if that is no integer.
+    """Return a tool's number as an int if it is whole, else as the float it printed.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.
@@ -176,7 +173,7 @@ def is_module(model: object) -> bool:
 
 
 def non_buffer_places(model: Any, names: Collection[str]) -> Iterator[str]:
-    """Yield the places where a module has a non-buffer attribute with one of these names.
+    """Yield "path.name" for each attribute of these names that is not a buffer.
 
     A tool cannot register a buffer there. A module that torch.compile made shows the attributes of
     the module within.
@@ -189,7 +186,7 @@ def non_buffer_places(model: Any, names: Collection[str]) -> Iterator[str]:
 
 @contextmanager
 def under(setting: Setting, model: Any) -> Iterator[None]:
-    """Run a module under a setting: its mode, gradients on or off, and generators at seed 0.
+    """Set mode, gradients and random seed of a PyTorch model within the block.
 
     What sizes depend on may be drawn: the export began there, too. Every training flag, the
     gradient mode and the state of the generators are as before when the block ends. Raises
@@ -215,8 +212,7 @@ __all__ = ["positional"]
 
 
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
-    """Run a PyTorch model and, if the setting has a training step, its backward pass from the
-    loss.
+    """Run the forward pass of a PyTorch model, or a training step if the setting has one.
 
     The model is changed: see `frontends.pytorch.observe.training_step.run`.
     """

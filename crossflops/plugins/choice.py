@@ -70,7 +70,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
-    """Return the tools of these ids, or all that are installed here or have their own interpreter.
+    """Choose the tools to run: the given ids, or all installed and configured ones.
 
     A tool with an interpreter need not be installed here. Raises UnknownNameError for an id
     that has neither a plugin here nor an interpreter.

@@ -46,8 +46,7 @@ def find_distribution_version(distribution: str) -> str | None:
 def to_install(
     tools: Iterable[str] | None = None, root: Path = ROOT, python: str | None = None
 ) -> str:
-    """Return the command that installs the plugins of these tools, or of all; "" if there are
-    none.
+    """Return the pip command that installs plugins of tools, or "" if there are none.
 
     In a source folder that holds the plugins it installs those; elsewhere the extras of
     crossflops, which bear the ids of the tools. Into another interpreter (`python`) this very
@@ -82,19 +81,18 @@ def itself(python: str, root: Path = ROOT) -> str:
 
 
 def with_pip_interpreter(python: str, hint: str) -> str:
-    """Return a hint with `pip install` and `pip uninstall` as lines that work on an
-    interpreter.
-    """
+    """Return the hint with each pip command prefixed by this Python interpreter."""
     return _PIP.sub(lambda match: f"{shlex.quote(python)} -m {match[0]}", hint)
 
 
 def _version_requirement(python: str | None) -> str:
+    """Return "==VERSION" of crossflops for another interpreter, else an empty text."""
     version = find_distribution_version("crossflops")
     return f"=={version}" if python is not None and version else ""
 
 
 def _folders(root: Path) -> dict[str, Path]:
-    """Return the plugin folders of a source folder, by the tools that they declare."""
+    """Return the folder of each tool's plugin in the source of crossflops."""
     by_tool: dict[str, Path] = {}
     for file in sorted(root.glob("plugins/*/pyproject.toml")):
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
@@ -104,6 +102,7 @@ def _folders(root: Path) -> dict[str, Path]:
 
 
 def _extras() -> list[str]:
+    """Return the names of the extras of the installed crossflops."""
     try:
         return metadata("crossflops").get_all("Provides-Extra") or []
     except PackageNotFoundError:
@@ -111,6 +110,7 @@ def _extras() -> list[str]:
 
 
 def _pip(arguments: list[str], python: str | None = None) -> str:
+    """Return the shell command that installs packages by pip into an interpreter."""
     return shlex.join([python or sys.executable or "python", "-m", "pip", "install", *arguments])
 
 
@@ -146,6 +146,7 @@ def load_plugin_adapter(tool: str) -> Adapter | Failure:
 
 
 def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Failure:
+    """Load the adapter of a tool; raise an error for an unknown tool."""
     if tool not in points:
         raise unknown_tool_error(tool, points)
     return load_point(tool, points[tool])
@@ -154,8 +155,7 @@ def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Fai
 def adapters_and_failures(
     tools: Sequence[str] | None,
 ) -> tuple[dict[str, Adapter], dict[str, Failure]]:
-    """Return the adapters of the tools (None: all that are installed), and the failures of the
-    others.
+    """Load the adapters of tools; return them and the failures of the others.
 
     A plugin whose convention is not known is such a failure: nothing could be predicted. Raises
     UnknownNameError when no plugin bears a name.
@@ -220,13 +220,12 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
 
 
 def _entry_point_distribution(point: EntryPoint) -> str:
+    """Return the name of the distribution that provides an entry point."""
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
 def _plugins() -> dict[str, str]:
-    """Return the distributions by tool id, from crossflops' own extras, which have the ids of
-    tools.
-    """
+    """Return by extra the plugin distribution that crossflops declares for it."""
     try:
         requirements = requires("crossflops") or []
     except PackageNotFoundError:  # run from a source tree
@@ -243,7 +242,7 @@ def _plugins() -> dict[str, str]:
 
 
 def owner(package: str, candidates: Sequence[str]) -> Distribution:
-    """Return the distribution among `candidates` whose files `import package` runs.
+    """Return the installed distribution whose files are imported as the package.
 
     Two distributions may install the same package, and the later one overwrites the earlier
     without a word from pip: both are then listed as installed. So the files on disk are held
@@ -274,6 +273,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
 
 
 def _folder(package: str) -> Path | None:
+    """Return the folder of an importable package, or None."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
@@ -281,6 +281,7 @@ def _folder(package: str) -> Path | None:
 
 
 def _find_distribution(name: str) -> Distribution | None:
+    """Return the installed distribution of this name, or None."""
     try:
         return distribution(name)
     except PackageNotFoundError:
@@ -288,6 +289,7 @@ def _find_distribution(name: str) -> Distribution | None:
 
 
 def _owns(candidate: Distribution, folder: Path) -> bool:
+    """Return whether all Python files of a folder's distribution have their recorded hashes."""
     files = [
         (recorded, path)
         for recorded in candidate.files or ()
@@ -298,6 +300,7 @@ def _owns(candidate: Distribution, folder: Path) -> bool:
 
 
 def _is_as_recorded(recorded: PackagePath, path: Path) -> bool:
+    """Return whether a file has the hash that its distribution recorded."""
     if recorded.hash is None or not path.is_file():
         return False
     digest = hashlib.new(recorded.hash.mode, path.read_bytes()).digest()

@@ -43,7 +43,7 @@ _KEYS = ("formulas",)
 
 
 def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:
-    """Return a table of the nearest file from `folder` (the current one) upwards, and that file.
+    """Return the nearest configuration file above the folder, and its table.
 
     The table is empty where nothing is set. Raises InputError on a file that cannot be understood.
     """
@@ -57,7 +57,7 @@ def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Map
 
 
 def find_config_value(key: str, folder: Path) -> tuple[Path, Any]:
-    """Return what a key beside the tables has in the nearest file upwards, and that file.
+    """Return the value of a key in the nearest configuration file, and that file.
 
     None where nothing is set. Raises InputError on a file that cannot be understood.
     """
@@ -83,7 +83,7 @@ def config_table_heading(table: str, file: Path) -> str:
 
 
 def _config_file_content(file: Path) -> Any:
-    """Return the settings of a file for crossflops; None if it is about other things."""
+    """Return the crossflops settings in a TOML file, or None if it has none."""
     try:
         content = tomllib.loads(text_of(file))
     except OSError as error:
@@ -102,6 +102,7 @@ def _config_file_content(file: Path) -> Any:
 
 
 def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any]:
+    """Return a table of the configuration file; raise an error for unknown keys."""
     known = " and ".join(config_table_heading(name, file) for name in _TABLES)
     if not isinstance(content, dict):
         raise InputError(f"crossflops in {file} must be a table", f"allowed: {known}")
@@ -125,7 +126,7 @@ _EXAMPLE = 'write, for example, thop = "/venvs/thop/bin/python"'
 def interpreters_by_tool(
     provided: Mapping[str, str | Path] | None = None, folder: Path | None = None
 ) -> dict[str, str]:
-    """Return the interpreter by tool: from the table above `folder`, overridden by `interpreters`.
+    """Return the Python interpreter of each tool, by configuration and options.
 
     `folder` is the current one unless said. Raises InputError on a file that cannot be
     understood.
@@ -156,6 +157,7 @@ def parse_interpreters(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _interpreters_from_config(folder: Path) -> dict[str, str]:
+    """Return the Python interpreter of each tool in the configuration of a folder."""
     file, table = find_config_table("python", folder)
     for tool, python in table.items():
         if not isinstance(python, str) or not python:
@@ -165,7 +167,7 @@ def _interpreters_from_config(folder: Path) -> dict[str, str]:
 
 
 def _interpreter_path(python: str, folder: Path) -> str:
-    """Return the interpreter: of a venv for a folder, on PATH for a bare name.
+    """Return the path of a Python interpreter, found in a venv folder or on PATH.
 
     Links are not followed: a venv is told by the path of the link. What is not there stays as
     it was written.
@@ -204,7 +206,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inventory(tools: Sequence[str]) -> Inventory:
-    """Return the installed versions of these tools. A tool without a plugin has none."""
+    """Return plugins and versions of the tools in this environment."""
     try:
         plugins = tuple(discovery.plugin_entry_points())
     except CrossflopsError as problem:  # two plugins of one name
@@ -224,6 +226,7 @@ def inventory(tools: Sequence[str]) -> Inventory:
 
 
 def _offer(tool: str) -> Offer | Failure:
+    """Return the name, convention and version of an installed tool, or its failure."""
     adapter = discovery.load_plugin_adapter(tool)
     if isinstance(adapter, Failure):
         return adapter
@@ -242,7 +245,7 @@ def _offer(tool: str) -> Offer | Failure:
 
 
 def main(tools: Sequence[str]) -> None:
-    """Print the inventory of these tools as one line of JSON, which `elsewhere` reads."""
+    """Print plugins and versions of this environment as one line of JSON."""
     sys.stdout.write(msgspec.json.encode(inventory(tools)).decode())
 
 
@@ -269,7 +272,7 @@ if sys.version_info[:2] >= (3, 11):
 
 
 def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
-    """Return each tool as its interpreter's environment has it, or why it cannot be run there.
+    """Ask each interpreter for its tools; return versions and conventions, or failures.
 
     Every interpreter is asked once, and all of them at the same time.
     """
@@ -303,7 +306,7 @@ class _Question:
             self._obstacle = f"cannot start {python}: {problem.strerror}"
 
     def answers(self) -> dict[str, Offer | Failure]:
-        """Return the answer for every tool."""
+        """Wait for the interpreter's answer; return each tool's offer or its failure."""
         if self._obstacle:
             return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
         try:
@@ -333,6 +336,7 @@ class _Question:
     def _sort_answer(
         self, obstacle: Any, answer: str, complaint: str
     ) -> dict[str, Offer | Failure]:
+        """Return for each tool what another interpreter's inventory offers, or a failure."""
         if isinstance(obstacle, str):
             return self._lacking(f"{self._python} has no crossflops: {obstacle}")
         try:
@@ -351,6 +355,7 @@ class _Question:
         return {tool: self._answer(tool, there) for tool in self._tools}
 
     def _answer(self, tool: str, there: Inventory) -> Offer | Failure:
+        """Return what another interpreter offers for a tool, with commands that name it."""
         offer = there.answers.get(tool)
         if isinstance(offer, Failure):
             return msgspec.structs.replace(
@@ -367,9 +372,7 @@ class _Question:
         )
 
     def _lacking(self, message: str) -> dict[str, Offer | Failure]:
-        """Return the failure of an environment without crossflops, which the plugin would
-        bring.
-        """
+        """Return the failure of all tools of a Python without crossflops, with a remedy."""
         return {
             tool: self._failure(
                 tool, message, to_install([tool], python=self._python) or itself(self._python)
@@ -378,9 +381,11 @@ class _Question:
         }
 
     def _all(self, message: str, hint: str) -> dict[str, Offer | Failure]:
+        """Return the same failure for each tool."""
         return {tool: self._failure(tool, message, hint) for tool in self._tools}
 
     def _failure(self, tool: str, message: str, hint: str) -> Failure:
+        """Return the failure to load a tool, with a message and a hint."""
         return tool_failure(tool, "load", message, hint)
 
 
@@ -388,6 +393,7 @@ _NO_PYTHON = "give the path of a Python interpreter, or the folder of a virtual 
 
 
 def _parse_json_line(line: str) -> Any:
+    """Parse a line of JSON, or return None if it is invalid."""
     try:
         return json.loads(line)
     except ValueError:
@@ -395,5 +401,6 @@ def _parse_json_line(line: str) -> Any:
 
 
 def _last_text_line(text: str) -> str:
+    """Return the last line that is not empty, shortened."""
     lines = [line for line in text.splitlines() if line.strip()]
     return shorten_line(lines[-1], _QUOTED) if lines else ""

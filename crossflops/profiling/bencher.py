@@ -11,17 +11,17 @@ from crossflops.workers.conversation import Wait, serve_order
 
 
 def main() -> None:
-    """Answer the order on stdin."""
+    """Answer the order of a training run on stdin."""
     serve_order(TrainingOrder, answer_training_order)
 
 
 def answer_training_order(order: TrainingOrder, wait: Wait) -> Answer:
-    """Return the steps, or the reason why there are none."""
+    """Train the model of an order; return the times of its steps, or the error."""
     return answer_of(lambda: run_steps(order), order.batch)
 
 
 def run_steps(order: TrainingOrder) -> Ran:
-    """Train the model for some steps, and time them."""
+    """Build a model and train it for some steps; return their times."""
     import torch
 
     source = build_ordered_model(order)

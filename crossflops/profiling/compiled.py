@@ -18,5 +18,5 @@ def has_compiled() -> bool:
 
 
 def explain_unseen() -> tuple[str, str]:
-    """Return why the step has no call of the model, and the remedy."""
+    """Return the message and the hint for a step in which no call of the model was seen."""
     return (_INLINED, _COMPILE_MODEL) if has_compiled() else (_UNSEEN, _GIVE_MODULE)

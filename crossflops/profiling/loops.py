@@ -13,7 +13,7 @@ Called: TypeAlias = "dict[nn.Module, None]"  # in the order of their first calls
 
 
 def after_steps(hook: Callable[..., None]) -> Undo:
-    """Call the hook with every optimizer that has stepped, after all present hooks."""
+    """Register a hook that runs after each optimizer step; return how to remove it."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     undo: Undo = register_optimizer_step_post_hook(hook).remove
@@ -21,10 +21,11 @@ def after_steps(hook: Callable[..., None]) -> Undo:
 
 
 def keep_called(called: Called) -> Undo:
-    """Keep every module that is called."""
+    """Record every module that is called, in order; return how to stop."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     def before(module: "nn.Module", _: Any) -> None:
+        """Record that the module is called."""
         called.setdefault(module)
 
     undo: Undo = register_module_forward_pre_hook(before).remove
@@ -40,6 +41,7 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
 
     def share(module: "nn.Module") -> int:
+        """Return the number of the module's parameters that the optimizer trains."""
         return sum(id(weight) in trained for weight in module.parameters())
 
     model = max(called, key=share, default=None)  # the first of equals was called first
@@ -54,11 +56,12 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
 
 
 def _live_modules() -> "Iterator[nn.Module]":
-    """Return every module of this process."""
+    """Yield all objects of this process that are torch modules."""
     from torch import nn
 
     return (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
 
 
 def _submodule_count(module: "nn.Module") -> int:
+    """Return the number of submodules, with the module itself."""
     return sum(1 for _ in module.modules())

@@ -113,7 +113,7 @@ class ModelCall:
         self.outputs = len(self._ends)
 
     def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
-        """Record the begin of a node of this call in the backward pass of this number."""
+        """Record that a backward pass reached an autograd node of the call."""
         gradients = tuple(came)
         if self.is_transformed or any(map(_is_batch, gradients)):
             self._is_batched = not self.is_transformed
@@ -122,26 +122,26 @@ class ModelCall:
         seen.came[node] = tuple(gradient is not None for gradient in gradients)
 
     def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
-        """Record the gradients that a node of this call passed on."""
+        """Record which gradients an autograd node of the call passed on in a backward pass."""
         if number in self._seen:
             self._seen[number].went[node] = tuple(gradient is not None for gradient in went)
 
     def begin_second_order(self, number: int) -> None:
-        """Record a node that a backward pass through this call created."""
+        """Record that the call has a second-order backward pass, by its number."""
         self._second_order.add(number)
 
     def ran_in(self, number: int) -> bool:
-        """Return whether that backward pass ran through this call."""
+        """Return whether the backward pass of this number ran through the call."""
         return number in self._seen
 
     def leaves_of(self, number: int) -> "list[Tensor]":
-        """Return the tensors in which that backward pass accumulated gradients."""
+        """Return the leaf tensors whose gradients a backward pass accumulated."""
         seen = self._seen.get(number)
         edges = _gradient_edges(seen) if seen is not None else ()
         return [leaf for leaf in map(_leaf, edges) if leaf is not None]
 
     def cut(self, finished: Iterable[str], is_seen: bool) -> None:
-        """Record that the call was run again until an exception ended it after these modules.
+        """Record that a recomputation of the call stopped after these modules.
 
         Nothing is known of them where the inside is not seen; a layer ended before its own work.
         """
@@ -151,12 +151,13 @@ class ModelCall:
     # When it is over.
 
     def finish(self) -> None:
-        """Keep the record of the call's passes, and nothing of autograd's graph."""
+        """Compute the backward passes of the call, and free its autograd nodes."""
         self.passes = self._passes()
         self._sources, self._ends = [], []
         self._seen.clear()
 
     def _passes(self) -> CallPasses:
+        """Return the backward passes through the call, and the reasons why some are unknown."""
         passes: Counter[BackwardPass] = Counter()
         additional = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
         additional |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
@@ -172,7 +173,7 @@ class ModelCall:
         return CallPasses(tuple(passes.items()), tuple(additional))
 
     def _pass(self, seen: _PassNodes) -> BackwardPass | None:
-        """Return the pass from the results of the call; None if it came from none of them."""
+        """Return a backward pass as results, inputs and weights with gradients, or None."""
         graded = [index for index, end in enumerate(self._ends) if end is not None]
         reached = {index for index in graded if _has_arrived(self._ends[index], seen)}
         if not reached:
@@ -192,7 +193,7 @@ class ModelCall:
     def _find_unexplained(
         self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
     ) -> Iterator[str]:
-        """Yield the reasons of nodes that ran and do not follow from the results of the call."""
+        """Yield reasons for autograd nodes that ran without gradients of the results."""
         if backward is not None and backward.weights == frozenset() and not backward.inputs:
             yield TO_INNER
         if is_second_order:
@@ -216,7 +217,7 @@ def is_transformed() -> bool:
 
 
 def _is_batch(gradient: Any) -> bool:
-    """Return whether this is a batch of gradients, of `is_grads_batched` or of a transform."""
+    """Return whether a gradient is batched, by `is_grads_batched` or vmap."""
     from torch._C import _functorch
 
     return gradient is not None and bool(
@@ -234,9 +235,7 @@ def _has_tangent(tensor: "Tensor") -> bool:
 
 
 def tensor_leaves(values: Any) -> "list[Tensor]":
-    """Return the tensors in arguments or results, in the order of the inputs and outputs of a
-    graph.
-    """
+    """Return all tensors in arguments or results, in the order of graph inputs."""
     from torch import Tensor
     from torch.utils._pytree import tree_leaves
 
@@ -244,25 +243,26 @@ def tensor_leaves(values: Any) -> "list[Tensor]":
 
 
 def _gradient_source(tensor: "Tensor") -> Any:
-    """Return the autograd source of a tensor that requires a gradient; None for any other."""
+    """Return the autograd node or the id of a tensor with requires_grad; else None."""
     if not tensor.requires_grad:
         return None
     return (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else id(tensor)
 
 
 def _is_compiled(node: Any) -> bool:
+    """Return whether a node of the autograd graph is of a compiled function."""
     return bool(node.name().startswith(_COMPILED))
 
 
 def _has_arrived(end: Edge | None, seen: _PassNodes) -> bool:
-    """Return whether a result got a gradient. Compiled functions take zeros for missing ones."""
+    """Return whether a result of the call received a gradient in the backward pass."""
     if end is None or end[0] not in seen.came:
         return False
     return _is_compiled(end[0]) or seen.came[end[0]][end[1]]
 
 
 def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
-    """Yield the edges along which gradients were passed."""
+    """Yield the edges of the autograd graph along which gradients went."""
     for node, went in seen.went.items():
         for edge, has_gradient in zip(node.next_functions, went, strict=False):
             if has_gradient and edge[0] is not None:
@@ -270,7 +270,7 @@ def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
 
 
 def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
-    """Return whether a gradient was passed to the source of an input."""
+    """Return whether a gradient reached an input of the call."""
     for edge in _gradient_edges(seen):
         leaf = _leaf(edge)
         if source == (edge if leaf is None else id(leaf)):
@@ -279,7 +279,7 @@ def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
 
 
 def _leaf(edge: Edge) -> Any:
-    """Return the tensor in which a gradient is accumulated; None for another node."""
+    """Return the leaf tensor of an AccumulateGrad node, or None for another node."""
     node = edge[0]
     return node.variable if type(node).__name__ == "AccumulateGrad" else None
 
@@ -295,7 +295,7 @@ class CallKind(NamedTuple):
 
 
 def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
-    """Return the kinds of calls by what decides about their count, in the order of their first."""
+    """Group calls with equal module, mode, shapes and backward passes; count each group."""
     kinds: dict[Any, list[Any]] = {}
     for call in calls:
         mode = call.training, call.trained, call.is_again, call.finished
@@ -305,7 +305,7 @@ def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
 
 
 def call_signature(call: ModelCall) -> Any:
-    """Return the arguments of a call: shapes and types, and values that are no tensors."""
+    """Return shapes and dtypes of the tensors of a call, and its other arguments."""
     shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensor_leaves((call.args, call.kwargs)))
     plainly = tuple(
         repr(value) for value in (*call.args, *call.kwargs.values()) if not _tensors_in(value)
@@ -314,6 +314,7 @@ def call_signature(call: ModelCall) -> Any:
 
 
 def _tensors_in(value: Any) -> bool:
+    """Return whether the value contains a tensor."""
     return bool(tensor_leaves(value))
 
 
@@ -323,6 +324,7 @@ def inputs_of(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
     from torch.utils._pytree import tree_map_only
 
     def plain(tensor: Tensor) -> Tensor:
+        """Return a tensor without autograd history, outside of inference mode."""
         with inference_mode(False):
             return tensor.clone() if tensor.is_inference() else tensor.detach()
 

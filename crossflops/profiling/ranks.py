@@ -27,7 +27,7 @@ _NUMBERS = count()
 
 
 def sharing(model: "nn.Module") -> int:
-    """Return how many processes compute one batch together: those of tensor parallelism, else 1.
+    """Return how many processes share one batch (tensor parallelism); 1 without.
 
     A parameter is cut along the axes of its mesh; along those of FSDP every process has a batch.
     """
@@ -46,9 +46,7 @@ def sharing(model: "nn.Module") -> int:
 
 
 def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
-    """Return, for each parameter that FSDP cuts, the number of processes it is cut for, or copied
-    to.
-    """
+    """Return by parameter id the number of processes among which FSDP shards it."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     batches = {}
     for module in model.modules():
@@ -60,15 +58,14 @@ def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
 
 
 def _param_groups(state: Any) -> list[Any]:
+    """Return the parameter groups of an FSDP state."""
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
     return [] if state._fsdp_param_group is None else [state._fsdp_param_group]  # of PyTorch 2.6
 
 
 def _default_process_group() -> tuple[Any, int, int]:
-    """Return the store of the default process group, its rank and its size; none without a
-    group.
-    """
+    """Return store, rank and size of the default process group; (None, 0, 1) without one."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, 0, 1
@@ -94,7 +91,7 @@ class Round:
         self._over.set()
 
     def send_step(self, step: bytes) -> None:
-        """Send the step to the first process, if that profiles it."""
+        """Store the serialized step of this rank for the first rank."""
         self._say("step", step)
 
     def collect_steps(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
@@ -104,8 +101,7 @@ class Round:
         return {rank: step for rank, step in steps.items() if step}, missing
 
     def fail(self, error: BaseException) -> None:
-        """Report the exception of the step to the others, and note on it which process failed
-        first.
+        """Report an error of the step to the other ranks; add the first rank's fault to it.
 
         That is who ended without a word, else who was the first to raise.
         """
@@ -125,14 +121,14 @@ class Round:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
     def _first(self, own: str) -> str:
-        """Return the first value that any process stores, which all of them get."""
+        """Store a fault text unless another rank did; return the text that is stored."""
         _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
         fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or own)
         return bytes(fault).decode()
 
     def _listen(self) -> None:
-        """Watch for a fault of another process until the step ends.
+        """Poll the store for a fault of another rank until the step ends.
 
         A process whose neighbours have ended is the next, and the store is one of them.
         """
@@ -143,6 +139,7 @@ class Round:
             return  # the store is gone
 
     def _rank_end_message(self, rank: int) -> str:
+        """Return the message that a rank ended without an answer, with its process and host."""
         pid, host = self._get("here", rank).split()
         return f"rank {rank} ended without a message (process {pid} on {host})"
 
@@ -157,9 +154,11 @@ class Round:
         return host == socket.gethostname() and _is_gone(pid)
 
     def _is_over(self, rank: int) -> bool:
+        """Return whether a rank sent its step, never took part, or ended."""
         return self._has("step", rank) or not self._has("here", rank) or self._has_ended(rank)
 
     def _ask(self, rank: int) -> bytes:
+        """Wait for the step of a rank and return its bytes; empty if it sent none."""
         try:
             _until(lambda: self._is_over(rank), _COUNTING)
             has_step = self._has("step", rank)
@@ -168,6 +167,7 @@ class Round:
             return b""
 
     def _say(self, what: str, value: bytes) -> None:
+        """Store a value of this rank for the other ranks; ignore a lost store."""
         if self._store is not None:
             try:
                 self._store.set(self._key(what, self.rank), value)
@@ -175,12 +175,15 @@ class Round:
                 return  # the process that keeps the store is gone: nobody listens
 
     def _has(self, what: str, rank: int) -> bool:
+        """Return whether a rank stored a value under the name."""
         return bool(self._store.check([self._key(what, rank)]))
 
     def _get(self, what: str, rank: int) -> str:
+        """Return the text that a rank stored under the name."""
         return bytes(self._store.get(self._key(what, rank))).decode()
 
     def _key(self, what: str, rank: int) -> str:
+        """Return the key of a rank's value in the distributed store."""
         return f"crossflops/{self._number}/{what}/{rank}"
 
 

@@ -69,6 +69,7 @@ def time_steps(
 
 @contextmanager
 def _limiting_threads(threads: int) -> Iterator[None]:
+    """Limit torch to a number of threads until the exit."""
     import torch
 
     before = torch.get_num_threads()
@@ -82,6 +83,7 @@ def _limiting_threads(threads: int) -> Iterator[None]:
 def _measure_training(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
+    """Train the model for some steps; return step times, module times and peak memory."""
     import torch
 
     step, device = _build_training_step(model, args, kwargs, recipe), device_of(model)
@@ -119,7 +121,7 @@ def device_name(device: Any) -> str:
 def _build_training_step(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> "_Step":
-    """Return the function of one step. Raises InputError for an unknown optimizer."""
+    """Build the training step of a model. Raises InputError for an unknown optimizer."""
     model.train(recipe.training)
     optimizer = _build_optimizer(model, recipe.optimizer)
     return _Step(model, args, kwargs, recipe, optimizer, clock_of(device_of(model).type))
@@ -154,10 +156,12 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
 
 
 def _whole_step_seconds(times: StepTimes) -> float:
+    """Return the seconds of the whole step."""
     return times.whole
 
 
 def _build_optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) -> Any:
+    """Build the optimizer for the trainable parameters by name or function; None for none."""
     import torch
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -195,7 +199,7 @@ class _StepMarks(NamedTuple):
 
 
 def _needs_closure(optimizer: Any) -> bool:
-    """Return whether the optimizer's step runs the model itself, as often as it likes."""
+    """Return whether the optimizer's step requires a closure, which runs the model."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
@@ -226,6 +230,7 @@ class _Step:
         passes: list[_PassMarks] = []
 
         def run() -> Any:
+            """Run forward pass and loss of a step, record its time marks, return the loss."""
             self._model.zero_grad(set_to_none=True)
             loss, marks = self._pass()
             passes.append(marks)
@@ -244,7 +249,7 @@ class _Step:
         self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
     def _pass(self) -> tuple[Any, _PassMarks]:
-        """Run the forward pass, the loss and the backward pass."""
+        """Run forward pass, loss and backward pass; return the loss and their time marks."""
         begin = self._clock.mark()
         with self.attending.running():
             loss = _output_loss(self._call(), self._recipe.loss)
@@ -255,7 +260,7 @@ class _Step:
         return loss, _PassMarks(begin, forward, self._clock.mark())
 
     def forward(self) -> None:
-        """Run a forward pass that keeps nothing."""
+        """Run a forward pass without gradients, and wait for the device."""
         import torch
 
         with torch.no_grad():
@@ -263,7 +268,7 @@ class _Step:
         self._clock.finish()
 
     def clear(self) -> None:
-        """Clear all gradients."""
+        """Set all gradients of the model to None."""
         self._model.zero_grad(set_to_none=True)
 
     def seconds(self) -> float:
@@ -273,15 +278,11 @@ class _Step:
         return time.perf_counter()
 
     def last(self, marks: _StepMarks) -> float:
-        """Return the seconds from the begin of the step, which clears the gradients, to its
-        end.
-        """
+        """Return the seconds of the latest step, from its begin to its end."""
         return self._clock.seconds_between(marks.start, marks.end)
 
     def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
-        """Return the seconds forward, backward, and of the optimizer without the passes that it
-        runs.
-        """
+        """Return the seconds of forward, backward, and optimizer in a step."""
         between = self._clock.seconds_between
         forward = sum(between(stored.begin, stored.loss) for stored in marks.passes)
         backward = sum(between(stored.loss, stored.end) for stored in marks.passes)
@@ -303,6 +304,7 @@ def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | N
 
 
 def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
+    """Run one training step with hooks; return the times of its modules and phases."""
     watch = Watch(model)
     watch.start()
     try:
@@ -318,6 +320,7 @@ def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
 def _step_peak_memory(
     model: "nn.Module", step: _Step, device: Any
 ) -> tuple[int | None, int | None]:
+    """Return the peak bytes of a forward pass and of a whole step; None if unknown."""
     step.clear()
     if device.type == "cuda":
         return _on_cuda(step.forward, device), _on_cuda(step.run_whole_step, device)
@@ -327,6 +330,7 @@ def _step_peak_memory(
 
 
 def _on_cuda(run: Callable[[], None], device: Any) -> int:
+    """Return the peak bytes that a run allocates on the CUDA device in addition."""
     import torch
 
     torch.cuda.reset_peak_memory_stats(device)
@@ -336,7 +340,7 @@ def _on_cuda(run: Callable[[], None], device: Any) -> int:
 
 
 def _on_host(run: Callable[[], None]) -> int | None:
-    """Return the peak of the memory of PyTorch's CPU allocator, as its profiler saw it."""
+    """Return the peak bytes that PyTorch's CPU allocator adds in a run, by its profiler."""
     from torch import profiler
 
     with (

@@ -41,11 +41,11 @@ class Clock(Protocol):
     waits: bool  # whether a mark is made when the work is done, so that hooks take time from it
 
     def mark(self) -> Mark:
-        """Return a mark of the present, in the order of the device's work."""
+        """Return a time mark on the device's queue of work."""
         ...
 
     def finish(self) -> None:
-        """Wait until the device is done."""
+        """Wait until the device has done all its work."""
         ...
 
     def seconds_between(self, start: Mark, end: Mark) -> float:
@@ -85,7 +85,7 @@ class EventClock:
     waits = False
 
     def mark(self) -> Any:
-        """Return an event, recorded after the work that was given to the stream."""
+        """Return a CUDA event that is recorded after the work queued so far."""
         import torch
 
         event = torch.cuda.Event(enable_timing=True)
@@ -93,7 +93,7 @@ class EventClock:
         return event
 
     def finish(self) -> None:
-        """Wait for all streams."""
+        """Wait until all CUDA streams have done their work."""
         import torch
 
         torch.cuda.synchronize()
@@ -172,7 +172,7 @@ class Spans:
         return max(took - (end.spent - start.spent), 0.0) if self.clock.waits else took
 
     def spend(self, since: float) -> None:
-        """Add the time of a hook, from that value of `time.perf_counter` until now."""
+        """Add the host time since `since` to the time that hooks took."""
         self._threads.spent += time.perf_counter() - since
 
     def begin(self, path: str, phase: Phase, since: float) -> Span:
@@ -189,9 +189,7 @@ class Spans:
         return span
 
     def end(self, span: Span, is_complete: bool = True) -> float:
-        """End a span, and those in it that an exception left open. Return the moment of the
-        end.
-        """
+        """End a time span and the open ones inside it; return the host time of the end."""
         mark, now = self.clock.mark(), time.perf_counter()
         stack = self.open
         while span in stack:
@@ -266,7 +264,7 @@ _BESIDE = "\0"  # begins the path of a module beside the model, and its number f
 
 
 def without_wrappers(model: "nn.Module") -> "nn.Module":
-    """Return the model itself, without wrappers that compile it or copy it to several devices."""
+    """Return the model inside torch.compile, DataParallel or DistributedDataParallel."""
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
@@ -277,7 +275,7 @@ def without_wrappers(model: "nn.Module") -> "nn.Module":
 
 
 def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
-    """Return the wrapper of torch.compile, which a hook would compile anew; else the model."""
+    """Return the torch.compile wrapper of a model if one exists, else the model."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None or without_wrappers(model) is not model:
         return model
@@ -287,7 +285,7 @@ def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
 
 
 def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
-    """Yield the model, and its wrapped modules down to the model itself."""
+    """Yield the model and each model that it wraps, down to the innermost."""
     inner = without_wrappers(model)
     while model is not inner:
         yield model
@@ -359,7 +357,7 @@ class Watch:
         self._begun = self._spans.now()
 
     def leave(self) -> None:
-        """Remove everything that was put on the model. It may be called again."""
+        """Remove all hooks and patches from the model; may be called twice."""
         self.active = False
         while self._undo:
             self._undo.pop()()
@@ -368,14 +366,14 @@ class Watch:
         self._hooks.clear()
 
     def _fail(self, error: BaseException) -> None:
-        """Record that the step raised: its times are worthless."""
+        """Record that the step raised an error, and remove all hooks."""
         self.failed = True
         self.leave()
         if self._on_error is not None:
             self._on_error(error)
 
     def stop(self) -> StepTimes:
-        """Return the end of the step, and the observations."""
+        """End the observation of a step; return its times by phase and by module."""
         import torch
 
         ended = self._spans.now()
@@ -408,18 +406,18 @@ class Watch:
         )
 
     def _less(self, phase: str, others: float) -> float | None:
-        """Return the seconds of a phase without those of others within it; None if it did not
-        happen.
-        """
+        """Return the seconds of a phase minus `others`; None if the phase did not happen."""
         spans = self._phases.get(phase)
         return max(self._total(spans) - others, 0.0) if spans else None
 
     def _total(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
+        """Return the sum of the seconds of time spans, without the time of hooks."""
         return sum(self._spans.duration_without_hooks(start, end) for start, end in spans)
 
     # Modules.
 
     def _watch_modules(self) -> None:
+        """Add hooks to all modules, except those inside a module compiled by torch.compile."""
         root, compiled, visited = self._model, [], set()
         self._wrap_root_forward(root)
         inner = without_wrappers(root)
@@ -441,11 +439,13 @@ class Watch:
         self.unseen = tuple(compiled)
 
     def _hook(self, module: "nn.Module", path: str) -> None:
+        """Add hooks to a module that time its forward calls under its path."""
         from torch import compiler
 
         entered: list[tuple[Span, Any]] = []
 
         def before(_: Any, args: Any, kwargs: Any) -> None:
+            """Begin the time span of a module's forward call."""
             if compiler.is_compiling():
                 return
             since = time.perf_counter()
@@ -456,6 +456,7 @@ class Watch:
             entered.append((span, sys.exc_info()[1]))
 
         def after(_: Any, args: Any, output: Any) -> None:
+            """End the time span of a module's forward call, and link its outputs to it."""
             if compiler.is_compiling() or not entered:
                 return
             span, error = entered.pop()
@@ -481,6 +482,7 @@ class Watch:
         inside, bound = getattr(root, name), vars(root).get(name)
 
         def watch_root_call(*args: Any, **kwargs: Any) -> Any:
+            """Run the model's forward as one recorded and timed call."""
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
             since, enclosing, before = time.perf_counter(), self._call, len(self._spans.all)
@@ -511,6 +513,7 @@ class Watch:
         self._around, self._covered = watch_root_call, {} if bound is None else {name: bound}
 
         def undo() -> None:
+            """Restore the forward method of the model."""
             if vars(root).get(name) is watch_root_call:
                 del vars(root)[name]
                 if bound is not None:
@@ -528,6 +531,7 @@ class Watch:
         inside, root = nn.Module.__getstate__, self._model
 
         def state_of(module: nn.Module) -> dict[str, Any]:
+            """Return a module's state for a copy or pickle, without the hooks of the watch."""
             state: dict[str, Any] = inside(module)
             native = self._hooks.get(module, ())
             for name in _HOOKS if native else ():
@@ -541,9 +545,7 @@ class Watch:
         self._patch(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
 
     def _patch(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
-        """Replace an attribute until the watch ends; a value that a script sets meanwhile
-        stays.
-        """
+        """Replace an attribute until the watch ends; keep a value that a script sets later."""
         replaced = patching_attribute(owner, name, value, declared, leave_foreign=True)
         replaced.__enter__()
         self._undo.append(replaced.undo)
@@ -552,13 +554,14 @@ class Watch:
 
     @property
     def _call(self) -> ModelCall | None:
-        """The call that runs in this thread."""
+        """The recorded call that is running in this thread, or None."""
         call: ModelCall | None = getattr(self._threads, "call", None)
         return call
 
     def _begin_call(
         self, module: "nn.Module", path: str | None, args: Any, kwargs: Any
     ) -> ModelCall:
+        """Begin the record of a call of the model or of a module outside of it."""
         for tensor in tensors_of_value((args, kwargs)):  # what made them is not of this call
             self._owner.setdefault(tensor.grad_fn, "")
         is_again = self._backward_depth > 0
@@ -568,12 +571,11 @@ class Watch:
         return call
 
     def _was_called(self, module: "nn.Module") -> bool:
-        """Return whether the module was called outermost: a checkpoint of the script runs it
-        again.
-        """
+        """Return whether an outermost call of the module was recorded."""
         return any(call.module is module for call in self.calls)
 
     def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
+        """End the record of a call with its output."""
         enclosing, self._threads.call = self._call, call if call is not None else self._call
         self._claim(path, output)
         self._threads.call = enclosing
@@ -581,7 +583,7 @@ class Watch:
             call.on_return(output)
 
     def _watch_calls(self) -> None:
-        """Observe outermost calls of parts of the model, and of modules beside it.
+        """Patch the module call of torch to record calls of submodules and other modules.
 
         A function around that of all modules, since a hook on all of them is compiled anew.
         """
@@ -591,6 +593,7 @@ class Watch:
         additional: dict[int, tuple[nn.Module, int | None]] = {}
 
         def watch_module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            """Run a module's call, and time it if it is not inside another recorded call."""
             if compiler.is_compiling() or not self.active or self._call:
                 return inside(module, *args, **kwargs)
             if self._backward_depth and not self._was_called(without_wrappers(module)):
@@ -613,13 +616,13 @@ class Watch:
         self._patch(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
 
     def _places(self) -> dict[int, str]:
-        """Return the paths of the modules of the model, by their ids; "" also for its wrappers."""
+        """Return by id the path of each module of the model; "" for the model and wrappers."""
         inner = without_wrappers(self._model)
         indices = {id(module): path for path, module in inner.named_modules()}
         return indices | {id(module): "" for module in wrappers(self._model)}
 
     def _number_beside(self, module: "nn.Module", indices: dict[int, str]) -> int | None:
-        """Return the number of a module beside the model.
+        """Register a module outside the model; return its index, or None without parameters.
 
         None for one that holds modules of the model, whose other parts are beside it, and for one
         without state, such as a loss, which is the script's own work.
@@ -635,7 +638,7 @@ class Watch:
     def _part(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """Return a call of a part of the model, which its own hooks time."""
+        """Run a submodule that was called outside of the model's call, and record the call."""
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.spend(since)
@@ -648,7 +651,7 @@ class Watch:
     def _time_call(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """Return a call without hooks, timed as a whole."""
+        """Run a module without hooks, and record and time the call as a whole."""
         since = time.perf_counter()
         index = None if path.startswith(_BESIDE) else path
         call = self._begin_call(without_wrappers(module), index, args, kwargs)
@@ -671,7 +674,7 @@ class Watch:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Return the result of the module. A call that raises, its error caught, is no call."""
+        """Call the module and return its result; forget the record of a call that raises."""
         before = len(self._spans.all)
         try:
             return inside(module, *args, **kwargs)
@@ -685,7 +688,7 @@ class Watch:
             self._threads.call = None
 
     def _cut(self, call: ModelCall, before: int) -> None:
-        """Record that a backward pass ran a call again, and ended it, as its checkpoint does."""
+        """Record that a recomputation of the call was stopped before its end."""
         begun = [span for span in self._spans.all[before:] if span.phase == "again"]
         ended = {span.path for span in begun if span.end is not None and span.whole}
         index = f"{call.path}." if call.path else ""
@@ -694,6 +697,7 @@ class Watch:
         call.cut(inside if call.path is not None else (), is_seen)
 
     def _autocast(self) -> str:
+        """Return the dtype of autocast, such as "bfloat16", or an empty text if it is off."""
         import torch
 
         kind = self._device.type
@@ -702,16 +706,18 @@ class Watch:
         return str(torch.get_autocast_dtype(kind)).rpartition(".")[2]
 
     def _path(self) -> str:
+        """Return the path of the module that runs now, or an empty text."""
         stack = self._spans.open
         return stack[-1].path if stack else ""
 
     def _phase(self) -> Phase:
+        """Return "again" for a forward call inside of a backward pass, else "forward"."""
         return "again" if self._backward_depth else "forward"
 
     # The backward pass.
 
     def _claim(self, path: str, *values: Any) -> None:
-        """Assign autograd's nodes behind these tensors that have no module yet to this one."""
+        """Record the module of the autograd nodes behind the tensors, if they have none."""
         todo = [
             tensor.grad_fn for tensor in tensors_of_value(values) if tensor.grad_fn is not None
         ]
@@ -726,9 +732,11 @@ class Watch:
             todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _hook_node(self, node: Any, path: str, call: ModelCall | None) -> None:
+        """Add hooks to a node of the autograd graph that time it under a module path."""
         running: list[Span] = []
 
         def before(came: Any) -> None:
+            """Begin the time span of an autograd node, and tell its call."""
             if self.active:
                 since = time.perf_counter()
                 if call is not None:
@@ -736,6 +744,7 @@ class Watch:
                 running.append(self._spans.begin(path, "backward", since))
 
         def after(went: Any, _: Any) -> None:
+            """End the time span of an autograd node, and tell its call."""
             if running:
                 since = self._spans.end(running.pop())
                 if call is not None:
@@ -746,11 +755,12 @@ class Watch:
             self._undo.append(handle.remove)
 
     def _claim_second_order(self, made: Iterable["Tensor"], calls: Iterable[ModelCall]) -> None:
-        """Assign the nodes that a backward pass created when it went through these calls."""
+        """Record autograd nodes that a backward pass through the calls created."""
         todo = [tensor.grad_fn for tensor in made if tensor.grad_fn is not None]
         through = tuple(calls)
 
         def before(_: Any) -> None:
+            """Tell model calls that a second-order backward pass runs through them."""
             for call in through if self.active else ():
                 call.begin_second_order(self._pass)
 
@@ -763,8 +773,7 @@ class Watch:
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _watch_backward(self) -> None:
-        """Observe `loss.backward()` and `torch.autograd.grad`, which call one function of
-        torch.autograd.
+        """Patch torch's backward function to record and time backward passes.
 
         What a compiler or a transform of torch.func runs to trace a model is no pass of the step.
         """
@@ -774,6 +783,7 @@ class Watch:
         inside = autograd._engine_run_backward
 
         def watch_backward_call(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            """Run torch's backward pass, record its time span, and count the passes."""
             if not self.active or is_transformed() or detect_fake_mode(roots) is not None:
                 return inside(roots, *args, **kwargs)
             start = self._spans.now()
@@ -800,9 +810,7 @@ class Watch:
         )
 
     def _find_products(self, roots: Iterable[Any]) -> None:
-        """Record the products behind the loss that no call has: the script's own, and older
-        ones.
-        """
+        """Record matrix products behind the loss that belong to no recorded call."""
         since = time.perf_counter()
         todo = [getattr(root, "grad_fn", None) for root in roots]
         met = set()
@@ -817,7 +825,7 @@ class Watch:
         self._spans.spend(since)
 
     def _follow_graph(self, gradients: Any) -> None:
-        """Claim the graph of gradients that the pass made, which it returns or accumulates."""
+        """Record which calls the autograd nodes of second-order gradients belong to."""
         since = time.perf_counter()
         calls = [call for call in self.calls if call.ran_in(self._pass)]
         leaves = [leaf for call in calls for leaf in call.leaves_of(self._pass)]
@@ -831,12 +839,16 @@ class Watch:
     # The optimizer.
 
     def _watch_optimizers(self) -> None:
+        """Add hooks to all optimizers of torch that time their steps."""
         from torch.optim import optimizer as torch_optimizer
 
         begun: list[Moment] = []
 
         def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
+            """Return the closure of an optimizer, extended to record its time."""
+
             def run() -> Any:
+                """Run the closure of an optimizer and record its time."""
                 start = self._spans.now()
                 try:
                     return closure()
@@ -846,6 +858,7 @@ class Watch:
             return run
 
         def before(_: Any, args: Any, kwargs: Any) -> Any:
+            """Begin the time span of an optimizer's step, and time its closure."""
             begun.append(self._spans.now())
             if len(begun) > 1:  # its closure is in the time of that of the outer one
                 return None
@@ -856,6 +869,7 @@ class Watch:
             return None
 
         def after(optimizer: Any, *_: Any) -> None:
+            """End the time span of an optimizer's step, and count the step."""
             start = begun.pop() if begun else None
             if start is not None and not begun:  # one may be within another
                 self._phases["optimizer"].append((start, self._spans.now()))
@@ -870,6 +884,7 @@ class Watch:
     # What was seen.
 
     def _times_by_module(self) -> dict[str, ModuleTimes]:
+        """Return the forward and backward seconds and the calls of each module path."""
         sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         for span in self._spans.all:
             seconds, counts = self._spans.seconds(span), sums[span.path]
@@ -893,16 +908,14 @@ class Watch:
 
 
 def _is_outermost(span: Span) -> bool:
-    """Return whether it is an outermost forward pass, of the model or of a part called by
-    itself.
-    """
+    """Return whether the time span is a forward call of the model, not inside another."""
     if span.phase != "forward" or span.path.startswith(_BESIDE):
         return False
     return all(outer.path.startswith(_BESIDE) for outer in span.ancestor_spans())
 
 
 def _outer(path: str) -> Iterable[str]:
-    """Yield the paths of the enclosing modules of a path, the model's own among them."""
+    """Yield the paths of all ancestors of a module path, "" (the model) included."""
     while path:
         path = path.rpartition(".")[0]
         yield path
@@ -935,7 +948,7 @@ class RunPlace(NamedTuple):
 
 
 def model_run_place(model: "nn.Module") -> RunPlace:
-    """Return the place of a model's weights."""
+    """Return device name, PyTorch version and threads with which a model runs."""
     import torch
 
     device = device_of(model)

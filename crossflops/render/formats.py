@@ -55,7 +55,7 @@ class Renderer(Protocol):
     """A function that writes a result in one format. `unit` orders a report's operators."""
 
     def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
-        """Return the text, ending with a newline."""
+        """Return a result as the text of a file, ending with a newline."""
         ...
 
 
@@ -64,9 +64,10 @@ _Renderer = TypeVar("_Renderer", bound=Renderer)
 
 
 def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
-    """Register a function that writes the files with this suffix."""
+    """Return a decorator that registers a renderer for files with this suffix."""
 
     def declare(renderer: _Renderer) -> _Renderer:
+        """Register the renderer as the one for files with this suffix."""
         FORMATS[suffix] = renderer
         return renderer
 
@@ -74,8 +75,7 @@ def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
 
 
 def suffix(file: Path) -> str:
-    """Return the suffix of a name that decides its format: `.md`, or `.json.gz`, which has two
-    parts.
+    """Return the suffix of a file name that decides its format, such as ".json.gz".
 
     >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
     ('.json.gz', '.md', '')
@@ -85,7 +85,7 @@ def suffix(file: Path) -> str:
 
 
 def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
-    """Return the content of a file of that name. Raises KeyError if its suffix names no format."""
+    """Return a result as the bytes of a file, in the format of its name's suffix."""
     end = suffix(file)
     data = FORMATS[end](content, unit=unit).encode()
     return gzip_bytes(data) if end.endswith(COMPRESSED) else data
@@ -111,7 +111,7 @@ def json(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _encode_rule_value(value: object) -> str:
-    """Return conditions and formulas of a rule as their words."""
+    """Return a condition or a formula of a rule as text for JSON."""
     if isinstance(value, Condition):
         return str(value)
     if callable(value):
@@ -134,10 +134,12 @@ def markdown(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _is_nonempty_block(block: Block) -> bool:
+    """Return whether the block of a page is shown: any block but a table without rows."""
     return not isinstance(block, Table) or bool(block.rows)
 
 
 def _block(block: Block) -> str:
+    """Return a block of a page as Markdown."""
     match block:
         case Title(parts):
             return (
@@ -161,6 +163,7 @@ def _block(block: Block) -> str:
 
 
 def _pipes(table: Table) -> str:
+    """Return a table as Markdown, with its columns separated by pipes."""
     heads = [_escape_markdown(column.head) for column in table.columns]
     rules = ["---:" if column.right else "---" for column in table.columns]
     rows = [[_markdown_cell(cell) for cell in row.cells] for row in table.rows]
@@ -168,12 +171,12 @@ def _pipes(table: Table) -> str:
 
 
 def _markdown_cell(cell: str) -> str:
-    """Return a cell with its indentation, the depth of a row, in spaces that stay."""
+    """Return a table cell as Markdown, with leading spaces kept."""
     return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _escape_markdown(cell)
 
 
 def _escape_markdown(text: str) -> str:
-    """Return the text with Markdown's syntax escaped; an address stays, to be a link."""
+    """Return the text with Markdown syntax escaped, except in links."""
     plain = escape_control_chars(" ".join(text.split()))
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
 
@@ -262,6 +265,7 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
+    """Return the CSV cells of a tool: version, totals, difference, residual, failure."""
     if isinstance(answer, Failure):
         return (
             answer.tool,
@@ -279,11 +283,12 @@ def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
 
 
 def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
+    """Return the measured batch sizes of a bench report, without those that did not run."""
     return tuple(timing for timing in bench.curve if isinstance(timing, Measurement))
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:
-    """Return values of one class, a column for each field that some row has.
+    """Return structs of one class as CSV text, with a column for each field.
 
     What is a list stands in one cell, what has parts as JSON.
     """
@@ -293,16 +298,19 @@ def _structs(rows: Sequence[msgspec.Struct]) -> str:
 
 
 def _csv_value(value: Any) -> Any:
+    """Return a value as a CSV cell: objects as JSON, lists joined by "; "."""
     if isinstance(value, dict) or (isinstance(value, list) and any(map(_is_json_object, value))):
         return msgspec.json.encode(value).decode()
     return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _is_json_object(value: Any) -> bool:
+    """Return whether the value is a JSON object, a dict in Python."""
     return isinstance(value, dict)
 
 
 def _csv_text(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return the head and the rows as CSV text."""
     out = StringIO()
     table = writer(out, lineterminator="\n")
     table.writerow(heads)
@@ -317,7 +325,7 @@ file_format(".json.gz")(json)
 
 
 def code_quality(content: Checks, folder: str = "") -> str:
-    """Return failed rules in the format of GitLab's code quality, at their lines.
+    """Return the failed budget rules as JSON in GitLab's code quality format.
 
     `folder` is that of the check, as seen from the root of the repository.
     """
@@ -339,7 +347,7 @@ def code_quality(content: Checks, folder: str = "") -> str:
 
 
 def _fingerprint(check: Check) -> str:
-    """Return a fingerprint of a rule that is unique, and stable between pipelines."""
+    """Return a hash that identifies a budget rule in GitLab, stable over runs."""
     text = "\0".join((check.file, check.target, check.part, check.rule))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -366,6 +374,7 @@ def junit(content: Checks) -> str:
 
 
 def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
+    """Add a JUnit testsuite for one budget target, with a test case for each rule."""
     rows = list(checks)
     errors = sum(bool(check.error) for check in rows)
     failed = sum(not check.holds for check in rows) - errors

@@ -40,13 +40,13 @@ _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
 def html(content: Noun, unit: Unit = "macs") -> str:
-    """Return the page as one `<div>`, without columns and tables of detail."""
+    """Return the page of a result as an HTML fragment (`<div>`) for notebooks."""
     return template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
 
 @cache
 def template(name: str) -> Template:
-    """Return a template, by the name of its file; its values are escaped."""
+    """Return the Jinja template of a file name, which escapes its values."""
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
@@ -55,7 +55,7 @@ def template(name: str) -> Template:
 
 
 def breakable(text: str) -> Markup:
-    """Return the text, escaped, with line breaks allowed in its paths, before whole words.
+    """Return the text as HTML that may break its lines within paths.
 
     >>> breakable("nn/_ops.py: a&b")
     Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
@@ -64,7 +64,7 @@ def breakable(text: str) -> Markup:
 
 
 def resource(name: str) -> str:
-    """Return the text of a file in `templates`."""
+    """Return the text of a template file of the package."""
     return files("crossflops.render").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -90,7 +90,7 @@ class Head(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The class of its cells in the style sheet."""
+        """The CSS class of the cells of the column."""
         return "n" if self.right else "w" if self.flows else ""
 
 
@@ -116,7 +116,7 @@ class Grid(NamedTuple):
 
 
 def table_grid(block: Table, label: str) -> Grid:
-    """Return a table of a page with all its columns, detail and headless ones too."""
+    """Build the HTML table of a page's table, with all columns."""
     rows = tuple(
         ShownRow(tuple(escape_control_chars(cell) for cell in row.cells), row.tone or "")
         for row in block.rows
@@ -135,13 +135,13 @@ def table_grid(block: Table, label: str) -> Grid:
 
 
 def seconds_of(content: EfficiencyReport) -> dict[str, float]:
-    """Return the shortest time of every node, by the first roofline; nothing without one."""
+    """Return the shortest time of each node in seconds, from the first roofline."""
     roofs = rooflines(content)
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
 
 
 def _html_count_heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
-    """Return the heads of the counts, the same for modules and nodes."""
+    """Return the table heads of MACs, FLOPs, bytes, training work and time."""
     heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "memory traffic")]
     heads += [Head(name, True, True) for name, _ in _STEP] if report.training else []
     heads += [Head("shortest time (µs)", True, True)] if seconds else []
@@ -156,11 +156,13 @@ class _CallCounts(NamedTuple):
     seconds: float
 
     def cells(self, timed: bool) -> tuple[str, ...]:
+        """Return the cells of a table row: MACs, FLOPs, bytes, training FLOPs, microseconds."""
         counts = map(exact_amount, (self.macs, self.flops, self.moved, *self.step))
         return (*counts, *((f"{self.seconds * 1e6:.4g}",) if timed else ()))
 
 
 def _node_call_counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCounts:
+    """Return the amounts of a node: MACs, FLOPs, bytes, training work, and its seconds."""
     step = node.training if isinstance(node.training, Training) else None
     parts = tuple(getattr(step, name) if step else 0 for _, name in _STEP)
     return _CallCounts(
@@ -173,6 +175,7 @@ def _node_call_counts(node: NodeRow, report: Report, seconds: dict[str, float]) 
 
 
 def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
+    """Return the sum of the amounts of several nodes, with `width` columns of training work."""
     summands = list(counts)
     return _CallCounts(
         sum(summand.macs for summand in summands),
@@ -187,9 +190,7 @@ def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
 
 
 def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """Return a row for each module, parents first; of a file without modules one for each
-    operator.
-    """
+    """Build the HTML module tree with amounts, or an operator table for a file without."""
     counts = [(node, _node_call_counts(node, report, seconds)) for node in report.nodes]
     heads = _html_count_heads(report, seconds)
     paths = _parent_module_paths(report)
@@ -219,6 +220,7 @@ def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
 def _module_grid_row(
     path: str, row: ModuleRow | None, paths: dict[str, str], counts: tuple[str, ...]
 ) -> ShownRow:
+    """Build the row of a module in the HTML module tree, with its depth in it."""
     level, above = 1, path
     while above:
         above = paths[above]
@@ -239,7 +241,7 @@ def _module_grid_row(
 
 
 def _parent_module_paths(report: Report) -> dict[str, str]:
-    """Return every path with that of its nearest ancestor, parents before their children."""
+    """Return the parent path of each module path, parents first."""
     known = {row.path for row in report.modules if row.path or len(report.modules) > 1}
     if not known:
         return {}
@@ -265,6 +267,7 @@ def _parent_module_paths(report: Report) -> dict[str, str]:
 def _operator_grid_rows(
     report: Report, counts: Sequence[tuple[NodeRow, _CallCounts]], timed: bool
 ) -> tuple[ShownRow, ...]:
+    """Return the rows of the HTML table of operators, largest first, with a row of totals."""
     width = len(_STEP) if report.training else 0
     by_op: dict[str, list[_CallCounts]] = {}
     for node, summand in counts:
@@ -280,7 +283,7 @@ def _operator_grid_rows(
 
 
 def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """Return a row for each counted node, in the order of the graph."""
+    """Build the HTML table of counted nodes, in the order of the graph."""
     heads = (
         Head("node"),
         Head("operator"),
@@ -324,9 +327,7 @@ class Section(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The heading in a list: the tool of "thop = native + 7", the subject of "subject:
-        more".
-        """
+        """The heading up to " = " or ": ", for the table of contents."""
         return self.heading.partition(" = ")[0].partition(": ")[0]
 
 
@@ -339,7 +340,7 @@ class Card(NamedTuple):
 
 
 def document(content: Noun, unit: Unit = "macs") -> str:
-    """Return the result as a standalone file for a browser. Ends with a newline."""
+    """Return the result as a standalone HTML document."""
     page = page_with_figures(content, unit)
     report = _content_report(content)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
@@ -362,7 +363,7 @@ def document(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _content_report(content: Noun) -> Report | None:
-    """Return the report that a result is about, if there is one."""
+    """Return the report that a result is or contains, or None."""
     match content:
         case Report():
             return content
@@ -372,12 +373,13 @@ def _content_report(content: Noun) -> Report | None:
 
 
 def _cards(report: Report) -> tuple[Card, ...]:
-    """Return the totals; those of two models side by side."""
+    """Return the cards of totals for the HTML page: of one model, or of two."""
     models = [_scope_figures(report.scope)]
     if isinstance(report.against, Against):
         models.append(_scope_figures(report.against.totals))
 
     def both(name: str, shown: Callable[[int], str]) -> str:
+        """Return a figure of the model, or those of both models with an arrow between them."""
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
     return tuple(
@@ -386,6 +388,7 @@ def _cards(report: Report) -> tuple[Card, ...]:
 
 
 def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
+    """Return MACs, FLOPs, parameters and memory traffic (bytes) of a module by name."""
     figures = {"MACs": scope.macs, "FLOPs": scope.flops, "parameters": scope.params}
     if isinstance(scope, Totals):
         figures["memory traffic, bytes"] = scope.bytes_read + scope.bytes_written
@@ -393,7 +396,7 @@ def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
 
 
 def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
-    """Return the blocks under their headings; a figure with a title is a section by itself."""
+    """Group the blocks of a page into sections by their headings, as HTML."""
     sections: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
     for block in page.blocks:
         if block is opening:
@@ -412,7 +415,7 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
 
 
 def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
-    """Return a block as HTML; nothing for a table without rows."""
+    """Return a block of a page as HTML; [] for a table without rows."""
     match block:
         case Figure():
             return _figure_markup(block, seconds, heading)
@@ -429,6 +432,7 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
 
 
 def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
+    """Return the HTML of a figure: a citation, a table, a tree or an SVG drawing."""
     match figure.drawing:
         case "cite":
             return [_render("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
@@ -447,16 +451,18 @@ def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> I
 
 
 def _grid_markup(grid: Grid) -> Markup:
+    """Return a table of the report as HTML."""
     return _render("table", grid=grid)
 
 
 def _render(macro: str, **fields: Any) -> Markup:
+    """Render the HTML of a macro of the template with the given fields."""
     call: Callable[..., Markup] = getattr(template("parts.html.j2").module, macro)
     return call(**fields)
 
 
 def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
-    """Return the request, the model, and the versions."""
+    """Return names and values of versions, request and model, for the end of a page."""
     holder = content.bench if isinstance(content, BenchView) else content
     holder = holder.report if isinstance(holder, ComparisonView | ReportTable) else holder
     made = getattr(holder, "made_with", UNSET)
@@ -472,4 +478,5 @@ def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
 
 
 def _clean(text: str) -> str:
+    """Return the text on one line, with single spaces and escaped control characters."""
     return escape_control_chars(" ".join(text.split()))

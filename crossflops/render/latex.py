@@ -53,6 +53,7 @@ def latex(page: Page) -> str:
 
 
 def _tabular(table: Table) -> list[str]:
+    """Return the lines of a LaTeX tabular environment for a table, in booktabs style."""
     columns = "".join("r" if column.right else "l" for column in table.columns)
     cells = [[_latex_cell(cell) for cell in row.cells] for row in table.rows]
     aligned = (_align_decimal_points(column) for column in zip(*cells, strict=True))
@@ -68,18 +69,19 @@ def _tabular(table: Table) -> list[str]:
 
 
 def _latex_row(cells: Iterable[str]) -> str:
+    """Return the cells as one row of a LaTeX table."""
     return f"  {' & '.join(cells)} \\\\"
 
 
 def _latex_head_lines(columns: Iterable[Column]) -> list[tuple[str, ...]]:
-    """Return the lines above the rule: a head of numbers takes one for each word, to be narrow."""
+    """Return the head lines of a LaTeX table; number columns wrap at words."""
     stacks = [[*map(escape_latex, c.head.split() if c.right else [c.head])] for c in columns]
     height = max(map(len, stacks))
     return list(zip(*([""] * (height - len(stack)) + stack for stack in stacks), strict=True))
 
 
 def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
-    """Return figures with blank digits so that their points align; other cells as they are."""
+    """Return numbers padded so that their decimal points align; other cells unchanged."""
     if not all(map(_FIGURE.fullmatch, column)):
         return list(column)
     fractions = ["".join(cell.partition(".")[1:]) for cell in column]
@@ -92,6 +94,7 @@ def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
 
 
 def _latex_cell(cell: str) -> str:
+    r"""Return the text of a cell escaped for LaTeX, its leading spaces as \quad."""
     return r"\quad " * ((len(cell) - len(cell.lstrip(" "))) // 2) + escape_latex(cell)
 
 

@@ -15,12 +15,12 @@ Noun: TypeAlias = "nouns.Noun"
 
 
 def page_without_figures(content: Noun, unit: Unit = "macs") -> Page:
-    """Return the page of a result in words, with counts ordered by `unit` if it has any."""
+    """Return the page of a result without pictures, ordered by `unit`."""
     return page_with_figures(content, unit).without_figures()
 
 
 def page_with_figures(content: Noun, unit: Unit = "macs") -> Page:
-    """Return the same page with its pictures."""
+    """Return the page of a result with pictures, ordered by `unit`."""
     if isinstance(content, Report) and content.profiles is content.llm is UNSET:
         return summary_page(content, unit)
     from crossflops.render.pages.nouns import content_page

@@ -58,12 +58,12 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_columns(*heads: str) -> tuple[Column, ...]:
-    """Return columns of text under these heads, which neither break nor make way."""
+    """Return left-aligned columns with these heads that neither wrap nor are left out."""
     return tuple(Column(head=head) for head in heads)
 
 
 def right(*heads: str) -> tuple[Column, ...]:
-    """Return columns of numbers under these heads, which do not make way."""
+    """Return right-aligned columns with these heads that are not left out."""
     return tuple(Column(head=head, right=True) for head in heads)
 
 
@@ -93,7 +93,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     stub: int = 0
 
     def only(self, indices: Sequence[int]) -> "Table":
-        """Return the table with these of its columns."""
+        """Return the table with only the columns at these indices."""
         return msgspec.structs.replace(
             self,
             columns=tuple(self.columns[location] for location in indices),
@@ -105,7 +105,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return self.only([p for p, kept in enumerate(self.columns) if kept is not column])
 
     def brief(self) -> "Table":
-        """Return the table without its columns of detail."""
+        """Return the table without the columns that are marked as detail."""
         table = self
         for column in self.columns:
             if column.detail:
@@ -135,7 +135,7 @@ class Page(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
 
     def without_figures(self) -> "Page":
-        """Return the page without pictures, with their replacement texts."""
+        """Return the page with its pictures replaced by texts."""
         return Page(
             tuple(
                 part

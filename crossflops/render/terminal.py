@@ -39,7 +39,7 @@ _GROUPS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 
 
 def terminal_width() -> int:
-    """Return the width of the terminal, at least 20; 80 if stdout is none, unless COLUMNS is set.
+    """Return the terminal's width in columns: COLUMNS, or as detected, or 80; at least 20.
 
     As shutil.get_terminal_size, which takes longer to import than a page to write.
     """
@@ -54,9 +54,7 @@ def terminal_width() -> int:
 
 
 def cell_len(text: str) -> int:
-    """Return the columns that a text takes: one for each Latin letter, for others as rich has
-    them.
-    """
+    """Return the width of a text in terminal columns."""
     text = text.replace(_JOINT, " ")
     if text.isprintable() and max(text, default="") < "\u0300":
         return len(text)
@@ -66,7 +64,7 @@ def cell_len(text: str) -> int:
 
 
 def escape_control_chars(text: str) -> str:
-    """Return the text with every control character of a terminal spelled out.
+    """Return the text with control characters replaced by visible escapes.
 
     >>> escape_control_chars("conv" + chr(27) + "[2J")
     'conv\\\\x1b[2J'
@@ -77,7 +75,7 @@ def escape_control_chars(text: str) -> str:
 
 
 def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
-    """Return the text without control characters, with the middle of long words and texts cut.
+    """Return the text with escaped control characters, long words and texts shortened.
 
     >>> legible("a" * 60 + " " + "b" * 1000, word=9)
     'aaa...aaa bbb...bbb'
@@ -90,7 +88,7 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
 
 
 def inert_json(text: str) -> str:
-    """Return JSON with control characters as JSON escapes; the same values."""
+    """Return the JSON with control characters as JSON escapes."""
     import json
 
     return re.sub(
@@ -99,6 +97,7 @@ def inert_json(text: str) -> str:
 
 
 def _clip_text_middle(text: str, longest: int) -> str:
+    """Shorten a text to a length by leaving out its middle."""
     kept = (longest - len(_GAP)) // 2
     return text if len(text) <= longest else f"{text[:kept]}{_GAP}{text[-kept:]}"
 
@@ -142,6 +141,7 @@ def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs
 
 
 def _should_separate_blocks(before: Block | None, block: Block) -> bool:
+    """Return whether an empty line belongs between two blocks of a page."""
     if before is None:
         return False
     return (
@@ -152,7 +152,7 @@ def _should_separate_blocks(before: Block | None, block: Block) -> bool:
 
 
 def _legible(block: Block) -> Block:
-    """Return the block with every name made printable, and every number as one word."""
+    """Return the block with escaped, shortened names and digit groups joined."""
     match block:
         case Title(parts):
             return Title(tuple(map(_join_digit_groups, map(legible, parts))))
@@ -183,12 +183,12 @@ def _legible(block: Block) -> Block:
 
 
 def _join_digit_groups(text: str) -> str:
-    """Return the text with a number in groups of digits as one word."""
+    """Return the text with groups of digits joined so that a number never breaks."""
     return _GROUPS.sub(_JOINT, text)
 
 
 def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
-    """Return the heads of the columns that do not fit."""
+    """Return the heads of the table columns that do not fit the width."""
     room = width - _indent(table)
     brief = table.brief()
     kept = [
@@ -201,7 +201,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
-    """Return the note on columns that do not fit, and how to see them."""
+    """Return the note that names columns left out, and how to show them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
@@ -209,7 +209,7 @@ def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Te
 
 
 def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
-    """Return the lines of a block. Only colours, and lines that break, need rich."""
+    """Return the lines of a block, by the library rich if colours or wrapping need it."""
     straight = None if colour else _layout_without_rich(block, width)
     return _rich_block_lines(block, width, colour) if straight is None else straight
 
@@ -218,7 +218,7 @@ def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
 
 
 def _layout_without_rich(block: Block, width: int) -> list[str] | None:
-    """Return the lines of a block as rich would arrange them, None if one is too long."""
+    """Return the lines of a block without the library rich; None if a line is too long."""
     match block:
         case Title():
             lines = _wrap_title_parts(block.parts, width).split("\n")
@@ -236,7 +236,7 @@ def _layout_without_rich(block: Block, width: int) -> list[str] | None:
 
 
 def _straight_table(block: Table, width: int) -> list[str] | None:
-    """Return the lines of a table, or of the tables that it is broken into."""
+    """Return the lines of a table laid out without the library rich; None if too wide."""
     room = width - _indent(block)
     lines: list[str] = []
     for location, part in enumerate(_split_table_columns(block.brief(), room)):
@@ -258,7 +258,7 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
 
 
 def _widths(table: Table, gap: int, room: int) -> list[int] | None:
-    """Return the width of each column; a flowing column gets at most the rest of the others.
+    """Return the width of each column so that the table fits; None if it cannot.
 
     None where that does not do.
     """
@@ -275,7 +275,7 @@ def _widths(table: Table, gap: int, room: int) -> list[int] | None:
 
 
 def _wrap_cell(cell: str, width: int) -> list[str]:
-    """Return the cell in lines of whole words, none if a word is too long."""
+    """Wrap a cell at words into lines of a width; [] if a word is too long."""
     if cell_len(cell) <= width:
         return [cell]
     lines = [""]
@@ -289,7 +289,7 @@ def _wrap_cell(cell: str, width: int) -> list[str]:
 
 
 def _pad_cell(cell: str, width: int, right: bool) -> str:
-    """Return the cell padded to so many columns of the terminal."""
+    """Return the cell padded with spaces to a width in terminal columns."""
     text = cell.rstrip() if right else cell
     room = " " * (width - cell_len(text))
     return room + text if right else text + room
@@ -299,6 +299,7 @@ def _pad_cell(cell: str, width: int, right: bool) -> str:
 
 
 def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
+    """Render a block of a page with the library rich; return its lines."""
     from rich.console import Console
 
     out = StringIO()
@@ -319,6 +320,7 @@ def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
 
 
 def _print(console: "Console", block: Block, width: int) -> None:
+    """Print a block of a page to a console of the library rich."""
     from rich.padding import Padding
     from rich.text import Text as RichText
 
@@ -343,11 +345,12 @@ def _print(console: "Console", block: Block, width: int) -> None:
 
 
 def _indent(table: Table) -> int:
+    """Return the number of spaces before a table."""
     return 3 * _INDENT if table.bare else _INDENT
 
 
 def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
-    """Return the parts with dots between, in lines that fit; later lines are indented."""
+    """Join the parts of a title by dots, wrapped to a width."""
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines[-1].strip() else f"{lines[-1]}{part}"
@@ -359,6 +362,7 @@ def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
 
 
 def _paragraph(block: Text) -> "RichTable":
+    """Return a text as a grid of the library rich: its mark, then wrapped text."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
@@ -371,6 +375,7 @@ def _paragraph(block: Text) -> "RichTable":
 
 
 def _to_rich_table(table: Table, room: int) -> "RichTable":
+    """Convert a table to one of the library rich that fits the width."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
@@ -393,12 +398,12 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
 
 
 def _split_digit_groups(cell: str) -> str:
-    """Return the cell with numbers that do not fit in one line split into groups of digits."""
+    """Return the cell with long numbers split again into groups of digits."""
     return re.sub(rf"\S{{{_SQUEEZED},}}", lambda word: word[0].replace(_JOINT, " "), cell)
 
 
 def _split_table_columns(table: Table, room: int) -> list[Table]:
-    """Return the table, or several that fit: each with the columns that identify a row."""
+    """Split a table by columns into tables that fit, each with the first columns."""
     if not table.stub or _narrowest(table) <= room:
         return [table]
     stub = list(range(table.stub))
@@ -413,15 +418,13 @@ def _split_table_columns(table: Table, room: int) -> list[Table]:
 
 
 def _narrowest(table: Table) -> int:
-    """Return the columns that the table takes at least: with small gaps and heads in lines."""
+    """Return the least width of a table: narrow gaps and wrapped heads."""
     gap, broken = _LAYOUTS[-1]
     return _natural(table, gap, broken=broken)
 
 
 def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
-    """Return the table without its spare columns, the gap of its columns, and whether heads
-    break.
-    """
+    """Return the table reduced to fit, the gap between columns, and if heads wrap."""
     while True:
         for gap, broken in _LAYOUTS:
             if _natural(table, gap, broken=broken) <= room:
@@ -433,7 +436,7 @@ def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
 
 
 def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
-    """Return the natural width of the table."""
+    """Return the width of the table, with flowing columns limited."""
     widths = [_widest(table, location, broken) for location in range(len(table.columns))]
     requested = [
         min(width, flowing) if column.flows else width
@@ -443,7 +446,7 @@ def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = Fal
 
 
 def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
-    """Return the width of the table if only its numbers have their natural width."""
+    """Return the width of the table if its text columns are as narrow as possible."""
     widths = (
         _widest(table, location, broken) if column.right else _NARROW_WORD
         for location, column in enumerate(table.columns)
@@ -452,18 +455,20 @@ def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
 
 
 def _widest(table: Table, location: int, broken: bool) -> int:
+    """Return the width of a column in characters, its head included."""
     head = _head(table, location) if broken else (table.columns[location].head,)
     return max(_widest_cell(table, location), *map(cell_len, () if table.bare else head), 0)
 
 
 def _head(table: Table, location: int) -> tuple[str, ...]:
-    """Return the head of a column in lines no longer than its cells, if its words allow that."""
+    """Return the head of a column, wrapped to the width of its cells."""
     head = table.columns[location].head
     longest = max(map(len, head.split()), default=1)
     return tuple(wrap(head, max(longest, _widest_cell(table, location)))) or ("",)
 
 
 def _widest_cell(table: Table, location: int) -> int:
+    """Return the width of the longest cell of a column in characters."""
     return max((cell_len(row.cells[location]) for row in table.rows), default=0)
 
 

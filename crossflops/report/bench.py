@@ -76,12 +76,12 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int:
-        """The MACs of all rows, with those that no kernel stands for."""
+        """The MACs of all kernels, and of nodes that no kernel executes."""
         return _sum_kernel_macs(self.kernels) + _sum_kernel_macs(self.aside)
 
     @property
     def covered(self) -> float:
-        """The share of a run's time, without the profiler's own, that nodes account for."""
+        """The share of run time, without the profiler's, in kernels of counted nodes."""
         seconds = self.run_seconds - self.profiler_seconds
         return self.named_seconds / seconds if seconds > 0 else 0.0
 
@@ -102,6 +102,7 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _sum_kernel_macs(rows: Iterable[KernelRow | Aside]) -> int:
+    """Return the sum of the MACs of the kernels."""
     return sum(row.macs for row in rows)
 
 
@@ -171,21 +172,19 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells this model from others: see `provenance.report_title`."""
+        """The name of the model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def measurement(self) -> Measurement | None:
-        """The measurement at the chosen batch."""
+        """The measurement of the chosen batch size, or None."""
         return next(
             (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
         )
 
     @property
     def above_peak(self) -> tuple[Measurement, ...]:
-        """The batches at which the whole model was faster than the peak, if that is a real
-        peak.
-        """
+        """The measurements that are faster than the peak, if it is a real peak."""
         timed = (row for row in self.curve if isinstance(row, Measurement))
         is_peak = self.peak is not None and self.peak.is_peak
         return tuple(row for row in timed if is_peak and (self.share(row) or 0.0) > 1)
@@ -198,7 +197,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.macs / self.batch * timing.examples_per_second if self.batch else None
 
     def share(self, timing: Measurement) -> float | None:
-        """Return the time of its MACs at the peaks of their precisions, over the measured time."""
+        """Return the share of the peak that a measurement reaches, or None if unknown."""
         rates = self.peak.rates if self.peak is not None else {}
         peaks = [rates.get(name, 0.0) for name in self.macs_by_precision]
         if not self.macs or not self.batch or not all(peaks):

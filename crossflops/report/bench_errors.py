@@ -11,7 +11,7 @@ _REASONS = (
 
 
 def batches_above_peak(content: Bench) -> Iterator[str]:
-    """Yield the batches at which the whole model was faster than the peak."""
+    """Yield a message for each batch size and phase that ran faster than the peak."""
     for row in content.above_peak:
         share_of_peak = 100 * (content.share(row) or 0)
         yield f"batch {row.batch} ran at {share_of_peak:.0f} % of the peak: {_REASONS}"
@@ -23,7 +23,7 @@ def batches_above_peak(content: Bench) -> Iterator[str]:
 
 
 def kernel_errors(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
-    """Yield impossible figures: kernels above the peak, kernels that take longer than the run."""
+    """Yield messages on impossible kernel times: above the peak, or longer than the run."""
     for row in profile.above_peak if peak is not None and peak.is_peak else ():
         yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {_REASONS}"
     if profile.outside_seconds < 0:

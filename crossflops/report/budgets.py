@@ -67,7 +67,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_text(cls, text: str) -> "BudgetRule":
-        """Build the rule of a text. Raises InputError.
+        """Parse a rule such as "macs <= 1G" or "flops <= +2%". Raises InputError.
 
         >>> BudgetRule.from_text("macs <= 4.2G").number, BudgetRule.from_text("params: +1%").number
         (Fraction(4200000000, 1), Fraction(1, 100))
@@ -89,7 +89,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def limit(self, baseline: Amount | None) -> int | float:
-        """Return the limit of the value, a whole number as counts are.
+        """Return the limit of a budget rule: a fixed number, or one relative to the baseline.
 
         Raises InputError for a relative rule without a baseline.
         """
@@ -118,7 +118,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _mistake(text: str) -> str:
-    """Return the mistake in a text that is nearly a rule; "" if it is unknown."""
+    """Return what is wrong in a text that resembles a budget rule, or ""."""
     match = _ALIKE.fullmatch(text.strip())
     if match is None:
         return ""
@@ -212,7 +212,7 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether no rule could be checked at all."""
+        """Whether no rule could be checked, because of errors."""
         return bool(self.checks) and all(check.error for check in self.checks)
 
 
@@ -223,7 +223,7 @@ def hold_rules(
     now: RecordedCount,
     before: Earlier,
 ) -> tuple[Check, ...]:
-    """Check the rules of one budget, each of which may have an error of its own."""
+    """Check the rules of one budget; return their outcomes, with an error for each."""
     allowed = _allow_uncounted(rules, now, before)
     rows = [_hold_rule(target, rule, now, before, allowed) for rule in rules]
     for part in parts:
@@ -237,7 +237,7 @@ def failure_checks(
     parts: Sequence[PartRules],
     error: CrossflopsError,
 ) -> tuple[Check, ...]:
-    """Return a row for each rule about a model that could not be counted."""
+    """Return a failed check for each rule of a model that could not be counted."""
     rows = [_error_row(target, rule, error.message, error.hint) for rule in rules]
     for part in parts:
         named = f"{part.kind} {part.pattern}"
@@ -249,7 +249,7 @@ def failure_checks(
 def _hold_parts(
     target: str, part: PartRules, now: RecordedCount, before: Earlier, allowed: bool
 ) -> list[Check]:
-    """Check rules about every part that the pattern matches; no match is an error."""
+    """Check the rules of each module or operator that a pattern matches."""
     known = module_paths(now) if part.kind == "module" else list(now.operators)
     names = names_like(part.pattern, known)
     if not names and part.kind == "operator" and _is_operator(part.pattern):
@@ -283,20 +283,23 @@ def _is_operator(name: str) -> bool:
 
 
 def _some(names: Sequence[str], kind: str) -> str:
+    """Return "known: " and the first names, or that there are none of the kind."""
     shown = ", ".join(names[:_SHOWN])
     return f"known: {shown or f'no {kind}'}" + (" ..." if len(names) > _SHOWN else "")
 
 
 def _part_numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
+    """Return the numbers of one module or one operator in a count."""
     return module_numbers(record, name) if kind == "module" else operator_numbers(record, name)
 
 
 def _has_parts(kind: str, record: RecordedCount) -> bool:
+    """Return whether the count has numbers of modules, or of operators."""
     return bool(record.modules if kind == "module" else record.operators)
 
 
 def _allow_uncounted(rules: Sequence[BudgetRule], now: RecordedCount, before: Earlier) -> bool:
-    """Return whether a rule with an upper limit allows the uncounted nodes."""
+    """Return whether a rule such as "uncounted <= 3" allows the uncounted nodes."""
     return any(
         rule.name == UNCOUNTED
         and rule.sign in _UPPER
@@ -313,6 +316,7 @@ def _hold_rule(
     before: Earlier,
     allowed: bool,
 ) -> Check:
+    """Check a budget rule against a count and an earlier count; return the outcome."""
     if refusal := _refusal(rule, now, before):
         return _error_row(target, rule, *refusal)
     value = now.values[rule.name]
@@ -343,16 +347,17 @@ def _hold_rule(
 
 
 def _is_free(rule: BudgetRule, before: Earlier) -> bool:
-    """Return whether a rule is about growth, and the model is new."""
+    """Return whether the rule limits growth and the model has no earlier count."""
     return rule.relative and before.is_new
 
 
 def _without_noise(number: Amount) -> Amount:
-    """Return a measured number without the digits of its binary form."""
+    """Return a float rounded to four significant digits; an integer unchanged."""
     return float(f"{number:.4g}") if isinstance(number, float) else number
 
 
 def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
+    """Return a failed check of a rule with the error that made it impossible."""
     return Check(
         target=target, rule=rule.text, value=None, limit=None, holds=False,
         error=message, hint=hint, line=rule.line,
@@ -360,7 +365,7 @@ def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
 
 
 def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str, str] | None:
-    """Return why a rule cannot be checked, and the remedy; None if it can."""
+    """Return why a rule cannot be checked, with a hint; None if it can."""
     if now.missing and rule.name in now.missing:
         return now.missing[rule.name]
     if rule.name not in now.values:
@@ -381,11 +386,12 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
 
 
 def _has_same_request(now: RecordedCount, before: RecordedCount) -> bool:
-    """Return whether both answer one request; files without requests are taken to."""
+    """Return whether two counts were made with the same request, if both record it."""
     return before.request is None or now.request is None or before.request == now.request
 
 
 def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> bool:
+    """Return whether the count keeps a rule, given the earlier count."""
     value = now.values[rule.name]
     if _is_free(rule, before):
         return True
@@ -394,7 +400,7 @@ def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> 
 
 
 def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[Growth, ...], str]:
-    """Return the parts that grew in a number, the largest first, and the number.
+    """Return the modules or nodes in which the number grew, and the kind of number.
 
     That is a part of it, or the number of parameters, where modules do not have the number itself,
     and "" where nothing that modules have is a part of it.
@@ -420,5 +426,6 @@ def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[G
 
 
 def _larger(now: Mapping[str, Amount], before: Mapping[str, Amount]) -> tuple[Growth, ...]:
+    """Return the modules whose amount grew and by how much, largest first."""
     rows = (Growth(path, value - before.get(path, 0)) for path, value in now.items())
     return tuple(sorted((row for row in rows if row.by > 0), key=lambda row: -row.by))

@@ -38,7 +38,7 @@ class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> Amount:
-        """The contribution of the cause on the way from the first tool to the second."""
+        """The amount by which the second tool counts more for the cause than the first."""
         return self.second - self.first
 
 
@@ -67,12 +67,12 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Amount:
-        """The uncovered part: the residual of the second tool minus that of the first."""
+        """The part of the difference between the totals that no cause explains."""
         return self.delta - (self.model or 0) - sum(cause.amount for cause in self.differences)
 
 
 def contrast(first: Reconciliation, second: Reconciliation, models: bool = False) -> Contrast:
-    """Compare two tools' accounts, the largest difference first.
+    """Explain the difference between two tools' totals by cause, the largest first.
 
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
@@ -103,14 +103,14 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
 
 
 def _unit(*accounts: Reconciliation) -> int:
-    """Return the smaller count per MAC; 1 of an older report without such a field."""
+    """Return the smallest number that the tools count per MAC; 1 if unknown."""
     units = [account.unit for account in accounts if isinstance(account.unit, int)]
     known = all(isinstance(row.macs, int) for account in accounts for row in account.explanations)
     return min(units) if known and len(units) == len(accounts) else 1
 
 
 def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
-    """Return the amount by cause, with its MACs at `unit` each.
+    """Return by cause the amount of a tool's difference, at `unit` per MAC.
 
     The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
     The difference, also on the native MACs, is the same for both tools and cancels.
@@ -128,6 +128,7 @@ def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
 
 
 def _calls_by_cause(explanations: Iterable[Explanation]) -> dict[str, tuple[str, ...]]:
+    """Return the calls that each cause lists, over all explanations."""
     calls: dict[str, tuple[str, ...]] = {}
     for reason in explanations:
         calls[reason.cause] = (*calls.get(reason.cause, ()), *reason.calls)
@@ -157,7 +158,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells the second model from others: see `provenance.report_title`."""
+        """The name of the second model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
 
@@ -167,7 +168,7 @@ Plain = dict[str, Any]
 
 
 def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
-    """Set `delta` and `residual` of accounts of tools."""
+    """Write the difference and the residual of each tool into its row of JSON."""
     for row, account in zip(rows, accounts, strict=True):
         row["delta"] = account.delta
         row["residual"] = account.residual
@@ -176,14 +177,14 @@ def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
 
 
 def derive_contrast(plain: Plain, contrast: Contrast) -> None:
-    """Set `delta` and `residual` of a contrast, and the amount of each difference."""
+    """Write difference and residual of two tools, and each cause's amount, into JSON."""
     plain |= {"delta": contrast.delta, "residual": contrast.residual}
     for row, difference in zip(plain["differences"], contrast.differences, strict=True):
         row["amount"] = difference.amount
 
 
 def derive_against(plain: Plain, against: Against) -> None:
-    """Set the derived fields of all differences between two models."""
+    """Write differences and residuals between two models into their JSON."""
     derive(plain["reconciliations"], against.reconciliations)
     for row, contrast in zip(plain["tools"], against.tools, strict=True):
         derive_contrast(row, contrast)
@@ -249,9 +250,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 def tool_positions(
     answers: Iterable[Profile | Failure], accounts: Iterable[Reconciliation]
 ) -> tuple[Position, ...]:
-    """Return the position of every tool, in the order of the answers. Raises KeyError without an
-    account.
-    """
+    """Return how each tool's total relates to the native MACs, in the order of the tools."""
     by_tool = {account.tool: account for account in accounts}
     return tuple(
         Position(tool=answer.tool, version="", stand="failed", failure=answer)
@@ -262,6 +261,7 @@ def tool_positions(
 
 
 def _position(answer: Profile, account: Reconciliation) -> Position:
+    """Return how the total of a tool relates to native MACs: agreement, residual, causes."""
     unit = account.unit if isinstance(account.unit, int) else None
     causes = tuple(row for row in account.explanations if row.cause != PER_MAC and row.amount)
     return Position(
@@ -276,6 +276,7 @@ def _position(answer: Profile, account: Reconciliation) -> Position:
 
 
 def _tool_stand(residual: Amount, unit: int | None, causes: tuple[Explanation, ...]) -> Stand:
+    """Return whether a tool agrees with native MACs, differs, or is unexplained."""
     if residual:
         return "unexplained"
     if unit == 0:

@@ -27,7 +27,7 @@ _WEAKER = {
 
 
 def build_consensus(report: Report) -> Consensus:
-    """Return the sentence, the reason, and each tool's relation to the number."""
+    """Build the sentence to cite for the MACs, and how each tool relates to it."""
     macs = report.scope.macs
     tools = tool_positions(report.profiles or (), report.reconciliations or ())
     caveats = tuple(_caveats(report))
@@ -51,13 +51,13 @@ def build_consensus(report: Report) -> Consensus:
 
 
 def _grades(report: Report) -> list[str]:
-    """Return the grades of nodes with MACs that are not exact, the weakest first."""
+    """Return the inexact grades ("estimate", "bound") of nodes with MACs, weakest first."""
     grades = {node.exactness for node in report.nodes if node.macs}
     return [grade for grade in _WEAKER if grade in grades]
 
 
 def _caveats(report: Report) -> list[str]:
-    """Return the caveats that no sentence about the number may leave out."""
+    """Return the caveats of the MACs: uncounted nodes, bounds, estimates."""
     caveats = []
     if report.uncounted:
         kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
@@ -69,6 +69,7 @@ def _caveats(report: Report) -> list[str]:
 
 
 def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, ...]) -> str:
+    """Return the sentence to cite: the model, its MACs, what counts, and which tools agree."""
     macs = report.scope.macs
     about = [*(_WEAKER[grade][0] for grade in _grades(report)), ""][0]
     about = "at least" if report.uncounted and not about else about
@@ -88,13 +89,14 @@ def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, .
 
 
 def _consensus_subject(report: Report) -> str:
+    """Return the name of the model, or "MODULE of MODEL" for a report of one module."""
     if not isinstance(report.module, ModuleRow) or not report.module.path:
         return report.name
     return f"{report.module.path} of {report.name}"
 
 
 def _pass(report: Report) -> str:
-    """Return one forward pass: its inputs and its setting."""
+    """Return the words "one forward pass" with its input shapes and its mode."""
     provided = report.model.inputs
     inputs = [
         f"{command_line_shape(spec.shape)} {spec.dtype}"
@@ -111,11 +113,13 @@ def _pass(report: Report) -> str:
 
 
 def _consensus_operators(report: Report) -> str:
+    """Return the operators that have MACs, largest first, in parentheses."""
     rows = sorted((row for row in report.by_op if row.macs), key=lambda row: -row.macs)
     return f" ({_some([row.op for row in rows], 'operator')})" if rows else ""
 
 
 def _counter_description(report: Report) -> str:
+    """Return the words that name crossflops, the opset and torch with their versions."""
     versions = report.made_with or {}
     counter = f"crossflops {versions['crossflops']}" if "crossflops" in versions else "crossflops"
     opset = report.model.opset.get("")
@@ -125,6 +129,7 @@ def _counter_description(report: Report) -> str:
 
 
 def _agreement(tools: tuple[Position, ...]) -> list[str]:
+    """Return the clauses that name the tools which agree with the native MACs."""
     clauses = []
     for stand, condition in (
         ("agrees", ""),
@@ -138,6 +143,7 @@ def _agreement(tools: tuple[Position, ...]) -> list[str]:
 
 
 def _why_this_one(tools: tuple[Position, ...]) -> str:
+    """Return the sentence on why these MACs are cited: how many tools count them."""
     stands = [tool.stand for tool in tools if tool.stand != "failed"]
     same, after = stands.count("agrees"), stands.count("agrees after")
     if not stands:
@@ -154,7 +160,7 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
 
 
 def _position_reason(tool: Position, macs: int) -> str:
-    """Return the difference between the tool and the number, apart from its unit, in one line."""
+    """Return in one line why a tool's total is not the native MACs."""
     if tool.failure is not None:
         return f"{tool.failure.stage}: {tool.failure.message}"
     if tool.stand == "unexplained":
@@ -169,16 +175,18 @@ def _position_reason(tool: Position, macs: int) -> str:
 
 
 def _consensus_causes(causes: tuple[Explanation, ...]) -> str:
+    """Return the causes of a difference and their amounts as text, largest first."""
     rows = sorted(causes, key=lambda row: -abs(row.amount))
     return _some([f"{row.cause} {_short_amount_with_sign(row.amount)}" for row in rows], "cause")
 
 
 def _short_amount_with_sign(amount: Amount) -> str:
+    """Return an amount with its sign, in four digits and an SI prefix."""
     return f"{'-' if amount < 0 else '+'}{short_amount(abs(amount))}"
 
 
 def _some(names: list[str], content: str) -> str:
-    """Return the first names, and the number of the others; all names if only one is left.
+    """Return the first names and the number of the others, as text.
 
     >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
     ('a, b, c, d', 'a, b, c and 2 more tools')

@@ -20,7 +20,7 @@ _NO_FORMULA = ("", "ai.onnx", "ai.onnx.ml")  # domains whose operators have rule
 
 
 def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
-    """Return a row for each operator that a formula of one's own, or its own body, counts."""
+    """Return a row for each operator that a user's formula or its own body counts."""
     by_formula: dict[str, list[tuple[CountedNode, Formula]]] = defaultdict(list)
     by_body: dict[str, list[CountedNode]] = defaultdict(list)
     inside: dict[str, list[CountedNode]] = defaultdict(list)
@@ -47,7 +47,7 @@ def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
 
 
 def find_used_formula(node: Node) -> "Formula | None":
-    """Return the formula by which a node is counted, None where a rule of the package does."""
+    """Return the user's formula that counts a node; None if a built-in rule does."""
     if is_counted_by_package(node.op):
         return None
     from crossflops.operators.formula_sources import find_formula
@@ -56,6 +56,7 @@ def find_used_formula(node: Node) -> "Formula | None":
 
 
 def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> CustomOperatorRow:
+    """Build the row of a custom operator that a formula counts: calls, MACs, FLOPs, source."""
     formula = counts[0][1]
     cost = sum((count.cost for count, _ in counts), ZERO)
     return CustomOperatorRow(
@@ -72,6 +73,7 @@ def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> Custom
 
 
 def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> CustomOperatorRow:
+    """Build the row of a custom operator whose Python body was counted: calls, MACs, FLOPs."""
     cost = sum((part.cost for part in parts), ZERO)
     return CustomOperatorRow(
         op=op,
@@ -86,6 +88,7 @@ def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> C
 
 
 def _weakest_exactness(counts: Iterable[CountedNode]) -> str:
+    """Return the least exact grade of the nodes, such as "bound"; "exact" for none."""
     return max((count.exactness for count in counts), key=_GRADES.index, default="exact")
 
 
@@ -95,7 +98,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def formula_stub(node: Node) -> str:
-    """Return the lines of a formula for the very call of a node, "" where a rule says why not.
+    """Return the code of a formula to fill in for a node; "" if it needs none.
 
     Sizes that occur in several operands have one letter; what they are is in comments.
     """
@@ -142,7 +145,7 @@ def formula_stub(node: Node) -> str:
 
 
 def operator_name(node: Node) -> str:
-    """Return the name by which a formula is registered for a node: "namespace::name"."""
+    """Return the name under which a node's operator has a formula: "namespace::name"."""
     domain, kind = node.op.domain, node.op.type
     if domain == TORCH:
         namespace, _, rest = kind.partition(".")
@@ -151,14 +154,17 @@ def operator_name(node: Node) -> str:
 
 
 def _function_name(name: str) -> str:
+    """Return a Python function name made from the name of an operator."""
     last = name.rpartition("::")[2]
     written = "".join(letter if letter.isalnum() else "_" for letter in last).strip("_").lower()
     return written if written and not written[0].isdigit() else "count_call"
 
 
 def _letter(position: int) -> str:
+    """Return a letter for a dimension by its position: a, b, ..., then with a number."""
     return _LETTERS[position % len(_LETTERS)] + (str(position // 26) if position >= 26 else "")
 
 
 def _variable(name: str) -> str:
+    """Return the name of an input as a Python variable."""
     return "".join(letter if letter.isalnum() else "_" for letter in name).rstrip("_")

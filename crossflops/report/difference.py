@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Work:
-        """The increase."""
+        """The work of the second model minus that of the first."""
         return self.second - self.first
 
 
@@ -64,7 +64,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing grew by more than `max_increase`, and all work was counted."""
+        """Whether no total grew by more than --max-increase and all work was counted."""
         return not self.over and (self.max_increase is None or not self.new_uncounted)
 
 
@@ -74,7 +74,7 @@ KINDS = ("macs", "flops", "params")
 def report_difference(
     first: Report, second: Report, names: tuple[str, str], most: Fraction | None = None
 ) -> Difference:
-    """Return the difference of two reports; `most` is the share by which a total may grow."""
+    """Compare two reports: totals, modules and nodes; `most` is the allowed growth."""
     before, after = report_total_work(first), report_total_work(second)
     over: tuple[str, ...] = ()
     old, new = _placements(first, second)
@@ -98,7 +98,7 @@ def report_difference(
 
 
 def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
-    """Return the uncounted nodes of the second that exceed those of the first.
+    """Return the uncounted nodes of the second report that the first does not have.
 
     Those of one operator, reason and shapes of inputs are alike: nobody knows what others cost.
     Rows of older reports have no shapes, and are alike without them.
@@ -108,6 +108,7 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
     )
 
     def kind(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
+        """Return the key by which uncounted nodes are the same: operator, reason and shapes."""
         return row.op, row.reason, row.inputs if has_shapes else ()
 
     left = Counter(map(kind, first.uncounted))
@@ -121,18 +122,18 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
 
 
 def _total_doubts(report: Report) -> dict[str, str]:
-    """Return the grade of every total that is no exact count."""
+    """Return the grade of each total that is not exact: "estimate" or "bound"."""
     grades = report.totals.exactness or {}
     return {name: grade for name, grade in grades.items() if grade != "exact"}
 
 
 def report_total_work(report: Report) -> Work:
-    """Return the totals."""
+    """Return MACs, FLOPs and parameters of the report."""
     return Work(macs=report.macs, flops=report.flops, params=report.params)
 
 
 def own_work(report: Report) -> dict[str, tuple[str, Work]]:
-    """Return class and work of every module, without nested ones; "" is the model itself."""
+    """Return class and work of each module without its submodules; "" is the model."""
     rows = {
         row.path: (row.class_, Work(macs=row.macs, flops=row.flops, params=row.params))
         for row in report.modules
@@ -158,7 +159,7 @@ class _NodeRow(NamedTuple):
 
 
 def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
-    """Return every node that has work, by name: the second Relu of a module is `path/Relu#2`.
+    """Return the nodes by a unique name: the second Relu of a module is `path/Relu#2`.
 
     Exporters number nodes through the whole model, so that a layer more would rename all behind
     it. Where no module is known, a node has its name, without what was appended to it. An
@@ -174,7 +175,7 @@ def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
 
 
 def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Rows]:
-    """Return operator and work by name, with one name for a node that is the same in both.
+    """Return operator and work of both models' nodes by name, with equal nodes named alike.
 
     That is first a node of the same module, own name and MACs, and then one of the same place.
     Beside those of one name it is a node of one name of its own, whose module a quantizer left
@@ -198,7 +199,7 @@ def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Row
 def _rename_same_nodes(
     rows: Mapping[str, _NodeRow], others: Mapping[str, _NodeRow]
 ) -> dict[str, _NodeRow]:
-    """Return the rows by name, with the names of their equals on the other side.
+    """Return the nodes by name, with the name of the equal node in the other model.
 
     A name that is free by that goes to the row from which it was taken.
     """
@@ -229,7 +230,7 @@ class _Placement(NamedTuple):
 
 
 def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
-    """Place nodes whose module one model lacks where the other has them.
+    """Return the nodes of two reports, each moved to the module where the other has it.
 
     An optimizer drops an exporter's notes, and leaves most names of nodes: a node of the same
     name, operator and MACs is the same node, if the known module is within the one that it was
@@ -254,6 +255,7 @@ def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
 
 
 def _read_rows(report: Report) -> list[_NodeRow]:
+    """Return for each node of a report its original name, module path, operator and work."""
     return [
         _NodeRow(original_name(row.node), row.path, row.op, Work(macs=row.macs, flops=row.flops))
         for row in report.nodes
@@ -261,21 +263,23 @@ def _read_rows(report: Report) -> list[_NodeRow]:
 
 
 def _node_identity(row: _NodeRow) -> tuple[str, str, int]:
+    """Return the key by which nodes of two reports are matched: name, operator family, MACs."""
     return row.node, _family(row), int(row.work.macs)
 
 
 def _unique_nodes_by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int], _NodeRow]:
-    """Return the rows whose identity is unique."""
+    """Return the nodes by name, family and MACs, if no other node has the same."""
     times = Counter(map(_node_identity, rows))
     return {key: row for row in rows if times[key := _node_identity(row)] == 1}
 
 
 def _is_within(path: str, outer: str) -> bool:
+    """Return whether the module path is that of a submodule of `outer`."""
     return path != outer and (not outer or path.startswith(f"{outer}."))
 
 
 def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placement) -> None:
-    """Move work of one module to one within it, which may be new here, as its ancestors may."""
+    """Move the work of a node from a module to one of its submodules."""
     modules = placed.modules
     for path in (end, *_ancestor_paths(end)):
         if path not in modules and path in other.modules:
@@ -293,12 +297,13 @@ def _ancestor_paths(path: str) -> Iterator[str]:
 
 
 def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement) -> None:
-    """Move parameters along with the nodes that use them, as far as ancestors have them instead.
+    """Move parameters of parent modules to the submodules that nodes were moved to.
 
     A report does not say which node uses which parameters.
     """
 
     def excess(path: str) -> int:
+        """Return how many more parameters the module has than in the other report."""
         known = other.modules.get(path, ("", Work()))[1]
         return int(placed.modules[path][1].params - known.params)
 
@@ -310,6 +315,7 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
 
 
 def _to_plain_rows(rows: Mapping[str, _NodeRow]) -> Rows:
+    """Return for each node its operator and its work, without the module path."""
     return {name: (row.op, row.work) for name, row in rows.items()}
 
 
@@ -318,19 +324,18 @@ _FAMILIES |= dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv"), "Conv")
 
 
 def _family(row: _NodeRow) -> str:
+    """Return the family of a node's operator, the same for its float and quantized forms."""
     form = float_form(row.op).rpartition(".")[2]
     return _FAMILIES.get(form, form)
 
 
 def _has_changed(before: tuple[str, Work], after: tuple[str, Work]) -> bool:
-    """Return whether the work or the class differs. A class that a file leaves out counts as
-    equal.
-    """
+    """Return whether work or class of a module differs; an unknown class equals any."""
     return before[1] != after[1] or (before[0] != after[0] and bool(before[0] and after[0]))
 
 
 def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
-    """Yield the changes, the largest in MACs first. A removed and an added equal is a move."""
+    """Yield changed, added, removed and moved rows, the largest in MACs first."""
     rows = [
         Change(kind="changed", name=name, what=second[name][0], first=work, second=second[name][1])
         for name, (what, work) in first.items()
@@ -354,6 +359,7 @@ def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
         rows.append(Change(kind="vanished", name=name, what=what, first=amount))
 
     def size(change: Change) -> tuple[int, int, int]:
+        """Return a sort key that puts the change with most MACs, FLOPs, parameters first."""
         delta = change.delta
         return -abs(delta.macs), -abs(delta.flops), -abs(delta.params)
 

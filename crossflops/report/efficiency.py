@@ -204,9 +204,7 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     made_with: dict[str, str] | UnsetType = UNSET
 
     def to_json(self) -> str:
-        """Return indented JSON, the report as it is written by itself, counts as exact
-        integers.
-        """
+        """Return the report as indented JSON, with exact integers."""
         plain: dict[str, Any] = {
             "schema": self.schema,
             "efficiency": self.efficiency,
@@ -223,5 +221,5 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
-    """Return the requested rooflines of a report, one for each numerator and device."""
+    """Return the rooflines of a report, one for each device and kind of work."""
     return tuple(row.roofline for row in report.efficiency if isinstance(row.roofline, Roofline))

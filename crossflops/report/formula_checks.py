@@ -22,5 +22,5 @@ class FormulaChecks(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Return whether nothing differs. What was held against nothing does not hold."""
+        """Whether all formulas were checked and have no problem."""
         return not any(check.problems or check.unchecked for check in self.checks)

@@ -6,7 +6,7 @@ from crossflops.ir.formula_account import FormulaReport
 
 
 def derive_formulas(plain: dict[str, Any], report: FormulaReport) -> None:
-    """Write `delta`, `residual` and the number of a token beside each account."""
+    """Write difference, residual and amount per token of each formula into its JSON."""
     for row, account in zip(plain["accounts"], report.accounts, strict=True):
         row["delta"] = account.delta
         row["residual"] = account.residual

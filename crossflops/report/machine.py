@@ -28,13 +28,11 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> float:
-        """The cores with available time: at most the quota."""
+        """The cores that this process can use, limited by the CPU quota."""
         return self.cores if self.quota is None else min(float(self.cores), self.quota)
 
     def peak(self, precision: str) -> float | None:
-        """Return usable cores x clock x FLOPs per clock and core, in FLOP/s; None if one is
-        unknown.
-        """
+        """Return the peak in FLOP/s (cores x clock x FLOPs per clock); None if unknown."""
         rate = self.flops_per_clock.get(precision)
         return None if rate is None or self.clock is None else self.usable * self.clock * rate
 
@@ -82,7 +80,7 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
 
     def device(self) -> Device:
-        """Return the machine as a device to compare a count with. Its id is "measured"."""
+        """Return this machine as a device with the id "measured"."""
         kind = "measured peak" if self.is_peak else "measured matrix product (not the peak)"
         return Device(
             id="measured",

@@ -25,7 +25,7 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def cells(self, tools: tuple[str, ...]) -> tuple[str | Amount, ...]:
-        """Return the row under its heads, counts as they are; "" for missing values."""
+        """Return the cells of the row: target, params, MACs, FLOPs, bytes, tool totals."""
         counts = (self.by_tool.get(tool) for tool in tools)
         shown = ("" if count is None else count for count in counts)
         return (self.target, self.params, self.macs, self.flops, self.memory_traffic, *shown)

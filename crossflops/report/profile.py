@@ -80,7 +80,7 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_rate(self) -> float | None:
-        """The rate of the backward pass, with the forward passes that it repeated."""
+        """FLOP/s of the backward pass, with the recomputed forward MACs."""
         seconds = (self.backward_seconds or 0.0) + self.again_seconds
         return 2 * self.backward_macs / seconds if self.backward_seconds else None
 
@@ -101,7 +101,7 @@ class BesideProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The seconds of both directions."""
+        """The seconds of forward and backward pass."""
         return self.forward_seconds + self.backward_seconds
 
 
@@ -171,20 +171,20 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int | None:
-        """The MACs of the step on all batches, each once; None if some are unknown."""
+        """The MACs of all ranks' batches, shared ones once; None if some are unknown."""
         total = sum(step.forward_macs + step.backward_macs for step in self.steps)
         return None if self.missing or total % self.sharing else total // self.sharing
 
     @property
     def examples(self) -> int | None:
-        """The examples of all batches, each once; None if some are unknown."""
+        """The examples of all ranks' batches, shared ones once; None if some are unknown."""
         known = [step.examples for step in self.steps if step.examples is not None]
         full = len(known) == len(self.steps) and not self.missing
         return sum(known) // self.sharing if full else None
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the slowest process."""
+        """The seconds of the slowest rank's step."""
         return max((step.seconds for step in self.steps if step.seconds is not None), default=None)
 
 
@@ -225,12 +225,12 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what tells this model from others: see `provenance.report_title`."""
+        """The name of the model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def backward_macs(self) -> int:
-        """The MACs of the gradients: the work of the model, without recomputation."""
+        """The MACs of the gradients, without recomputation."""
         return self.work.backward_input_macs + self.work.backward_weight_macs
 
     @property
@@ -240,28 +240,29 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def model_macs(self) -> int:
-        """The MACs that the step needs, of its phases that were run."""
+        """The MACs of forward and, if it ran, backward pass, without recomputation."""
         return self.work.forward_macs + (self.backward_macs if self.has_backward else 0)
 
     @property
     def executed_macs(self) -> int:
-        """The MACs that the step needs, with recomputation."""
+        """The MACs of forward and, if it ran, backward pass, with recomputation."""
         return self.model_macs + (self.work.recomputed_macs if self.has_backward else 0)
 
     @property
     def step_macs(self) -> int:
-        """The MACs that the step needs, with those of the modules beside the model."""
+        """The MACs of the step with modules outside the model, without recomputation."""
         return self.model_macs + sum(
             work.macs - work.recomputed_macs for work in self._works_beside
         )
 
     @property
     def executed_step_macs(self) -> int:
-        """The MACs of the step and of the modules beside the model, with recomputation."""
+        """The MACs of the step with modules outside the model, with recomputation."""
         return self.executed_macs + sum(work.macs for work in self._works_beside)
 
     @property
     def _works_beside(self) -> list[Training]:
+        """Training work of the modules outside the model, without those that have none."""
         return [row.training for row in self.beside if row.training is not None]
 
     @property
@@ -285,12 +286,12 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * macs / seconds if seconds else None
 
     def of_peak(self, rate: float | None) -> float | None:
-        """Return a rate as a share of the peak."""
+        """Return a rate in FLOP/s as a share of the peak; None if one is unknown."""
         return None if rate is None or self.peak is None else rate / self.peak.rate
 
     @property
     def rest(self) -> float | None:
-        """Seconds of the step outside of all phases: data, the loss, the script's own work.
+        """The seconds of a step outside forward, backward and optimizer.
 
         None where the step or its forward pass was not timed, or not apart.
         """
@@ -302,12 +303,12 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mfu(self) -> float | None:
-        """The rate that the model needs, as a share of the peak."""
+        """The model FLOPs utilization: rate without recomputation / peak."""
         return self.of_peak(self.rate(self.step_macs, self.seconds))
 
     @property
     def hfu(self) -> float | None:
-        """The rate with recomputation, as a share of the peak."""
+        """The hardware FLOPs utilization: rate with recomputation / peak."""
         return self.of_peak(self.rate(self.executed_step_macs, self.seconds))
 
     @property
@@ -344,6 +345,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _reject_missing_module(path: str) -> ModuleProfile:
+    """Raise KeyError for a module path that the profile does not have."""
     raise KeyError(path)
 
 
@@ -351,7 +353,7 @@ def _reject_missing_module(path: str) -> ModuleProfile:
 
 
 def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
-    """Return the rows directly within each row, by its path."""
+    """Return by path of a module the rows of its direct submodules."""
     rows = list(modules)
     known = {row.path for row in rows}
     inside: dict[str, list[ModuleProfile]] = {path: [] for path in known}
@@ -368,7 +370,7 @@ def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleP
 def modules_above_peak(
     modules: Iterable[ModuleProfile], peak: float
 ) -> tuple[tuple[ModuleProfile, str, float], ...]:
-    """Return modules above the device's peak, with the pass and the rate."""
+    """Return modules faster than the peak, each with its pass and its FLOP/s."""
     return tuple(
         (row, word, rate)
         for row in modules
@@ -380,7 +382,7 @@ def modules_above_peak(
 def modules_with_time_gap(
     modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
 ) -> tuple[tuple[ModuleProfile, int, float], ...]:
-    """Return modules whose parts leave more than a tenth of their forward time unexplained.
+    """Return modules whose submodules leave over 10 % of their forward time unexplained.
 
     Each with the number of its parts and their seconds. Looked at are modules with 5 % of the
     time. One with work of its own accounts for the rest of its time by that; what is in it may
@@ -419,7 +421,7 @@ class ClassesAtDepth(msgspec.Struct, frozen=True):
 
 
 def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ClassesAtDepth, ...]]:
-    """Return the classes of modules at each depth, with nested modules."""
+    """Return by depth the sums of parameters, MACs and seconds of each module class."""
     sums: dict[int, dict[str, ClassesAtDepth]] = {}
     for row in modules:
         level = sums.setdefault(row.depth, {})

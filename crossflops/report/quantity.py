@@ -13,7 +13,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
 def exact_amount(amount: Amount) -> str:
-    """Return every digit, in groups of three.
+    """Return the number as text with all digits, in groups of three.
 
     >>> exact_amount(4133742592)
     '4 133 742 592'
@@ -22,7 +22,7 @@ def exact_amount(amount: Amount) -> str:
 
 
 def amount_with_sign(amount: Amount) -> str:
-    """Return every digit with the sign; zero has none.
+    """Return an amount as text with its sign and all digits.
 
     >>> amount_with_sign(44455936), amount_with_sign(-1), amount_with_sign(0)
     ('+44 455 936', '-1', '0')
@@ -31,7 +31,7 @@ def amount_with_sign(amount: Amount) -> str:
 
 
 def term_with_sign(amount: Amount) -> str:
-    """Return the addition to a name in a heading: " + 7", " - 7", and nothing for zero.
+    """Return an amount as a term: " + 7", " - 7", or "" for zero.
 
     >>> term_with_sign(44455936), term_with_sign(-1), term_with_sign(0)
     (' + 44 455 936', ' - 1', '')
@@ -40,7 +40,7 @@ def term_with_sign(amount: Amount) -> str:
 
 
 def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
-    """Return four significant digits with an SI prefix. Below one thousand an integer is exact.
+    """Return a number as text in four digits with SI prefix and unit: "4.112 GMACs".
 
     >>> short_amount(4133742592), short_amount(4089184256, "MACs"), short_amount(57, "MACs")
     ('4.134 G', '4.089 GMACs', '57 MACs')
@@ -60,7 +60,7 @@ def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in four significant digits, with the unit that leaves one before the point.
+    """Return seconds as text in four digits, in s, ms, µs or ns.
 
     >>> duration(0.005122), duration(0.0001), duration(75.0), duration(0.0)
     ('5.122 ms', '100 µs', '75 s', '0 s')
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def percent_share(part: Amount, full: Amount) -> str:
-    """Return a part of a whole, in percent with one decimal; "-" of nothing.
+    """Return a part as percent of a total with one decimal; "-" if the total is 0.
 
     >>> percent_share(1, 8)
     '12.5 %'
@@ -102,7 +102,7 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
 
 
 def _decimals(percent: Fraction) -> int:
-    """Return 2, or the number of decimals that reaches the first digit that is not 0."""
+    """Return the decimals that show a percentage's first digit that is not 0; at least 2."""
     indices = 2
     while percent and percent * 10**indices <= Fraction(1, 2):
         indices += 1
@@ -110,7 +110,7 @@ def _decimals(percent: Fraction) -> int:
 
 
 def explanation_percent(residual: Amount, delta: Amount) -> str:
-    """Return the explained share of a difference: 100 % only without a residual.
+    """Return the percentage of a difference that is explained; 100 % only in full.
 
     >>> pairs = (0, 7), (0, 0), (1, 10**9), (1, 0)
     >>> tuple(explanation_percent(part, whole) for part, whole in pairs)
@@ -126,7 +126,7 @@ def explanation_percent(residual: Amount, delta: Amount) -> str:
 
 
 def command_line_shape(dims: tuple[int, ...]) -> str:
-    """Return a shape as it is typed on the command line.
+    """Return a shape as text such as "1x3x224x224".
 
     >>> command_line_shape((1, 3, 224, 224)), command_line_shape(())
     ('1x3x224x224', 'scalar')
@@ -153,6 +153,7 @@ def short_count_with_noun(count: int, content: str) -> str:
 
 
 def _decimal_text(value: Fraction, decimals: int) -> str:
+    """Return a fraction rounded to a number of decimals, as text."""
     scaled = round(value * 10**decimals)
     integer, rest = divmod(scaled, 10**decimals)
     return f"{exact_amount(integer)}.{rest:0{decimals}}"
@@ -167,7 +168,7 @@ def percent(ratio: float | None) -> str:
 
 
 def release(version: str) -> str:
-    """Return the release numbers of a version, without a third one that is zero.
+    """Return a version without build suffix, and without a last ".0".
 
     >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
     ('0.1.1', '2.13', '2.13.0a0', 'x')

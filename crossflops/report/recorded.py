@@ -86,7 +86,7 @@ def record_count(
     origin: str = "",
     measured: Mapping[str, Amount] | None = None,
 ) -> RecordedCount:
-    """Return the part of a report that a baseline keeps, with the request that it answers.
+    """Return the numbers of a report that a baseline stores, with its request.
 
     `measured` are numbers of the model that no count has.
     """
@@ -111,7 +111,7 @@ def record_count(
 
 
 def _report_values(report: Report) -> dict[str, Amount]:
-    """Return native numbers, those of conventions, and the sum of residuals."""
+    """Return the numbers of a report that rules can name: native, conventions, residual."""
     totals = report.totals
     native: dict[str, Any] = {
         name: getattr(totals, name) for name in (*KINDS, "bytes_read", "bytes_written")
@@ -132,7 +132,7 @@ def _report_values(report: Report) -> dict[str, Amount]:
 
 
 def _own_numbers(report: Report) -> dict[str, dict[str, int]]:
-    """Return the numbers of every module without nested ones, or of every node of a file.
+    """Return the numbers of each module without submodules, or of each node of a file.
 
     A module that has none is there with no numbers.
     """
@@ -159,7 +159,7 @@ def _own_numbers(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _bytes_of_parameter(report: Report) -> int | None:
-    """Return the bytes of each parameter; None if they differ, or are unknown."""
+    """Return the bytes of one parameter; None if they differ or are unknown."""
     memory = report.memory
     if not isinstance(memory, Memory) or not isinstance(memory.param_bytes_by_type, dict):
         return None
@@ -168,12 +168,14 @@ def _bytes_of_parameter(report: Report) -> int | None:
 
 
 def _add_traffic(row: Counter[str], node: NodeRow) -> None:
+    """Add the bytes that a node reads and writes to the counter."""
     row["bytes_read"] += node.bytes_read
     row["bytes_written"] += node.bytes_written
     row["memory_traffic"] += node.bytes_read + node.bytes_written
 
 
 def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
+    """Return MACs, FLOPs, number of nodes and bytes for each operator."""
     rows: dict[str, Counter[str]] = {
         row.op: Counter({"macs": row.macs, "flops": row.flops, NODES: row.count})
         for row in report.by_op
@@ -184,7 +186,7 @@ def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
-    """Return the parts of whole numbers: residuals by tool, the peak by its node."""
+    """Return the parts of the residual by tool, and of the peak memory by node."""
     shares: dict[str, dict[str, Amount]] = {}
     if report.residuals:
         shares[RESIDUAL] = {tool: abs(left) for tool, left in report.residuals.items()}
@@ -194,12 +196,12 @@ def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
 
 
 def _node_record_path(node: NodeRow | UncountedRow, modules: Mapping[str, Any]) -> str:
-    """Return the path under which the numbers of a node stand among those of modules."""
+    """Return the path under which a node's numbers are recorded: its module or itself."""
     return node.path if node.path in modules else node.node
 
 
 def _weakest(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the weakest grade of each name that is not exact throughout."""
+    """Return by name the least exact grade, for names with a grade other than "exact"."""
     weakest: dict[str, str] = {}
     for name, grade in grades:
         if _GRADES.index(grade) > _GRADES.index(weakest.get(name, "exact")):
@@ -208,6 +210,7 @@ def _weakest(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
+    """Return the request of a count as texts, to compare it with another: inputs, options."""
     inputs = (
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
         for spec in report.model.inputs
@@ -219,13 +222,14 @@ def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
 
 
 def _option_text(value: Any) -> str:
+    """Return the value of an option as text; an empty text for None."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={value[name]}" for name in sorted(value))
     return "" if value is None else str(value)
 
 
 def _record_doubts(report: Report) -> dict[str, str]:
-    """Return the grade of every number that is no exact count."""
+    """Return the grade of each recorded number that is not exact."""
     known = report.totals.exactness or {}
     grades = {name: grade for name, grade in known.items() if grade != "exact"}
     weakest = grades.get("flops", "")
@@ -237,7 +241,7 @@ def _record_doubts(report: Report) -> dict[str, str]:
 
 
 def names_like(pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names that a pattern matches: `*` stays within the dots of a path.
+    """Return the names that match the pattern; `*` does not match a dot.
 
     >>> names_like("layer.*", ["layer", "layer.0", "layer.0.norm"])
     ['layer.0']
@@ -250,7 +254,7 @@ def names_like(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def module_paths(record: RecordedCount) -> list[str]:
-    """Return the path of every module, of ancestors too, without the model's own."""
+    """Return the paths of all modules and their ancestors, without the model's own."""
     paths: dict[str, None] = {}
     for path in record.modules:
         enclosing = [path]
@@ -261,9 +265,10 @@ def module_paths(record: RecordedCount) -> list[str]:
 
 
 def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
-    """Return the record of a module with all beneath it; a missing one has none of all."""
+    """Return the recorded numbers of a module and its submodules; zeros if it is missing."""
 
     def is_inside(name: str) -> bool:
+        """Return whether the module is this one or one of its submodules."""
         return name == path or name.startswith(f"{path}.")
 
     modules = {name: row for name, row in record.modules.items() if is_inside(name)}
@@ -279,7 +284,7 @@ def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
 
 
 def operator_numbers(record: RecordedCount, op: str) -> RecordedCount:
-    """Return the record of all nodes of an operator; a missing one has none of all."""
+    """Return the recorded numbers of all nodes of an operator; zeros if there are none."""
     values: dict[str, Amount] = dict.fromkeys(OF_OPERATORS, 0)
     values.update(record.operators.get(op, {}))
     inside = [location.op == op for location in record.places]
@@ -293,6 +298,7 @@ def _part_record(
     inside: list[bool],
     doubt: str,
 ) -> RecordedCount:
+    """Return the count of a part of a model, with the uncounted nodes that are in it."""
     nodes = zip(record.uncounted, record.places, inside, strict=False)
     kept = [(node, location) for node, location, is_kept in nodes if is_kept]
     return replace(

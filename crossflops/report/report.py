@@ -171,9 +171,7 @@ class PerToken(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_totals(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
-        """Return the work per token of a language model, which has integers `input_ids` of batch x
-        tokens.
-        """
+        """Return MACs and FLOPs per token for token ids of [batch, tokens], else None."""
         shapes = [
             spec.shape
             for spec in inputs
@@ -235,23 +233,23 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the title that identifies this report: see `provenance.report_title`."""
+        """The name of the model in titles, with its digest or target."""
         return report_title(self.model.name, self.model.digest, self.request)
 
     @property
     def scope(self) -> ModuleRow | Totals:
-        """The subject of the rows: the module that they are restricted to, or the model."""
+        """The totals of the report: of the module that it is restricted to, or the model."""
         return self.module if isinstance(self.module, ModuleRow) else self.totals
 
     @property
     def compared(self) -> int:
-        """The native MACs that accounts start from: of the training step, if there is one."""
+        """The native MACs that tools are compared with: of the pass or the training step."""
         step = self.training
         return step.macs if isinstance(step, TrainingReport) else self.scope.macs
 
     @property
     def macs(self) -> int:
-        """The native MACs."""
+        """The native MACs of the model."""
         return self.totals.macs
 
     @property
@@ -261,33 +259,33 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def params(self) -> int:
-        """Parameters, each storage once."""
+        """The number of parameters, shared ones once."""
         return self.totals.params
 
     @property
     def folds(self) -> tuple[ConventionCount, ...]:
-        """The model under every requested convention, in the order of the request."""
+        """The totals by each requested tool convention."""
         return ((self.as_,) if self.as_ is not None else ()) + (self.as_also or ())
 
     @property
     def residuals(self) -> dict[str, Amount]:
-        """The residual of every tool that answered."""
+        """The unexplained part of each tool's total, by tool."""
         accounts = self.reconciliations or ()
         return {account.tool: account.residual for account in accounts}
 
     def reconciliation(self, tool: str) -> Reconciliation:
-        """Return the reconciliation of one tool. Raises KeyError when it did not answer."""
+        """Return the explanation of one tool's total by causes. Raises KeyError."""
         for account in self.reconciliations or ():
             if account.tool == tool:
                 return account
         raise KeyError(tool)
 
     def contrast(self, first: str, second: str) -> Contrast:
-        """Return the difference of two tools. Raises KeyError when one did not answer."""
+        """Return the explained difference between two tools. Raises KeyError."""
         return contrast(self.reconciliation(first), self.reconciliation(second))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contract `crossflops/1` as plain values."""
+        """Return the report as plain dicts and lists, by the schema `crossflops/1`."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         derive(plain.get("reconciliations", ()), self.reconciliations or ())
         if isinstance(self.between, Contrast):
@@ -304,7 +302,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
-        """Return the report that `to_json` wrote. Raises msgspec.ValidationError on anything
-        else.
-        """
+        """Read a report from the JSON of `to_json`. Raises msgspec.ValidationError."""
         return msgspec.json.decode(text, type=cls)

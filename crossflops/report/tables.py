@@ -47,7 +47,7 @@ class FxSite(NamedTuple):
 
 
 def site(call: Call, trace: Trace) -> FxSite:
-    """Return the outermost call around an operator call that fx does not trace into."""
+    """Return where torch.fx records an operator call: in its leaf module or function."""
     for enclosing in (*reversed(trace.ancestors(call)), call):
         leaf = _site(enclosing, trace.modules[enclosing.module])
         if leaf is not None:
@@ -56,6 +56,7 @@ def site(call: Call, trace: Trace) -> FxSite:
 
 
 def _site(call: Call, module: Module) -> FxSite | None:
+    """Return where torch.fx records a call: kind of fx node and its target, or None."""
     if call.level == "module":
         name = module.bases[0]
         is_leaf = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
@@ -78,7 +79,7 @@ def report_from_ledger(
     folded: tuple[ConventionCount, ...] = (),
     memory: Memory | UnsetType = UNSET,
 ) -> Report:
-    """Return the report of a count, with its conventions and its memory figures."""
+    """Build the report of a counted graph: totals, tables, conventions, memory."""
     return Report(
         model=ModelInfo(
             name=graph.name,
@@ -112,7 +113,7 @@ def report_from_ledger(
 
 
 def _custom_operators(ledger: Ledger) -> tuple[CustomOperatorRow, ...] | UnsetType:
-    """Return the rows of operators without a rule; a graph of ai.onnx alone has none."""
+    """Return the rows of custom operators; UNSET for a graph of standard ONNX alone."""
     if all(count.node.op.domain in ("", "ai.onnx") for count in ledger.counts):
         return UNSET
     from crossflops.report.custom_operators import custom_operator_rows
@@ -121,14 +122,14 @@ def _custom_operators(ledger: Ledger) -> tuple[CustomOperatorRow, ...] | UnsetTy
 
 
 def _formula_lines(node: Node) -> str:
-    """Return the lines of a formula for a node that is not counted."""
+    """Return the code of a formula to fill in for an uncounted node."""
     from crossflops.report.custom_operators import formula_stub
 
     return formula_stub(node)
 
 
 def _input_shape_texts(node: Node) -> tuple[str, ...]:
-    """Return the shapes of the inputs that a node has."""
+    """Return the shapes of a node's inputs as texts, such as "1x3x224x224"."""
     specs = [spec for spec in node.inputs if spec is not None]
     return tuple(
         "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar" for spec in specs
@@ -138,7 +139,7 @@ def _input_shape_texts(node: Node) -> tuple[str, ...]:
 def with_training(
     report: Report, ledger: Ledger, exact: Steps, thumb: Iterable[ThumbRow]
 ) -> Report:
-    """Return the report with the training step of the model, and of each row of its tables."""
+    """Return the report with the training work of the model, operators, modules and nodes."""
     by_key = {
         count.node.key: replace(exact.by_key.get(count.node.key, NO_STEP), forward=count.cost)
         for count in ledger.counted
@@ -177,7 +178,7 @@ def with_training(
 
 
 def path_with_ancestors(path: str) -> Iterator[str]:
-    """Yield the path, and those of all its ancestors, the model "" last."""
+    """Yield the module path and the paths of its ancestors, "" (the model) last."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -185,11 +186,12 @@ def path_with_ancestors(path: str) -> Iterator[str]:
 
 
 def _op(node: Node) -> str:
-    """Return the operator, or the source framework's operation that the node stands for."""
+    """Return the operator of a node in the framework it was converted from, else its own."""
     return str(node.conversion.stands_for[0].op if node.conversion.stands_for else node.op)
 
 
 def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
+    """Return the totals of a counted graph: MACs, FLOPs, bytes, parameters, exactness."""
     cost = ledger.total
     constant = sum(count.constant_cost.macs for count in ledger.counted)
     return Totals(
@@ -212,14 +214,13 @@ def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
 
 
 def _has_function_calls(node: Node) -> bool:
-    """Return whether functions are called in a branch or a loop: these are counted for all
-    callers.
-    """
+    """Return whether a branch or loop of the node calls functions."""
     inside = (inner for body in node.bodies for inner in body.nodes)
     return any(inner.choice == "function" or _has_function_calls(inner) for inner in inside)
 
 
 def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
+    """Return the least exact grade: "estimate", then "bound", then "exact"."""
     grades = set(exactnesses)
     for word in ("estimate", "bound"):
         if word in grades:
@@ -228,7 +229,7 @@ def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
 
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
-    """Return the parameters that one token uses: without those of unchosen experts."""
+    """Return the parameters that one token uses, without experts that it does not choose."""
     idle = graph.idle_params
     for counted in ledger.counted:
         known = find_operator_rule(counted.node.op)
@@ -239,7 +240,7 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
 
 
 def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
-    """Return the MACs of tokens with experts that they did not choose, where all experts run."""
+    """Return the MACs of experts that tokens did not choose, if all experts run."""
     unchosen = 0
     for counted in ledger.counted:
         if counted.node.call in graph.unchosen:
@@ -249,7 +250,7 @@ def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
 
 
 def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
-    """Return every If, with its part of the totals."""
+    """Return a row for each If node, with the branches that its count includes."""
     return tuple(
         BranchRow(count.node.key, count.formula)
         for count in ledger.counted
@@ -258,7 +259,7 @@ def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
 
 
 def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
-    """Return operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
+    """Return a row for each operator: nodes, MACs and FLOPs; most FLOPs first."""
     macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
         op = _op(count.node)
@@ -270,7 +271,7 @@ def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
 
 
 def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
-    """Return every registered module with all beneath it, in the order of the module table."""
+    """Return a row for each module with its submodules: MACs, FLOPs and parameters."""
     macs, flops = defaultdict[str, int](int), defaultdict[str, int](int)
     for count in ledger.counted:
         path, cost = count.node.path, count.cost
@@ -299,7 +300,7 @@ def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow
 
 
 def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
-    """Return, by module, the parameters of it and of all beneath it, each storage once."""
+    """Return for each module the parameters of it and its submodules, shared ones once."""
     sizes: dict[int, dict[int, int]] = {}  # by storage, of the modules that are done
     begun: set[int] = set()
     todo = [row.id for row in modules]
@@ -320,6 +321,7 @@ def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
 
 
 def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
+    """Return a row for each counted node: MACs, FLOPs, bytes, precision, module class."""
     classes = {
         name: _module_class_name(row) for row in reversed(trace.modules) for name in row.names
     }
@@ -345,4 +347,5 @@ def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
 
 
 def _module_class_name(module: Module) -> str:
+    """Return the class name of a module without its package."""
     return module.bases[0].rpartition(".")[2]

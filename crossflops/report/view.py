@@ -54,7 +54,7 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int = 0
 
     def cells(self, column: str) -> Cells:
-        """Return one column."""
+        """Return the cells of one column of the view, by its name."""
         location = self.columns.index(column)
         return tuple(row[location] for row in self.rows)
 
@@ -67,7 +67,7 @@ def view(
     report: Report, by: By = "op", top: int | None = None, depth: int | None = None,
     unit: str = "macs",
 ) -> TableView:  # fmt: skip
-    """Return one table of the report.
+    """Return a table of a report: by operator, module, node or class of module.
 
     By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
     levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
@@ -107,6 +107,7 @@ def view(
 
 
 def _check_view_options(report: Report, by: By, top: int | None, depth: int | None) -> None:
+    """Raise an error if --by, --top or --depth is invalid for the report."""
     if by not in get_args(By):
         raise InputError(f"unknown --by {by!r}", f"choose one of {', '.join(get_args(By))}")
     if top is not None and top < 1:
@@ -130,7 +131,7 @@ def _check_view_options(report: Report, by: By, top: int | None, depth: int | No
 
 
 def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
-    """Return the name of each tool, with the edition if there are several of it."""
+    """Return the name of each tool, with "@edition" if a tool has several."""
     tools = [fold.tool for fold in folds]
     return tuple(
         fold.tool if tools.count(fold.tool) == 1 else f"{fold.tool}@{fold.edition}"
@@ -139,29 +140,32 @@ def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
 
 
 def _view_key_columns(report: Report, by: By) -> tuple[str, ...]:
-    """Return the key columns of a row: shapes of modules follow their class."""
+    """Return the columns that identify a row of a view, with shapes for modules."""
     shaped = by == "module" and any(row.shapes for row in report.modules)
     name, what, *others = _KEYS[by]
     return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
 
 
 def _row_level(row: Cells) -> int:
+    """Return the depth of the module of a row: 0 for the model itself."""
     path = str(row[0])
     return path.count(".") + 1 if path else 0
 
 
 def _native(node: NodeRow) -> tuple[int, ...]:
+    """Return MACs, FLOPs, bytes read and bytes written of a node."""
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
 
 def _sums_by_key(
     report: Report, keys: Callable[[NodeRow], Iterable[str]], fold_keys: "FoldKeys"
 ) -> dict[str, list[int]]:
-    """Return the counts of all columns, by the keys of nodes and bookings."""
+    """Return the sums of native and convention amounts by key, such as operator or path."""
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
     def add(key: str, location: int, amounts: Iterable[int]) -> None:
+        """Add the amounts to the row of the key, from the column `location` on."""
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
             row[location + offset] += amount
@@ -181,6 +185,7 @@ Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
 
 
 def _view_by_operator(report: Report) -> Table:
+    """Return the rows of the view by operator, and its total number of nodes."""
     ops = {node.node: node.op for node in report.nodes}
     sums = _sums_by_key(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
     width = len(_NATIVE) + len(report.folds)
@@ -191,6 +196,7 @@ def _view_by_operator(report: Report) -> Table:
 
 
 def _view_by_type(report: Report) -> Table:
+    """Return the rows of the view by class of module, and its numbers of modules and nodes."""
     classes = {row.path: row.class_ for row in report.modules}
     named = {node.path: node.class_ or classes.get(node.path, "") for node in report.nodes}
     classes |= named
@@ -209,6 +215,7 @@ def _view_by_type(report: Report) -> Table:
 
 
 def _view_by_module(report: Report) -> Table:
+    """Return the rows of the view by module, and the cells of its row of totals."""
     sums = _sums_by_key(
         report,
         lambda node: path_with_ancestors(node.path),
@@ -217,10 +224,12 @@ def _view_by_module(report: Report) -> Table:
     width = len(_NATIVE) + len(report.folds)
 
     def row(module: ModuleRow) -> Cells:
+        """Return the cells of a module: path, class, shapes, parameters and amounts."""
         head: Cells = (module.path, module.class_, *shapes(module), module.params)
         return (*head, *sums.get(module.path, [0] * width))
 
     def shapes(module: ModuleRow) -> tuple[str, ...]:
+        """Return the shapes of inputs, outputs and kernel of a module as cells, if known."""
         if not shaped:
             return ()
         known = module.shapes or ModuleShapes()
@@ -236,7 +245,7 @@ def _view_by_module(report: Report) -> Table:
 
 
 def _shapes_cell(*shapes: Shape) -> str:
-    """Return shapes in the form of a cell.
+    """Return shapes as text: "1x3x224x224, scalar".
 
     >>> _shapes_cell((1, 3), (), (4,)), _shapes_cell(None)
     ('1x3, scalar, 4', '')
@@ -246,6 +255,7 @@ def _shapes_cell(*shapes: Shape) -> str:
 
 
 def _view_by_node(report: Report) -> Table:
+    """Return the rows of the view by node: name, operator, call, module and amounts."""
     sums = _sums_by_key(report, lambda _: (), lambda at, _: (at,))
     none = [0] * (len(_NATIVE) + len(report.folds))
     rows: list[Cells] = [
@@ -283,7 +293,7 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 
 
 def focus(report: AnyReport, path: str) -> AnyReport:
-    """Return the report of the module at `path`: rows, and every tool's account of it.
+    """Return the report restricted to a module: its rows and each tool's numbers in it.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to
     count what was predicted, and its row has no `theirs`. Raises UnknownNameError where there is
@@ -294,6 +304,7 @@ def focus(report: AnyReport, path: str) -> AnyReport:
     other = {account.tool: account.theirs for account in accounts}
 
     def restrict_profile(profile: Profile | Failure) -> Profile | Failure:
+        """Return the result of a tool with only the module's entries; failures unchanged."""
         if isinstance(profile, Failure):
             return profile
         entries = tuple(entry for entry in profile.entries if is_in_module(entry.path, path))
@@ -330,11 +341,12 @@ def focus(report: AnyReport, path: str) -> AnyReport:
 
 
 def is_in_module(path: str, module: str) -> bool:
-    """Return whether a path is that of the module, or lies in it."""
+    """Return whether the path is the module's or that of one of its submodules."""
     return not module or path == module or path.startswith(f"{module}.")
 
 
 def _find_module_row(report: Report, path: str) -> ModuleRow:
+    """Return the row of a module; raise an error that names similar modules if none."""
     rows = {row.path: row for row in report.modules}
     if path in rows:
         return rows[path]
@@ -351,6 +363,7 @@ def _find_module_row(report: Report, path: str) -> ModuleRow:
 
 
 def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
+    """Return the explanation of a tool's total with only the amounts in one module."""
     rows = tuple(row for row in account.by_path if is_in_module(row.path, path))
     row = next(
         (row for row in rows if row.path == path),
@@ -378,6 +391,7 @@ def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
 def _restrict_explanation(
     cause: str, amount: Amount, explanations: Iterable[Explanation], path: str
 ) -> Explanation:
+    """Return the cause with its amount and calls in one module."""
     same = [reason for reason in explanations if reason.cause == cause]
     return Explanation(
         cause=cause,
@@ -388,7 +402,7 @@ def _restrict_explanation(
 
 
 def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
-    """Yield the calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
+    """Yield the calls of the explanations that are in the module or its submodules."""
     for reason in explanations:
         for call in reason.calls:
             if is_in_module(call.partition("/")[0].partition("@")[0], path):
@@ -399,7 +413,7 @@ def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator
 
 
 def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
-    """Return the report with the shapes of each of its modules.
+    """Return the report with input, output and weight shapes of each module.
 
     They are those of the first call, where calls were recorded; else of the tensors that cross
     the border of the module in the graph.
@@ -421,6 +435,7 @@ def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
 
 
 def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
+    """Return input and output shapes of each module, from its first call in the trace."""
     paths = {row.id: row.path for row in trace.modules}
     first: dict[str, Call] = {}
     for call in trace.calls:
@@ -433,9 +448,7 @@ def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
 
 
 def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
-    """Return tensors that cross the boundary of a module: read and made elsewhere, then the
-    reverse.
-    """
+    """Return input and output shapes of each module, from tensors that enter or leave it."""
     inside: dict[str, dict[str, TensorSpec]] = {}
     reads: dict[str, dict[str, TensorSpec]] = {}
     readers: dict[str, list[str]] = {}
@@ -471,4 +484,5 @@ def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
 
 
 def _spec_shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
+    """Return the shapes of the tensors."""
     return tuple(spec.shape for spec in specs)

@@ -87,7 +87,7 @@ def load_target_source(
 def _choose_input_specs(
     target: str, named: NamedModel, specs: Sequence[TensorSpec], file: str | None
 ) -> Sequence[TensorSpec]:
-    """Return the provided inputs, else the usual ones of the model, and a note on them.
+    """Return the given input shapes, else the usual ones of the named model; warn of its notes.
 
     Raises InputError where its library says nothing of them.
     """
@@ -114,12 +114,12 @@ def is_file(target: str) -> bool:
 
 
 def from_object(model: Any, inputs: Any) -> Source:
-    """Return a model object with inputs as Python callers give them."""
+    """Return a model object with its inputs, which are tensors or specification texts."""
     return model_source(model, ProvidedInputs(values=inputs))
 
 
 def model_source(model: Any, provided: ProvidedInputs) -> Source:
-    """Return a model object with these inputs, or with its own if none are given."""
+    """Return a model object with the given inputs, or with example inputs of its own."""
     model, example = unwrap_model_value(model, provided.values)
     values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:

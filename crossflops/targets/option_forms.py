@@ -21,24 +21,29 @@ class _Form(NamedTuple):
 
 
 def _is_count(value: Any) -> bool:
+    """Return whether the value is an integer of at least 0, and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _are_counts(value: Any) -> bool:
+    """Return whether the value is a mapping from names to integers of at least 0."""
     return isinstance(value, Mapping) and all(
         isinstance(name, str) and _is_count(number) for name, number in value.items()
     )
 
 
 def _are_branches(value: Any) -> bool:
+    """Return whether the value is a mapping whose values are names of branches."""
     return isinstance(value, Mapping) and all(branch in _BRANCHES for branch in value.values())
 
 
 def _are_sizes(value: Any) -> bool:
+    """Return whether the value is a mapping from known size names to positive integers."""
     return _are_counts(value) and all(name in SIZES and value[name] for name in value)
 
 
 def _are_texts(value: Any) -> bool:
+    """Return whether the value is a text or a list of texts."""
     texts = [value] if isinstance(value, str) else value
     return isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
 
@@ -100,6 +105,7 @@ def with_config_keys(hint: str) -> str:
     """
 
     def inputs(match: re.Match[str]) -> str:
+        """Return --input options as the line `inputs = [...]` of a configuration."""
         texts = match[0].replace("--input ", "").split()
         return f"inputs = [{', '.join(_quote(text) for text in texts)}]"
 
@@ -111,12 +117,13 @@ def with_config_keys(hint: str) -> str:
 
 
 def _quote(text: str) -> str:
+    """Return the text in double quotes, with its last punctuation after them."""
     plain = text.rstrip(".,;:")
     return f'"{plain}"{text[len(plain) :]}'
 
 
 def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> None:
-    """Raise InputError for a value that does not have the form of its option.
+    """Raise InputError if an option's value has the wrong type.
 
     `named` is the option in the message. Inputs in Python are tensors, too, and are not looked at.
     """
@@ -131,5 +138,6 @@ def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> N
 
 
 def _shorten(value: Any) -> str:
+    """Return the repr of a value on one line, cut to 40 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 40 else f"{text[:40]}..."

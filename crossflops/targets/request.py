@@ -57,7 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
-        """Return the request of a verb's arguments.
+        """Build a request from the arguments of a verb.
 
         `target` is a model object, a target string or a path, `inputs` are tensors or texts
         ("1x3x224x224"), `options` the other fields, where None is the default of each. Raises
@@ -116,7 +116,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def source(self, values: bool = True) -> Source:
-        """Build the model with its inputs; a target anew, without `values` by shapes alone.
+        """Build the model of the request with its inputs, with or without weight values.
 
         Raises ValuesNeededError where it cannot be built so.
         """
@@ -160,6 +160,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _may_be_a_pickle(self) -> bool:
+        """Whether the target may be a pickle file."""
         return self.target is not None and may_be_pickled(self.target)
 
     def without_unused(self) -> "Request":
@@ -210,7 +211,7 @@ def fit_requests(requests: Sequence[Request]) -> list[Request]:
 
 
 def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provided options, copied so that the caller cannot change them."""
+    """Return the options with lists, dicts and paths copied to tuples, dicts and texts."""
     return {
         name: dict(value)
         if isinstance(value, Mapping)
@@ -241,8 +242,7 @@ _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch o
 
 
 def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
-    """Build the second request; try the first model's inputs as they are, then channels-last or
-    -first, then unnamed.
+    """Build the request of the second model, on the first model's inputs if it has none.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or
     from there, then without names; a file is asked last for sizes of its own. The first that the
@@ -278,13 +278,13 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
 
 
 def _first_model_arguments(target: Any, first: Request) -> Mapping[str, object]:
-    """Return the arguments of the first model, if the second is called too."""
+    """Return the --arg values of the first model if the second is a callable, too."""
     called = isinstance(target, str) and ":" in target and not is_file(target)
     return first.arguments if called and first.given is None else {}
 
 
 def _with_file_options(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
-    """Return the first request's file options, if both are files and the second has none."""
+    """Return the request with the first model's options of ONNX files that it lacks."""
     if not request.is_file:
         return request
     more = {name: getattr(first, name) for name in _OF_FILES if name not in own}
@@ -292,7 +292,7 @@ def _with_file_options(request: Request, first: Request, own: Mapping[str, Any])
 
 
 def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) -> Request:
-    """Build a target on the inputs of the first model."""
+    """Build the second model's request with the first model's inputs, in a layout that fits."""
     specs = first.specs if first.given is None else _source_input_specs(first.given)
     full = _with_file_options(base, first, own)
     requests = [msgspec.structs.replace(full, specs=way) for way in layouts(specs)]
@@ -306,6 +306,7 @@ def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) ->
 
 
 def _request_of_object(model: Any, first: Request) -> Request:
+    """Return a request for a model object with the inputs of the first request."""
     if first.given is not None:
         pair = (first.given.args, first.given.kwargs)
         return Request.from_arguments(model, pair, setting=first.setting)
@@ -317,13 +318,14 @@ def _request_of_object(model: Any, first: Request) -> Request:
 
 
 def _input_spec_text(spec: TensorSpec) -> str:
+    """Return the specification of an input as text, such as "x=1x3x224x224:float32"."""
     shape = "x".join(map(str, spec.shape or ())) or "scalar"
     name = "" if spec.name.isdecimal() else f"{spec.name}="
     return f"{name}{shape}:{spec.dtype}"
 
 
 def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
-    """Return the shapes of tensors."""
+    """Return name, dtype and shape of each tensor among the inputs."""
     named = [
         *((str(index), tensor) for index, tensor in enumerate(provided.args)),
         *provided.kwargs.items(),
@@ -336,8 +338,7 @@ def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
 
 
 def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
-    """Yield the inputs as they are, with channels last, with channels first; then a single one
-    unnamed.
+    """Yield input shapes as given, channels last, channels first; then without names.
 
     >>> [[one.shape for one in way] for way in layouts([TensorSpec("0", "float32", (1, 3, 8, 9))])]
     [[(1, 3, 8, 9)], [(1, 8, 9, 3)], [(1, 9, 3, 8)]]
@@ -352,6 +353,7 @@ def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
 
 
 def _with_axis_layout(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
+    """Return an image specification with its channels moved to the last or first axis."""
     shape, name = spec.shape or (), spec.name if named else "0"
     image = len(shape) in _LAYOUTS and spec.dtype.startswith(("float", "bfloat"))
     if image and move == "last":

@@ -96,6 +96,7 @@ def _resolve_and_build(
     sizes: Mapping[str, int],
     values: bool,
 ) -> tuple[Any, Any]:
+    """Build the model that a target names; return it, and its source library model if any."""
     refuse_url(target)
     _find_modules_of_the_caller()
     target = full_target_name(target)
@@ -127,9 +128,7 @@ def _resolve_and_build(
 
 
 def _imports(function: Any) -> frozenset[str]:
-    """Return the packages that the body of a function imports: they are not imported before its
-    call.
-    """
+    """Return the packages that are imported in the body of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     steps = dis.get_instructions(code) if code is not None else ()
     names = (str(step.argval) for step in steps if step.opname == "IMPORT_NAME")
@@ -137,9 +136,7 @@ def _imports(function: Any) -> frozenset[str]:
 
 
 def function_named(target: str) -> Callable[..., Any]:
-    """Return the function of `file.py:callable` or `package.module:callable`. Raises
-    TargetError.
-    """
+    """Import the function of "file.py:callable" or "package.module:callable"."""
     index, _, name = target.rpartition(":")
     if not index:
         raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
@@ -173,6 +170,7 @@ def full_target_name(target: str) -> str:
 
 
 def _without_usual_input(target: str, flag: str) -> InputError:
+    """Return the error that an option of sizes applies only to a model given by name."""
     return InputError(
         f"{flag} applies only to a model given by name, and {target} is not one",
         "give the shapes of its inputs with --input",
@@ -180,7 +178,7 @@ def _without_usual_input(target: str, flag: str) -> InputError:
 
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
-    """Return the model and its inputs; an exported program has those of its export."""
+    """Return the model and its inputs: the given ones, or those of an exported program."""
     module, example = unwrap_model_value(model, own)
     return module, example if own is None else own
 
@@ -195,6 +193,7 @@ def refuse_url(target: str) -> None:
 
 
 def _unreadable(target: str) -> TargetError:
+    """Return the error on why a target cannot be read, with similar names as its hint."""
     path = Path(target)
     if target and path.is_dir():
         return TargetError(f"{target} is a folder without a SavedModel", _HINT)
@@ -230,6 +229,7 @@ def _library_install_hint(target: str) -> str:
 
 
 def _import_target_module(location: str) -> ModuleType:
+    """Import the module, or run the .py file, of a target; raise an error if that fails."""
     if location.endswith(".py"):
         return run_file(Path(location), _HINT)
     try:
@@ -254,9 +254,7 @@ _LISTED = 8  # names that a refusal shows, where none is like the wrong one
 
 
 def _targets_of(holder: Any, name: str, target: str) -> str:
-    """Return the names of a module that may be targets: first its own definitions, never a
-    module.
-    """
+    """Return a hint with the names in a module that could be the target."""
     owner = getattr(holder, "__name__", "")
     public = {
         other: value
@@ -277,6 +275,7 @@ def _targets_of(holder: Any, name: str, target: str) -> str:
 
 
 def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
+    """Return the attribute of a module that a target names, such as "models.Net"."""
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
@@ -287,7 +286,7 @@ def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
 
 
 def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
-    """Return whether this is a model itself, or a framework's function of its inputs."""
+    """Return whether the value is a model, and not a function that builds one."""
     if any(frontend.recognizes(value) for frontend in FRONTENDS):
         return True
     if inspect.isclass(value) or arguments or not callable(value):
@@ -297,6 +296,7 @@ def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
 
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
+    """Raise an error if --arg is given for a target that is not a callable."""
     if arguments:
         raise TargetError(
             f"{target} is a model, not a callable, so --arg cannot be used", "leave out --arg"
@@ -306,6 +306,7 @@ def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
 def _call_target(
     function: Callable[..., Any], arguments: Mapping[str, object], target: str
 ) -> Any:
+    """Call the function of a target with its arguments and return the model."""
     if not callable(function):
         raise TargetError(f"{target} is a {type(function).__name__}, not a callable", _HINT)
     _check_target_arguments(function, arguments, target)
@@ -357,7 +358,7 @@ def _check_target_arguments(
 def _mandatory_parameters(
     function: Callable[..., Any], arguments: Mapping[str, object]
 ) -> list[str]:
-    """Return the parameters without a default and without an argument."""
+    """Return the names of parameters that have neither a default nor an argument."""
     kinds = inspect.Parameter
     try:
         parameters = inspect.signature(function).parameters
@@ -373,6 +374,7 @@ def _mandatory_parameters(
 
 
 def _quote_names(word: str, names: list[str]) -> str:
+    """Return the word, in the plural for several names, and the names in quotes."""
     return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
@@ -405,7 +407,7 @@ def _find_modules_of_the_caller() -> None:
 
 
 def missing_extra(package: str) -> MissingExtraError | None:
-    """Return the error that names the extra of a package, None for an unknown package."""
+    """Return the error with the extra that installs a package; None if there is none."""
     name = package.partition(".")[0]
     extra = next((frontend.extra for frontend in FRONTENDS if name in frontend.packages), None)
     if extra is None:
@@ -414,7 +416,7 @@ def missing_extra(package: str) -> MissingExtraError | None:
 
 
 def run_file(path: Path, hint: str) -> ModuleType:
-    """Return the module of a file, which a process runs once for each text of it.
+    """Run a Python file and return its module; once for the same text.
 
     What it registers for good, as an operator of torch.library, cannot be registered again. The
     file may import what lies beside it, and by dots.
@@ -443,6 +445,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
 
 
 def _run_alone(path: Path) -> ModuleType:
+    """Run a Python file as a module of its own; reuse it until its text changes."""
     # Registered under a name of its own, so that what it defines can be pickled and inspected;
     # two files of one name in two folders are two modules.
     import hashlib  # which loads OpenSSL
@@ -482,9 +485,7 @@ def _run_in_its_package(path: Path) -> ModuleType:
 
 
 def public_names_of_file(path: Path) -> list[str]:
-    """Return the public names that a file defines at its top, without running it; [] if it is
-    broken.
-    """
+    """Return the public names defined in a Python file, without running it; [] on errors."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
@@ -541,6 +542,7 @@ def load_pickle_file(path: Path, allowed: bool) -> Any:
 
 
 def _read_pickle(path: Path) -> Any:
+    """Load the model from a pickle file, by pickle or by the framework of its suffix."""
     if path.suffix in _PLAIN:
         import pickle
 

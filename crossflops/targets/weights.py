@@ -12,7 +12,7 @@ LARGE = 2**30  # bytes of weights above which a model that is run by tools is bu
 def build_weighted_source(
     load: Callable[[bool], Source], weights: str | None
 ) -> tuple[Source, str]:
-    """Return the result of `load(values)`, and the reason for values that were not requested.
+    """Build a model, without weight values if possible; return it, and why it needed them.
 
     By default it has none where its weights are larger than `LARGE` or on the meta device: whoever
     asks in another process gets the same answer. Raises InputError where "fake" was asked for and
@@ -39,7 +39,7 @@ def build_weighted_source(
 
 
 def build_without_values(load: Callable[[bool], Source], weights: str | None) -> Source:
-    """Return the result of `load` without values.
+    """Call `load` so that the model is built without weight values.
 
     Raises ValuesNeededError where it has values all the same, and "fake" was asked for.
     """

@@ -46,11 +46,11 @@ class StepRates:
         self.end_batch()
 
     def end_batch(self) -> None:
-        """End a batch, with a step or without one."""
+        """Record the end time of a batch, whether an optimizer stepped in it or not."""
         self._latest = time.perf_counter()
 
     def pause(self) -> None:
-        """Leave out the time from the latest batch until the next one begins."""
+        """Exclude the time until the next batch begins from the rates."""
         self._is_pause = True
 
     def begin(self) -> None:
@@ -60,12 +60,12 @@ class StepRates:
             self._is_pause = False
 
     def restart(self) -> None:
-        """Restart the clock; earlier time is in no rate."""
+        """Set the start of the rates to now, with no steps."""
         self._since = self._latest = time.perf_counter()
         self._steps = 0
 
     def take(self) -> dict[str, float]:
-        """Return the rates since the last call; nothing before the profile, or without steps.
+        """Return the rates per step since the last call; {} before the profile is made.
 
         A step is taken to be as the profiled one was, and its time is that of the whole loop, with
         loading and logging. In a pause they are those until the latest batch.
@@ -110,7 +110,7 @@ class ProfiledStep:
         self._profiler.start()
 
     def end(self) -> None:
-        """End a step: count it, or profile it if it was watched."""
+        """End a training step: profile it if it was observed, else count it for the rates."""
         profiler, self._profiler = self._profiler, None
         if profiler is None:
             self.rates.count()
@@ -128,7 +128,7 @@ class ProfiledStep:
             self.rates.restart()
 
     def forget(self) -> None:
-        """Restore the model if it is watched."""
+        """Remove the profiler's hooks from the model, if it is observed."""
         if self._profiler is not None:
             self._profiler.end()
             self._profiler = None
@@ -320,11 +320,13 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
             self._forget()
 
         def _forget(self) -> None:
+            """Forget the observed step and its models."""
             self._keep_no_more()
             self._called = {}
             self._step.forget()
 
         def _keep_no_more(self) -> None:
+            """Stop recording which modules are called."""
             if self._stop_keeping is not None:
                 self._stop_keeping()
                 self._stop_keeping = None
@@ -333,9 +335,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
 
 
 def _lightning_callback_class() -> Any:
-    """Return the class of the likely used package: the two Trainers reject each other's
-    callbacks.
-    """
+    """Return the Callback class of the Lightning package that is imported, if any."""
     import sys
     from importlib import import_module
 
@@ -442,6 +442,7 @@ def keras_callback(
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
         def _profile(self, seconds: float) -> None:
+            """Profile a Keras training step of known duration and show it; warn on failure."""
             try:
                 profile = _keras_step_profile(self.model, batch_size, seconds, against)
                 self._rates.profile = profile
@@ -455,7 +456,7 @@ def keras_callback(
 def _keras_step_profile(
     model: Any, batch_size: int, seconds: float, against: RatedAgainst
 ) -> "TrainingProfile":
-    """Return the count of a training step of so many examples, with the time of one."""
+    """Return the profile of a Keras training step of a batch size and a duration."""
     from crossflops.facade import ShownProfile
 
     if not getattr(model, "inputs", None):

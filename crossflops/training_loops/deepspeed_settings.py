@@ -56,6 +56,7 @@ def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
 
 
 def _read_deepspeed_json(path: Path) -> Any:
+    """Read the JSON file of a DeepSpeed configuration; raise an error if it is invalid."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

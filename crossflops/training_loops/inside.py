@@ -47,7 +47,7 @@ class ScriptSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin() -> None:
-    """Wait for torch.optim to be imported; of several ranks only the first is profiled."""
+    """Install an import hook that profiles a step once torch.optim is imported (rank 0)."""
     text = os.environ.get(SETTINGS)
     if text and os.environ.get("RANK", "0") in ("", "0"):
         settings = msgspec.json.decode(text, type=ScriptSettings)
@@ -63,7 +63,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return Python's own spec, with a loader that reports its end."""
+        """Return the import spec of the awaited module, with a loader that reports its end."""
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
@@ -78,6 +78,7 @@ class _Telling(Loader):
         self._inside, self._then = inside, then
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Return the module that the wrapped loader creates."""
         return self._inside.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -107,7 +108,7 @@ class _ChosenStep:
         self._is_over = False
 
     def wait(self) -> None:
-        """Wait until an optimizer steps."""
+        """Start to watch for the steps of optimizers."""
         atexit.register(self._never)
         self._observe_steps()
         if self._settings.step == FIRST_STEP:
@@ -118,16 +119,18 @@ class _ChosenStep:
         self._undo.append(after_steps(self._on_step))
 
     def _observe_models(self) -> None:
+        """Start to record which modules are called."""
         self._undo.append(keep_called(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
-        """Count a step. On errors the training goes on."""
+        """Count an optimizer step; on an error give up the profile and let training go on."""
         try:
             self._count(optimizer)
         except Exception as error:
             self._give_up(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
 
     def _count(self, optimizer: Any) -> None:
+        """Count a call of an optimizer's step; end the training step at its last optimizer."""
         if self._optimizer is None:
             self._optimizer = self._last = weakref.ref(optimizer)
         first = self._optimizer() is optimizer
@@ -140,7 +143,7 @@ class _ChosenStep:
         self._end_step()
 
     def _end_step(self) -> None:
-        """End the chosen step, or the first one after it that ends so: see the class."""
+        """End a training step: start to profile before the chosen one, finish after it."""
         chosen = self._settings.step
         if self._profiler is None and self._called:
             self._leave()
@@ -159,6 +162,7 @@ class _ChosenStep:
                 profiler.end()
 
     def _start_profiler(self) -> "FlopsProfiler":
+        """Start a profiler for the model whose parameters the first optimizer trains."""
         from crossflops.training_loops.profiler import FlopsProfiler
 
         optimizer = self._optimizer() if self._optimizer is not None else None
@@ -178,10 +182,12 @@ class _ChosenStep:
         return profiler
 
     def _leave(self) -> None:
+        """Undo all hooks and patches, the last first."""
         while self._undo:
             self._undo.pop()()
 
     def _give_up(self, why: str) -> None:
+        """End the profiling without a result, and write the reason to a file."""
         self._leave()
         self._called = {}
         if self._profiler is not None:
@@ -192,7 +198,7 @@ class _ChosenStep:
         self._is_over = True
 
     def _never(self) -> None:
-        """Report at the exit of a process that the step was not reached."""
+        """Record at exit why no step was profiled: too few steps, or no visible call."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():
                 self._give_up(": ".join(explain_unseen()))

@@ -117,6 +117,7 @@ class FlopsProfiler:
         return profiler
 
     def _forget(self) -> None:
+        """Forget the hooks, times and profile of the last step."""
         self._watch: Watch | None = None
         self._times: StepTimes | None = None
         self._profile: ShownProfile | None = None
@@ -145,27 +146,27 @@ class FlopsProfiler:
             warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
 
     def start(self) -> None:
-        """Start to observe the model."""
+        """Add hooks to the model, to observe its next step."""
         self.end()
         self._round = Round()
         self._watch = Watch(self._model, self._on_step_error)
         self._watch.start()
 
     def _on_step_error(self, error: BaseException) -> None:
-        """Report this error of the step to the other processes, once."""
+        """Report an error of the profiled step to the other ranks, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
             meeting.fail(error)
 
     def stop(self) -> None:
-        """Stop observing: restore the model, and keep the observations."""
+        """Remove the hooks, and keep the times and calls of the observed step."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
             if self._round is not None:
                 self._round.close()
 
     def end(self) -> None:
-        """Remove all hooks, and forget the observations."""
+        """Remove all hooks from the model, and forget the times and calls of its step."""
         if self._watch is not None:
             self._watch.leave()
         if self._round is not None:
@@ -173,7 +174,7 @@ class FlopsProfiler:
         self._forget()
 
     def reset(self) -> None:
-        """Forget the observations, and go on observing if it did."""
+        """Remove the observations of the profiler; start again if it was observing."""
         watching = self._watch is not None and self._watch.active
         self.end()
         if watching:
@@ -181,7 +182,7 @@ class FlopsProfiler:
 
     @property
     def profile(self) -> "ShownProfile":
-        """The observations with the count. Raises CrossflopsError before there are any."""
+        """The profile of the observed step. Raises CrossflopsError before one."""
         if self._profile is None:
             self._profile = self._count_step()
         return self._profile
@@ -198,15 +199,13 @@ class FlopsProfiler:
     def print(
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:
-        """Print the three views on stdout, or to a file; of several processes only the first
-        prints.
-        """
+        """Print the profile on stdout or to a file; on the first rank only."""
         self._meet()
         if os.environ.get("RANK", "0") in ("", "0"):
             show(self.profile, choice or self._choice, output_file or self._file)
 
     def _meet(self) -> None:
-        """Exchange the step with the other processes; the first one adds theirs to its profile."""
+        """Exchange profiles of the step with the other ranks; the first rank keeps all."""
         meeting, self._round = self._round, None
         if meeting is None or meeting.size == 1:
             return
@@ -225,6 +224,7 @@ class FlopsProfiler:
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
     def _count_step(self) -> "ShownProfile":
+        """Return the profile of the observed step, counted now; raise an error without one."""
         from crossflops.facade import ShownProfile
 
         watch, times = self._watch, self._times
@@ -295,7 +295,7 @@ class FlopsProfiler:
 
 
 def step_of(profile: TrainingProfile, rank: int) -> RankStep:
-    """Return the part of a profile that the other processes get."""
+    """Return the MACs and times of a rank's step, for the first rank to show."""
     return RankStep(
         rank=rank,
         examples=profile.examples,
@@ -306,7 +306,7 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
 
 
 def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
-    """Print the three views on stdout, or to the file. Raises CrossflopsError if that fails."""
+    """Print the profile on stdout or write it to a file. Raises CrossflopsError."""
     from crossflops.render.pages.profile import ProfileView
 
     state = random.getstate()  # rich draws a number when it is imported: the training's next one
@@ -317,6 +317,7 @@ def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
 
 
 def _write_profile_content(content: Any, target: str | Path | None) -> None:
+    """Write a profile to a file in the format of its suffix, or to stdout as text."""
     from crossflops.render.formats import FORMATS, content_file_bytes, suffix
     from crossflops.render.terminal import terminal_page_text
 
@@ -333,13 +334,14 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
 
 
 def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
+    """Return the amount as text with its unit, or as a number."""
     from crossflops.report.quantity import short_amount
 
     return short_amount(amount, unit) if as_string else amount
 
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
-    """Return the timing of one observed step."""
+    """Return times, device and warnings of one observed training step."""
     from crossflops.profiling.watch import model_run_place
 
     where = model_run_place(model)

@@ -89,6 +89,7 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
 
 
 def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
+    """Return the environment in which a script imports the profiler and its settings."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -98,9 +99,7 @@ def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
 
 
 def _run_script_command(command: Sequence[str], environment: dict[str, str], quiet: bool) -> int:
-    """Return the exit status of the command; 128 and the signal that ended it, as shells have
-    it.
-    """
+    """Run a command and return its exit status; 128 + N if signal N ended it."""
     try:
         child = subprocess.Popen(command, env=environment, stdout=2 if quiet else None)
     except OSError as error:
@@ -116,6 +115,7 @@ def _run_script_command(command: Sequence[str], environment: dict[str, str], qui
 
 
 def _read_script_profile(path: Path) -> TrainingProfile | None:
+    """Read the profile that the script's process wrote, or return None without one."""
     if not path.is_file():
         return None
     try:
@@ -128,6 +128,6 @@ def _read_script_profile(path: Path) -> TrainingProfile | None:
 
 
 def _last_script_reason(path: Path) -> str:
-    """Return the last reason that a process wrote."""
+    """Return the last reason why no step was profiled, from the file of reasons."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return lines[-1] if lines else "none of its processes imported torch.optim"

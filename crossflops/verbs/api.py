@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 def _find_configured_formulas() -> tuple[str, ...]:
-    """Return the files of formulas of the configuration, whose reader most counts do not need."""
+    """Return the files of custom formulas that the configuration names."""
     if not is_configured("formulas"):
         return ()
     from crossflops.plugins.formula_files import formulas_of_configuration
@@ -52,7 +52,7 @@ def _find_configured_formulas() -> tuple[str, ...]:
 
 
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
-    """Return the verb, using its `formulas` and those of the configuration while it runs.
+    """Return the verb so that its `formulas` and the configured ones are used while it runs.
 
     Args:
         verb: A function with the keyword `formulas`: files, or modules that register theirs.
@@ -63,6 +63,7 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
+        """Return the verb's result, with the formulas of configuration and caller in effect."""
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
         sources = (*_find_configured_formulas(), *own)
@@ -700,4 +701,4 @@ def export(
 
 
 def _ignore_api_progress(_: str) -> None:
-    """Show no progress."""
+    """Ignore a progress message."""

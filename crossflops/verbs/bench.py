@@ -106,19 +106,17 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 
 def _is_named(request: Request) -> bool:
-    """Return whether a library knows the model by its name, and so has an input of any size."""
+    """Return whether the target is the name of a model in a known library."""
     return request.target is not None and library_of(full_target_name(request.target)) is not None
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
-    """Return the batch size of inputs of these shapes: the first size of the first that has
-    one.
-    """
+    """Return the batch size: the first dimension of the first input with any, else 1."""
     return next((shape[0] for shape in inputs if shape), 1)
 
 
 def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
-    """Return every input that has the first size of the first one, with this size instead."""
+    """Return the input specifications with this batch size as their first dimension."""
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
         raise InputError(
@@ -133,11 +131,13 @@ def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[Tens
 
 
 def _batch_dimension_names(inputs: Sequence[Any]) -> list[str]:
+    """Return the names of the symbolic first dimensions of ONNX inputs, each name once."""
     firsts = (value.type.tensor_type.shape.dim[:1] for value in inputs)
     return list(dict.fromkeys(dim.dim_param for dims in firsts for dim in dims if dim.dim_param))
 
 
 def _spec_from_value_info(value: Any) -> TensorSpec:
+    """Return the name and the shape of an ONNX input as a specification, without a dtype."""
     dims = value.type.tensor_type.shape.dim
     return TensorSpec(value.name, "", tuple(dim.dim_value for dim in dims))
 
@@ -166,14 +166,12 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def batch(self) -> int:
-        """The first size of the first input that has one."""
+        """The batch size: the first dimension of the first input that has one."""
         return batch_of([spec.shape or () for spec in self.counted.graph.inputs])
 
 
 def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
-    """Return the runnable form. Raises what counting raises, and InputError if no file can be
-    made.
-    """
+    """Count the model and prepare it to run in a runtime, as an ONNX file if needed."""
     request.refuse_unused()
     source = request.source()
     refuse_mode(source, request.setting)
@@ -193,7 +191,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
 
 
 def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
-    """Return a model that runs in its own framework, where it is built again from its target."""
+    """Count a model that a worker will build again from its target in its own framework."""
     if isinstance(source.model, OnnxFile):
         raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave out --runtime")
     if request.given is not None:
@@ -208,7 +206,7 @@ def _framework_runnable(request: Request, source: Source, folder: str, runtime: 
 
 
 def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
-    """Return the model to train, with the count of a step."""
+    """Return the model prepared to train, with the count of its training step."""
     if request.given is not None:
         raise InputError(
             "this runtime needs an importable target; a model object cannot be "
@@ -220,7 +218,7 @@ def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
 
 
 def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
-    """Return a file as it is. Data-dependent parts are counted as they run."""
+    """Count an ONNX file that will run, with sizes and branches from one run if needed."""
     notes: tuple[str, ...] = ()
     file = source.model
     native = None if request.inputs_file else count_source(source, request.setting, ())
@@ -240,7 +238,7 @@ def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
 
 
 def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
-    """Return the count with the observations of one run, or the present count without any."""
+    """Count the file with the sizes and branches of one run; return the count and a note."""
     try:
         settled, run = observe_request(request)
     except NormalizeError as error:
@@ -252,6 +250,7 @@ def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[Count
 
 
 def _depends_on_data(native: CountedModel) -> bool:
+    """Return whether a node is uncounted or has only an upper bound, so that values decide."""
     return any(
         not isinstance(count, CountedNode) or count.exactness == "bound"
         for count in native.ledger.counts
@@ -294,12 +293,12 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goal(self) -> Goal:
-        """The goal: the fastest batch, within a latency if one is requested."""
+        """The goal of a batch search: most examples/s, within a latency if one is given."""
         return Goal(None if self.max_latency_ms is None else self.max_latency_ms / 1e3)
 
     @property
     def peak(self) -> BenchPeak | None:
-        """The provided peak, in float32. Raises InputError if it is not a positive number."""
+        """The peak that the user gives, for float32, or None. Raises InputError."""
         if self.peak_tflops is None:
             return None
         if not 1e-18 <= self.peak_tflops <= 1e18:
@@ -309,7 +308,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The flags of the conditions in a report."""
+        """The bench options as flags with values, for the record of the request."""
         if self.trace is not None:
             return {"trace": self.trace, "peak_tflops": self.peak_tflops}
         flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}
@@ -319,7 +318,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_optimizer(self) -> str | None:
-        """The optimizer of a training step."""
+        """The optimizer of a training step, or None without training."""
         return self.optimizer if self.train else None
 
 
@@ -351,7 +350,7 @@ class Attempts:
         self.ran: dict[int, Ran] = {}
 
     def runnable(self, batch: int | None) -> Runnable:
-        """Return the model at a batch; None is that of its inputs."""
+        """Return the model prepared for a batch size, once; None means that of its inputs."""
         if batch not in self._ready:
             request, config = self._request, self._conditions
             if batch is not None:
@@ -364,15 +363,16 @@ class Attempts:
         return self._ready[batch]
 
     def trace_batch(self, batch: int) -> None:
-        """Trace a batch that was timed before."""
+        """Run a timed batch size again under the profiler, for a trace."""
         config = msgspec.structs.replace(self._conditions, limits=_BRIEF)
         self._run(self.runnable(batch), config, profiled=True)
 
     def run_batch(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
-        """Run the batch; with `profiled` some more runs are traced."""
+        """Run a batch size in a worker; with `profiled` also under the profiler."""
         return self._run(self.runnable(batch), self._conditions, profiled)
 
     def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
+        """Run the model at one batch size in a worker, store the result, return its times."""
         ran = _run_in_worker(ready, conditions, profiled)
         if isinstance(ran, Unfit):
             return ran
@@ -384,7 +384,7 @@ class Attempts:
 
 
 def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> Ran | Unfit:
-    """Return the answer of a worker."""
+    """Run a prepared model in a worker process; return its measurements, or why it failed."""
     if conditions.train:
         fields = asdict(_model_order(ready, conditions, profiled=False))
         order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": conditions.optimizer})
@@ -395,6 +395,7 @@ def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> R
 
 
 def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
+    """Build the order for the worker that runs an ONNX file, with or without the profiler."""
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
         allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
@@ -405,6 +406,7 @@ def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Orde
 
 
 def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
+    """Build the order for the worker that runs a model of a framework, maybe with a trace."""
     request = ready.request
     assert request.target is not None
     into_folder = profiled and runtime_frontend(conditions.runtime).traces_into_folder
@@ -452,9 +454,7 @@ def bench_request(request: Request, conditions: Conditions, on_progress: Progres
 
 
 def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
-    """Return how fast a model is on its inputs, and nothing else. Raises what building it
-    raises.
-    """
+    """Measure the latency of the model on its inputs, or return why it did not run."""
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
         timing = attempts.run_batch(None)
@@ -464,7 +464,7 @@ def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
 def measure_batches(
     request: Request, conditions: Conditions, on_progress: Progress = lambda _: None
 ) -> Bench:
-    """Return how fast a model is, at which batch, and its time by node.
+    """Measure the speed of a model at its batch sizes, and the time of its nodes.
 
     Raises NormalizeError when the model runs at no batch.
     """
@@ -502,9 +502,10 @@ def measure_batches(
 def _try_batches(
     attempts: Attempts, conditions: Conditions, on_progress: Progress
 ) -> tuple[list[Measurement | Unfit], int | None]:
-    """Return every batch that was tried, and of a search the largest that fits."""
+    """Run the requested batch sizes; return all results and the largest that fits."""
 
     def attempt(batch: int) -> Measurement | Unfit:
+        """Announce and run the model at one batch size; return times, or why it failed."""
         on_progress(f"running batch {batch}")
         return attempts.run_batch(batch)
 
@@ -523,6 +524,7 @@ def _try_batches(
 
 
 def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
+    """Return the error that says why no batch size ran, with a hint for memory or time."""
     unfit = next((run for run in tried if isinstance(run, Unfit)), None)
     message = (
         f"the model did not run ({unfit.stage}): {unfit.message}" if unfit else "no run succeeded"
@@ -537,6 +539,7 @@ def _build_bench_report(
     ready: Runnable, ran: Ran, conditions: Conditions, tried: Sequence[Measurement | Unfit],
     chosen: Measurement, largest: int | None,
 ) -> Bench:  # fmt: skip
+    """Build the report of `bench`: work, conditions, all batch sizes, and the chosen one."""
     macs, flops, by_precision = _work_of_run(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
@@ -570,7 +573,7 @@ def _build_bench_report(
 
 
 def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
-    """Return MACs, FLOPs and MACs by precision of the timed work: a run, or a training step."""
+    """Return MACs, FLOPs and MACs by precision of one run or one training step."""
     if ready.step is not None and ran.phases is not None:
         return training_step_work(ready.step, ran.phases)
     ledger = ready.counted.ledger
@@ -578,6 +581,7 @@ def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
 
 
 def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
+    """Return names, dtypes and shapes of the inputs of the run, or of the count without it."""
     if ran.inputs:
         return tuple(InputInfo(name, spec.dtype, spec.shape) for name, spec in ran.inputs.items())
     specs = ready.counted.graph.inputs
@@ -602,6 +606,7 @@ _OF_RUNS = {"batches": "--batch", "batch_dim": "--batch-dim", "max_latency_ms": 
 
 
 def _check_trace_options(conditions: Conditions, request: Request) -> None:
+    """Raise an error if an option that only a run uses is given together with --trace."""
     usual = Conditions()
     flag = next(
         (f for name, f in _OF_RUNS.items() if getattr(conditions, name) != getattr(usual, name)),
@@ -626,7 +631,7 @@ _DTYPES = {  # precision of a peak -> that of the count
 
 
 def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
-    """Return the measured peak with so many threads, or why there is none.
+    """Return the measured peak of this machine with a number of threads, or why none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
     rate of one times their number is taken, which is the most that they can do. With
@@ -654,7 +659,7 @@ def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
 
 
 def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
-    """Return the higher of both, by precision: a machine that was busy once can do more."""
+    """Return a peak with the higher rate of two measurements for each precision."""
     rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in first.rates.items()}
     return BenchPeak(
         rates=rates, bandwidth=first.bandwidth, source=first.source, is_peak=first.is_peak
@@ -668,7 +673,7 @@ _OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out recomputed
 def with_kernel_account(
     bench: Bench, ready: Runnable, ran: Ran, provided: BenchPeak | None
 ) -> Bench:
-    """Return the bench with the profile of its kernels, its assumptions, and impossible figures.
+    """Return the bench result with kernel profile, assumptions, warnings and errors.
 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
@@ -705,7 +710,7 @@ def with_kernel_account(
 
 
 def _warn_of_threads(threads: int) -> list[str]:
-    """Return a warning if a run has more threads than there are processors for them."""
+    """Return a warning if a run has more threads than this process has CPUs."""
     known = usable_cpus()
     if threads <= known:
         return []
@@ -716,7 +721,7 @@ def _warn_of_threads(threads: int) -> list[str]:
 
 
 def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
-    """Return the bench with its profile against a peak, and with the profiler's own time."""
+    """Return the bench result with kernel times as shares of the peak, and profiler time."""
     profile, measurement = (
         _kernel_profile_of_run(ready, ran, peak) if ran.profile else None,
         bench.measurement,
@@ -734,10 +739,12 @@ def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak 
 
 
 def _above(bench: Bench) -> bool:
+    """Return whether the run or one of its kernels is faster than the peak of the device."""
     return bool(bench.above_peak or (bench.profile and bench.profile.above_peak))
 
 
 def _coverage_warning(profile: KernelProfile) -> str:
+    """Return the warning that counted nodes cover only a part of the run time, in percent."""
     rest = profile.run_seconds - profile.profiler_seconds
     added = 100 * profile.added_seconds / rest
     between = 100 * max(profile.outside_seconds - profile.profiler_seconds, 0.0) / rest
@@ -749,6 +756,7 @@ def _coverage_warning(profile: KernelProfile) -> str:
 
 
 def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
+    """Yield the warnings about a run: no kernel times, unstable times, and uncounted nodes."""
     yield from ran.notes
     if not ran.profile and ran.phases is None:
         yield f"no times of kernels: {ran.runtime} does not report which nodes its time belongs to"
@@ -768,7 +776,7 @@ def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
 
 
 def _as_run(counted: CountedModel) -> Ledger:
-    """Return the ledger with the dead nodes of a file: they run, and count for nothing."""
+    """Return the ledger with nodes that run without effect on an output, at no cost."""
     dead = (
         msgspec.structs.replace(row, cost=ZERO) if isinstance(row, CountedNode) else row
         for row in count_dead(counted.graph)
@@ -777,6 +785,7 @@ def _as_run(counted: CountedModel) -> Ledger:
 
 
 def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
+    """Match the kernels of a profiled run to the counted nodes; return times and rates."""
     assert ran.profile is not None
     trace, ledger = read_trace_events(ran.profile), _as_run(ready.counted)
     source = f"the profile of {ran.runtime}"
@@ -797,8 +806,7 @@ _OWN = "torch"
 
 
 def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> Bench:
-    """Return the kernels of a trace of onnxruntime or of torch.profiler, joined to the model's
-    nodes.
+    """Match kernels of an onnxruntime or torch trace file to nodes; return a bench result.
 
     Nothing is run, but onnxruntime, where it is there, is asked which graph it makes of the file:
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
@@ -824,6 +832,7 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
 def _profile_of_trace(
     ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
 ) -> tuple[KernelProfile, tuple[str, ...]]:
+    """Match the kernels of a saved trace to the counted nodes; return the profile and notes."""
     ledger = _as_run(ready.counted)
     if not is_onnxruntime(traced):
         calls = match_torch_operators(traced, ready.counted.trace, 0)
@@ -835,7 +844,7 @@ def _profile_of_trace(
 
 
 def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
-    """Return the graph that ran: the one of onnxruntime's with the most of the trace's kernels."""
+    """Find the optimization level whose graph has most of the kernels; return it, a note."""
     ran = [(kernel.name, kernel.op) for kernel in times.kernels]
     names = {name for name, _ in ran}
     best: tuple[int, str, ExecutedGraph] | None = None
@@ -863,6 +872,7 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedG
 
 
 def _save_graph_at_level(ready: Runnable, optimization: str) -> ExecutedGraph | None:
+    """Let onnxruntime optimize the model without running it; return its graph, or None."""
     order = FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
         batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
@@ -881,6 +891,7 @@ def _bench_from_trace(
     trace: str,
     peak: BenchPeak | None,
 ) -> Bench:
+    """Build the report of `bench` for a saved trace: the count and its kernel times."""
     graph, ledger = ready.counted.graph, ready.counted.ledger
     inputs = tuple(InputInfo(spec.name, spec.dtype, spec.shape or ()) for spec in graph.inputs)
     assumptions = (RULE, *ready.notes, *notes, *([f"peak: {peak.source}"] if peak else []))

@@ -35,7 +35,7 @@ def refuse_unless_trainable(request: Request) -> None:
 
 
 def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
-    """Return the count of a step, with that of its optimizer if its equations are known.
+    """Count a training step, and its optimizer if known; return the report and the count.
 
     Raises InputError for a model of another framework.
     """
@@ -65,7 +65,7 @@ def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, di
 def bench_step(
     report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
 ) -> BenchStep:
-    """Return the phases of a step with their work. In a backward pass only gradients are work."""
+    """Return the phases of a training step: MACs, FLOPs, seconds, share of the peak."""
     work, times = _require_training_report(report), phases.passes
     forward, backward = _phase_macs_by_precision(report, phases)
     rows = [_phase_row("forward", times * work.forward_flops, phases.forward, forward, peak)]
@@ -92,7 +92,7 @@ def bench_step(
 
 
 def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str]:
-    """Yield the notes on a timed step."""
+    """Yield notes on a timed step: no backward pass, or an optimizer without a count."""
     if phases is None:
         return
     if phases.backward is None:
@@ -102,18 +102,20 @@ def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str
 
 
 def _require_training_report(report: Report) -> TrainingReport:
+    """Return the training part of a report, which must have one."""
     assert isinstance(report.training, TrainingReport)
     return report.training
 
 
 def _gradient_work(work: Training, flops: bool = False) -> int:
+    """Return the MACs, or FLOPs, of the gradients of inputs and weights in a training step."""
     return sum(getattr(work, pair[flops]) for pair in _GRADIENTS)
 
 
 def _phase_macs_by_precision(
     report: Report, phases: StepPhases
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the MACs of all forward passes of a step, and of its gradients, by precision."""
+    """Return the forward MACs and the gradient MACs of a step, each by precision."""
     forward: dict[str, int] = {}
     backward: dict[str, int] = {}
     for node in report.nodes:
@@ -129,6 +131,7 @@ def _phase_macs_by_precision(
 def _phase_row(
     phase: str, flops: int, seconds: float, macs: Mapping[str, int], peak: BenchPeak | None
 ) -> PhaseRow:
+    """Build the row of a phase: MACs, FLOPs, seconds, FLOP/s, and its share of the peak."""
     total = sum(macs.values())
     return PhaseRow(
         phase=phase,
@@ -143,7 +146,7 @@ def _phase_row(
 def _phase_peak_share(
     macs: Mapping[str, int], seconds: float, peak: BenchPeak | None
 ) -> float | None:
-    """Return the time of the MACs at the peaks of their precisions, over the seconds."""
+    """Return the share of the peak: ideal seconds of the MACs / measured seconds."""
     rates = peak.rates if peak is not None else {}
     if not macs or not seconds or not rates.keys() >= macs.keys():
         return None

@@ -70,12 +70,12 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def numbers(self) -> set[str]:
-        """The names of all numbers that its rules are about."""
+        """The names of the numbers in its rules, such as "macs"."""
         full = {rule.name for rule in self.rules}
         return full.union(rule.name for part in self.parts for rule in part.rules)
 
     def request(self, conventions: Sequence[str] = ()) -> Request:
-        """Return the request to count."""
+        """Return the request to count the model of the budget with tool conventions."""
         model = self.target if self.model is None else self.model
         return Request.from_arguments(model, **self.options, as_=tuple(conventions))
 
@@ -83,7 +83,7 @@ class Budget(msgspec.Struct, frozen=True):
 def make_budget(
     name: str, target: str, provided: Mapping[str, Any], where: str, file: str = ""
 ) -> Budget:
-    """Return the budget of a table, or of the keywords of a call. Raises InputError.
+    """Build a budget from a table of a configuration or from keyword arguments.
 
     `where` names the table in messages.
     """
@@ -117,6 +117,7 @@ def make_budget(
 
 
 def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
+    """Parse a non-empty list of texts into budget rules; an error names the table `where`."""
     if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
         raise InputError(f"{where} must have a list of rules", hint)
     if not rules:
@@ -125,6 +126,7 @@ def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...
 
 
 def _parse_budget_rule(text: str, where: str) -> BudgetRule:
+    """Parse a text such as "macs <= 1G" into a budget rule; errors name the table `where`."""
     try:
         return BudgetRule.from_text(text)
     except InputError as error:
@@ -132,6 +134,7 @@ def _parse_budget_rule(text: str, where: str) -> BudgetRule:
 
 
 def _parse_part_rules(key: str, table: Any, where: str) -> Iterator[PartRules]:
+    """Yield the rules of a table from patterns of modules or operators to lists of rules."""
     kind = _PARTS[key]
     example = "encoder.*" if kind == "module" else "Conv"
     hint = f'write {key} = {{"{example}" = ["macs <= 1G"]}}'
@@ -151,8 +154,7 @@ _NUMBERS_OF_MODELS = (*NATIVE, RESIDUAL)
 
 
 def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) -> None:
-    """Raise UnknownNameError for a rule about a number that does not exist for this kind of
-    target.
+    """Raise UnknownNameError if a rule names a number that does not exist.
 
     A number of a convention may name its edition: thop@0.0.31.
     """
@@ -178,7 +180,7 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
 
 
 def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Return the nearest file from the folder upwards that sets budgets, and its table."""
+    """Return the nearest configuration file with budgets, and its table of budgets."""
     for file, table in _configurations(folder):
         return file, table
     if beneath := _budget_files_beneath(folder):
@@ -197,7 +199,7 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
 
 
 def _budget_files_beneath(folder: Path) -> list[str]:
-    """Return the configurations of the repository beneath a folder that set budgets."""
+    """Return the paths of configuration files below the folder that set budgets."""
     from crossflops.verbs.revisions import files_called
 
     with contextlib.chdir(folder):
@@ -207,7 +209,7 @@ def _budget_files_beneath(folder: Path) -> list[str]:
 
 
 def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
-    """Return the budgets of a configuration by file and name, replaced by nearer ones.
+    """Return the budgets by file and name; a configuration nearer to the model wins.
 
     A model in a folder that has a budget for it by itself is held against that.
     """
@@ -222,7 +224,7 @@ def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, 
 
 
 def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Path, list[Budget]]:
-    """Return the configuration nearest to a target that has a budget for it, and its budgets.
+    """Return the nearest configuration with a budget for a target, and these budgets.
 
     Those from the file `below` on are not looked at.
     """
@@ -244,7 +246,7 @@ def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Pat
 
 
 def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Return every file from the folder upwards that sets budgets, the nearest first."""
+    """Yield the configuration files with budgets from the folder upwards, nearest first."""
     seen: set[Path] = set()
     for index in (folder, *folder.parents):
         file, table = find_config_table(_TABLE, index)
@@ -254,7 +256,7 @@ def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def _from_folder(target: str, start: Path, folder: Path) -> str:
-    """Return a target typed in `start`, as a file of `folder` writes it."""
+    """Return a target path relative to `start` as a path relative to `folder`."""
     path, colon, rest = target.partition(":")
     index = start / path
     if not index.exists():
@@ -263,7 +265,7 @@ def _from_folder(target: str, start: Path, folder: Path) -> str:
 
 
 def _normalize_target_path(target: str) -> str:
-    """Return a target with its path in one spelling: ./a//m.onnx is a/m.onnx."""
+    """Return the target with a normalized path: ./a//m.onnx is a/m.onnx."""
     return os.path.normpath(target)
 
 
@@ -310,7 +312,7 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
 def _origins(
     budgets: Sequence[Budget], table: str, others: Mapping[str, str], file: Path
 ) -> dict[str, str]:
-    """Return the table of each budget. Raises InputError for one that two tables set."""
+    """Return the table by budget name. Raises InputError if two tables set one budget."""
     for budget in budgets:
         if budget.name in others:
             raise InputError(
@@ -321,7 +323,7 @@ def _origins(
 
 
 def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> None:
-    """Raise InputError for [budgets.model.onnx], which TOML reads as a table in a table."""
+    """Raise InputError for [budgets.model.onnx], where TOML needs quotes."""
     for key, value in provided.items():
         if key not in _KEYS and isinstance(value, dict):
             message = f"{where} has a table {key}; a name with dots must be in quotes"
@@ -329,6 +331,7 @@ def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> Non
 
 
 def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:
+    """Yield the budget once for each file that its glob pattern matches, or as it is."""
     if not glob.has_magic(budget.target) or (folder / budget.target).exists():
         yield budget
         return
@@ -344,11 +347,12 @@ def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Ite
 def _with_lines(
     rules: Sequence[BudgetRule], file: str, key: str, part: str
 ) -> tuple[BudgetRule, ...]:
+    """Return the rules, each with the number of the line where the file states it."""
     return tuple(replace(rule, line=_line_of(file, key, part, rule.text)) for rule in rules)
 
 
 def _line_of(file: str, key: str, part: str, rule: str) -> int:
-    """Return the line of the configuration that has a rule, or else the heading of its budget.
+    """Return the line number of a rule in a configuration, or of its table.
 
     0 where the budget stands in no table of its own.
     """
@@ -374,6 +378,7 @@ def _line_of(file: str, key: str, part: str, rule: str) -> int:
 
 
 def _is_heading(text: str, key: str) -> bool:
+    """Return whether the line is the TOML heading of the budget table with this name."""
     name = text.partition("budgets.")[2]
     quoted = re.match(r"\s*[\"']([^\"']*)[\"']|\s*([\w-]+)", name)
     return quoted is not None and _normalize_target_path(quoted[1] or quoted[2]) == key

@@ -97,7 +97,7 @@ def _hold_in(
     is_whole: bool = False,
     revision: str = "",
 ) -> Checks:
-    """Check budgets in the folder of their configuration; rows have names as seen from `start`."""
+    """Check budgets in the folder of their file; return rows with paths from `start`."""
     with contextlib.chdir(file.parent):
         if revision:
             checks = hold_since(budgets, revision, on_progress)
@@ -107,6 +107,7 @@ def _hold_in(
     is_below = not below.startswith(os.pardir) and below != os.curdir
 
     def path_from_start(name: str) -> str:
+        """Return a path below the configuration's folder as a path from the current folder."""
         return os.path.normpath(os.path.join(below, name)) if is_below and name else name
 
     rows = (
@@ -128,8 +129,7 @@ def hold_budgets(
     on_progress: Callable[[str], None],
     is_whole: bool = False,
 ) -> Checks:
-    """Check the rules of these budgets against the baseline of that path; `update` writes it
-    first.
+    """Check budgets against the baseline file; with `update` write the baseline first.
 
     `is_whole` says that these are all budgets of the configuration: entries of others are dropped
     from the baseline then, but those of tests.
@@ -156,7 +156,7 @@ def hold_budgets(
 def hold_since(
     budgets: Sequence[Budget], revision: str, on_progress: Callable[[str], None]
 ) -> Checks:
-    """Check the rules of these budgets against the models at a revision of git.
+    """Check budgets against the counts of the same models at a git revision.
 
     Raises InputError for a revision that is not here.
     """
@@ -178,12 +178,13 @@ def hold_since(
 
 
 def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
+    """Return the target with its file path replaced by the path that it has now."""
     path, colon, rest = target.partition(":")
     return names.get(path, path) + colon + rest
 
 
 def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
-    """Return a model as it was at a revision that is checked out into a folder."""
+    """Count the model of a budget as it was at a git revision checked out into a folder."""
     from crossflops.verbs.revisions import count_in, place_at, refuse_pointer
 
     then = msgspec.structs.replace(budget, target=old)
@@ -223,12 +224,13 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
 
 
 def _ignore_check_progress(_: str) -> None:
-    """Show no progress."""
+    """Ignore a progress message."""
 
 
 def _record_all(
     budgets: Sequence[Budget], on_progress: Callable[[str], None]
 ) -> dict[str, RecordedCount | CrossflopsError]:
+    """Count the model of every budget; return by budget name the numbers, or the error."""
     counts: dict[str, RecordedCount | CrossflopsError] = {}
     for budget in budgets:
         try:
@@ -239,7 +241,7 @@ def _record_all(
 
 
 def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
-    """Return the error; for a missing file with the location of another of its name."""
+    """Return the error with a hint where a missing model file has moved to, if found."""
     from crossflops.verbs.revisions import files_called
 
     if glob.has_magic(budget.target) and is_file(budget.target):
@@ -261,7 +263,7 @@ def _earlier_in_baseline(
     counts: Mapping[str, RecordedCount | CrossflopsError],
     baseline: Baseline,
 ) -> Earlier:
-    """Return the entry of a budget, or of a vanished file with the very same count."""
+    """Return the baseline count of a budget, or that of a missing file with equal counts."""
     models, now = baseline.models, counts[budget.name]
     if budget.name in models or not isinstance(now, RecordedCount) or budget.origin:
         return Earlier(record=models.get(budget.name))
@@ -273,12 +275,13 @@ def _earlier_in_baseline(
 
 
 def _is_lost_file(name: str) -> bool:
-    """Return whether an entry is about a missing file. Other names of budgets are no paths."""
+    """Return whether a baseline entry is named by a model file that does not exist."""
     path = name.partition(":")[0]
     return (is_file(path) or path.endswith(".py")) and not Path(path).exists()
 
 
 def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
+    """Return whether two counts have the same request and modules, and no different number."""
     known = (
         entry.values.items() <= now.values.items() or entry.values.items() >= now.values.items()
     )
@@ -288,6 +291,7 @@ def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
 def _budget_checks(
     budget: Budget, now: RecordedCount | CrossflopsError, earlier: Earlier
 ) -> Iterator[Check]:
+    """Yield a check for each rule of a budget, or failed checks if the count failed."""
     if isinstance(now, RecordedCount):
         rows = hold_rules(budget.name, budget.rules, budget.parts, now, earlier)
     else:
@@ -296,7 +300,7 @@ def _budget_checks(
 
 
 def _with_keys(row: Check, budget: Budget) -> Check:
-    """Return a row whose error names keys of the budget's configuration."""
+    """Return the check with command-line options in its error as configuration keys."""
     if not budget.file:
         return row
     return msgspec.structs.replace(
@@ -305,7 +309,7 @@ def _with_keys(row: Check, budget: Budget) -> Check:
 
 
 def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None) -> Baseline:
-    """Write these counts into the baseline, which may have changed since it was read.
+    """Write counts into the baseline file under a lock; return the new baseline.
 
     Of all names that are `known`, entries of others are dropped, but those of tests.
     """
@@ -324,7 +328,7 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
 
 
 def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) -> RecordedCount:
-    """Count a model, and measure the numbers of its rules that no count has.
+    """Count the model of a budget; measure file size, latency or residual if a rule needs it.
 
     A number that cannot be measured is `missing` with the reason, and the others are there.
     """
@@ -347,7 +351,7 @@ def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) 
 
 @contextlib.contextmanager
 def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
-    """Keep the error of a number that cannot be measured, for the rules about it."""
+    """Record an error of the block as the reason why the number `name` is missing."""
     try:
         yield
     except CrossflopsError as error:
@@ -355,7 +359,7 @@ def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[N
 
 
 def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
-    """Count by the conventions of the rules, without those that have no number for the model.
+    """Count a model by the tool conventions of its rules; record the missing ones.
 
     Each of these is asked for by itself then, since that alone says why there is none.
     """
@@ -375,7 +379,7 @@ def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Re
 
 
 def _file_bytes(budget: Budget) -> int:
-    """Return the bytes of a file with those of its external data."""
+    """Return the bytes of an ONNX file and its external data. Raises InputError."""
     from crossflops.export.onnx_file import data_locations
     from crossflops.load import read_onnx_model
 
@@ -415,11 +419,12 @@ def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
 
 
 def _budget_conventions(budget: Budget) -> tuple[str, ...]:
+    """Return the tool conventions whose numbers the rules of a budget name, sorted."""
     return tuple(sorted(budget.numbers - {*NATIVE, RESIDUAL, NODES}))
 
 
 def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str], None]) -> Report:
-    """Return the report with the residuals of the tools, which are run."""
+    """Run the tools on a budget's model; add their results and residuals to the report."""
     from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
     compared = compare_with_tools(budget.request(), Comparison(), on_progress)
@@ -434,7 +439,7 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
 
 def _read_baseline(path: Path, anew: bool) -> Baseline:
-    """Return the baseline; an empty one if it is missing, or is broken and written `anew`.
+    """Read the baseline file; return an empty one if it is missing, or broken and `anew`.
 
     Raises InputError for a broken file, and always for one of a newer schema.
     """
@@ -459,10 +464,12 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
 
 
 def _decode_baseline_schema(data: bytes) -> Any:
+    """Return the name of the schema in baseline JSON, or the current schema without one."""
     return msgspec.json.decode(data, type=dict[str, Any]).get("schema", SCHEMA)
 
 
 def _unreadable_baseline_reason(path: Path, error: Exception) -> str:
+    """Return why a baseline file is unreadable: git conflict, Git LFS pointer, or the error."""
     with contextlib.suppress(OSError):
         data = path.read_bytes()
         if _CONFLICT in data:

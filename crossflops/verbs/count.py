@@ -67,7 +67,7 @@ _DRAWS = "the file draws random numbers without a seed: sizes can differ in anot
 
 
 def observe_request(request: Request) -> tuple[Request, Run]:
-    """Run the request's ONNX file once, and return the request with the observations and a note.
+    """Run an ONNX file once; return the request with observed sizes, and the run.
 
     The values of its inputs are those of the request's file, where it has one.
 
@@ -92,8 +92,7 @@ def observe_request(request: Request) -> tuple[Request, Run]:
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
-    """Run an ONNX model on these arrays, by input name, and return the observations; missing
-    inputs are random.
+    """Run an ONNX model on arrays by input name (else random); return what was observed.
 
     Raises what `bench.processes.observe` raises.
     """
@@ -158,13 +157,13 @@ class ModelBuild:
         )
 
     def count(self, setting: Setting, views: Sequence[Setting] = ()) -> CountedModel:
-        """Count the model in a setting, and record the runs of `views`."""
+        """Count the model in a setting, and observe its runs in the settings `views`."""
         return self.ask(lambda source: self._count(source, setting, views))
 
     def ask(
         self, compute: Callable[[Source], _Answer], need: str = "the model needs its weights"
     ) -> _Answer:
-        """Return the result of a function of the model.
+        """Apply a function to the built model; build it with weight values if those are needed.
 
         Raises InputError where it needs values, and the request is to have none; the message
         begins with `need`.
@@ -181,6 +180,7 @@ class ModelBuild:
         return compute(self._build_source())
 
     def _build_source(self) -> Source:
+        """Build the model once, with or without weight values, and return it."""
         if self._source is None:
             if self._has_values:
                 self._source = self._request.source()
@@ -191,6 +191,7 @@ class ModelBuild:
         return self._source
 
     def _count(self, source: Source, setting: Setting, views: Sequence[Setting]) -> CountedModel:
+        """Count the model in a setting; record which weight values were used, if any."""
         request = self._request
         refuse_mode(source, setting)
         if request.weights is not None and request.given is None and not source.weights:
@@ -206,12 +207,12 @@ class ModelBuild:
 
 
 def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
-    """Normalize and count in this setting, and record the fused kernels of the observed ones."""
+    """Convert a model to a graph and count it in a setting; also record observed runs."""
     return count_recording(record_model(source, setting, observed))
 
 
 def count_recording(recording: Recording) -> CountedModel:
-    """Convert a model that was recorded, and count its graph."""
+    """Convert a recorded model to a graph and count it."""
     model, graph, trace = convert_recording(recording, run_of_bytes)
     run = None
     if trace.runtime or trace.notes:
@@ -234,7 +235,7 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
 
 
 def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
-    """Return the real runs that some convention needs."""
+    """Return the settings in which a convention needs the kernels of a real run."""
     return sorted(
         {view for convention in conventions if (view := convention.view(setting))},
         key=lambda view: (view.id, view.level),
@@ -242,7 +243,7 @@ def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> l
 
 
 def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] = ()) -> Report:
-    """Return the report of a count."""
+    """Build the report of a count, with memory use and the totals of tool conventions."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
         counted.graph, counted.trace, counted.ledger, tuple(folds), memory
@@ -256,14 +257,17 @@ def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] =
 
 
 def _is_of_pytorch(trace: Trace) -> bool:
+    """Return whether the trace is of a PyTorch model and has calls."""
     return trace.framework == "torch" and bool(trace.calls)
 
 
 def _is_file(counted: CountedModel) -> bool:
+    """Return whether the model is an ONNX file, which has no exported program and no calls."""
     return counted.program is None and not counted.trace.calls
 
 
 def _dead_macs(counted: CountedModel) -> int | UnsetType:
+    """Return the MACs on which no output depends; UNSET if the framework hides them."""
     if _is_of_pytorch(counted.trace):
         return sum(_dead(counted).values())
     if not _is_file(counted):
@@ -273,7 +277,7 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
 
 
 def _tell_dead_nodes(graph: Graph) -> None:
-    """Warn of the work of a file on which no output depends."""
+    """Warn of nodes of an ONNX file on which no output depends."""
     dead = count_dead(graph)
     for kind, unit in (("macs", "MACs"), ("flops", "FLOPs")):
         amounts = {
@@ -294,8 +298,7 @@ def _tell_dead_nodes(graph: Graph) -> None:
 
 
 def _dead(counted: CountedModel, with_recomputation: bool = False) -> dict[str, int]:
-    """Return, by module, the MACs of operators on which no output depends, though a run computes
-    them.
+    """Return by module the MACs of operators that run without effect on an output.
 
     Of an operator that has no node, and of one of whose parts some have none, those of the parts,
     where they are known. What reaches an output by empty tensors alone has no node either. With
@@ -325,7 +328,7 @@ def _dead(counted: CountedModel, with_recomputation: bool = False) -> dict[str, 
 
 
 def _node_with_open_sizes(counted: CountedModel) -> str:
-    """Return the first node of ai.onnx whose sizes its operands leave open; "" without one.
+    """Return the first node whose output shape its inputs do not determine, or "".
 
     All that is not counted behind it waits for its sizes.
     """
@@ -342,6 +345,7 @@ def _node_with_open_sizes(counted: CountedModel) -> str:
 def _dead_work_message(
     dead: Mapping[str, int], unit: str = "MACs", indices: str = "modules"
 ) -> str:
+    """Return the warning that names where work without effect on an output is."""
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
     more = f", and in {len(dead) - _NAMED} more {indices}" if len(dead) > _NAMED else ""
@@ -355,7 +359,7 @@ def _dead_work_message(
 def fold_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
 ) -> ConventionCount:
-    """Return the count as the convention folds it. Raises InputError if no call was recorded."""
+    """Return the total and the amounts that a tool's convention gives for the count."""
     if convention.formula is not None:
         raise InputError(
             f"{convention.tool} is a formula over the config of a language model, which is not "
@@ -399,7 +403,7 @@ def fold_by_convention(
 
 
 def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Prediction":
-    """Return a convention's bookings of the nodes that it sees.
+    """Predict what a tool books for each node of the graph, by its convention.
 
     Raises PredictionError where the tool itself would fail.
     """
@@ -412,7 +416,7 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
 
 
 def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> ConventionCount:
-    """Return the bookings by node, zeros left out. Nodes without a decidable rule have none."""
+    """Return the total and the amounts by node that a convention of nodes gives."""
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
@@ -436,7 +440,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 @contextmanager
 def collecting_warnings() -> Iterator[list[str]]:
-    """Collect the sentences of every CrossflopsWarning of the block, each once, at its end.
+    """Collect the texts of CrossflopsWarnings within the block, and show each once.
 
     They are heard whatever is filtered, and shown as always, then.
     """
@@ -451,6 +455,7 @@ def collecting_warnings() -> Iterator[list[str]]:
 
 
 def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
+    """Issue a warning of the count once, and add its text to the list of sentences."""
     sentence = str(warning.message)
     if sentence in sentences:
         return
@@ -461,7 +466,7 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
 
 
 def build_for(request: Request) -> ModelBuild:
-    """Return the builder of a request's model, with values if its conventions watch runs."""
+    """Return the builder of the requested model, with values if a real run is needed."""
     return ModelBuild(
         request, is_run=bool(views_to_observe(_request_conventions(request), request.setting))
     )
@@ -469,8 +474,7 @@ def build_for(request: Request) -> ModelBuild:
 
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
-    """Return the result of `crossflops.count`, with the graph and the ledger of the requested
-    mode.
+    """Count the model of a request; return its report, and the count in its mode.
 
     `build` is the model of the request, where the caller has more to ask of it.
 
@@ -528,7 +532,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:
-    """Return the training flags of a request, None without any."""
+    """Return the options of training in a request, with None for those at default."""
     return {
         "train": request.train or None,
         "frozen": request.frozen or None,
@@ -538,9 +542,7 @@ def flags_of_training(request: Request) -> dict[str, Any]:
 
 
 def name_of_loss(loss: str | Callable[..., Any]) -> str:
-    """Return the name of a loss in a report: of a callable object, such as a partial, its
-    class.
-    """
+    """Return the name of a loss function, or of the class of a callable object."""
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "__qualname__", type(loss).__qualname__))
@@ -569,7 +571,7 @@ def refuse_training(request: Request) -> None:
 def exact_steps(
     native: CountedModel, frozen: Iterable[str], trainable: Iterable[str], own: OwnBackwards = ()
 ) -> "Steps":
-    """Return the training step of a model that was counted.
+    """Count the exact training step of a counted model by node.
 
     `own` are the backward passes of its functions: see `crossflops.ledger.training.work`.
 
@@ -588,7 +590,7 @@ def exact_steps(
 def own_backwards_in_step(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> OwnBackwards:
-    """Return the work of custom autograd functions in the training step of a model.
+    """Return the work of custom autograd functions in the requested training step.
 
     What the loss of the request misses is severed from its graph.
     """
@@ -605,7 +607,7 @@ def own_backwards_in_step(
 
 
 def source_backward_costs(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
-    """Return the work of a source's custom autograd functions, for the step in the setting."""
+    """Return the work of a model's custom autograd functions in a training step."""
     if not native.graph.functions:
         return ()
     return require_frontend(source.model).custom_backward_costs(source, setting)
@@ -614,7 +616,7 @@ def source_backward_costs(native: CountedModel, source: Source, setting: Setting
 def sever_missed_outputs(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> CountedModel:
-    """Return the count, with outputs cut off that the loss of the request does not use.
+    """Return the count with all outputs marked as unused that the loss does not use.
 
     Raises InputError, TargetError.
     """
@@ -622,7 +624,7 @@ def sever_missed_outputs(
 
 
 def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ...]:
-    """Return, for each output of the model in flat order, whether the loss depends on it.
+    """Return for each output of the model, flattened, whether the loss depends on it.
 
     Raises InputError, TargetError.
     """
@@ -636,13 +638,14 @@ def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ..
 def _source_outputs_in_loss(
     source: Source, loss: Callable[..., Any], setting: Setting
 ) -> tuple[bool, ...]:
+    """Return for each output of a model whether the loss function depends on it."""
     if isinstance(source.model, OnnxFile):
         raise InputError("--loss cannot be used with an ONNX file", "leave out --loss")
     return require_frontend(source.model).loss_reached_outputs(source, loss, setting)
 
 
 def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
-    """Return the count, with outputs cut off that a loss does not use.
+    """Return the count with the outputs marked as unused that are not `reached`.
 
     Raises InputError where which they are is not known.
     """
@@ -661,7 +664,7 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
 def with_training(
     report: Report, native: CountedModel, exact: "Steps", optimizer: str = ""
 ) -> Report:
-    """Return the report with the exact training step, and separately that of the optimizer."""
+    """Return the report with the work of the training step and of the optimizer."""
     from crossflops.ledger.training.rule_of_thumb import differences
 
     thumb = (
@@ -684,7 +687,7 @@ def with_training(
 
 
 def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
-    """Return the report with the rule of thumb by parameters and tokens, if there are tokens."""
+    """Return the report with the 6 N D estimate of a training step, if it has tokens."""
     from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
     per_token = PerToken.from_totals(report.model.inputs, report.totals)
@@ -700,6 +703,7 @@ def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
 
 
 def _request_conventions(request: Request) -> list["Convention"]:
+    """Return the tool conventions that a request names with --as."""
     if not request.as_:
         return []
     from crossflops.tools.registry import conventions_from_texts
@@ -710,13 +714,12 @@ def _request_conventions(request: Request) -> list["Convention"]:
 def _count_report(
     build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
 ) -> tuple[Report, CountedModel]:
-    """Return the report at definite sizes, also as these conventions fold it, and the native
-    count.
-    """
+    """Count the model, also by tool conventions; return the report and the count."""
     watched = views_to_observe(conventions, setting)
     modes = {}
 
     def mode(training: bool) -> CountedModel:
+        """Return the count in train or eval mode, counted once and then reused."""
         if training not in modes:
             views = [view for view in watched if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)
@@ -726,6 +729,7 @@ def _count_report(
     native = mode(setting.training)
 
     def fold(convention: "Convention") -> ConventionCount:
+        """Return the total that a tool with this convention gives for the model."""
         return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
 
     formulas = [convention for convention in conventions if convention.formula is not None]
@@ -750,7 +754,7 @@ def _count_report(
 def _each_folded(
     conventions: Sequence["Convention"], fold: Callable[["Convention"], ConventionCount]
 ) -> list[ConventionCount]:
-    """Return the count under each convention, and a warning for each of several that fails.
+    """Return the totals by convention; warn of those that cannot count the model.
 
     Raises InputError where none can.
     """
@@ -768,7 +772,7 @@ def _each_folded(
 
 
 def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
-    """Return the request at definite sizes: those of the formulas, or of a run."""
+    """Return the request with definite sizes, and the formulas or run they are from."""
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:

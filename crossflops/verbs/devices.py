@@ -23,8 +23,7 @@ _CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
 def additional_devices(
     name: str | None, catalogue: str | Path | None = None
 ) -> tuple[Device, ...]:
-    """Return the devices beside those of the catalogue: the user's own, and `measured` if
-    requested.
+    """Return the user's devices, and this measured machine if its name is given.
 
     To measure this machine takes some seconds, unless it was measured before. Raises InputError
     for a file that cannot be understood.
@@ -36,14 +35,14 @@ def additional_devices(
 
 
 def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
-    """Return the device of that name, from the catalogue or the user's own."""
+    """Find a device by name in the catalogue and among the user's devices."""
     return find_device(name, additional_devices(name, catalogue))
 
 
 def this_machine(
     catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
 ) -> Machine:
-    """Return the system's data, the devices of the catalogue that match, and the measured peak.
+    """Describe this machine: CPU, GPUs, matching catalogue devices, measured peak.
 
     Raises NoCpuError where the system says nothing and nothing is measured.
     """
@@ -79,7 +78,7 @@ def this_machine(
 
 
 def _device(look: Callable[[], Device]) -> Device | str:
-    """Return the device that is found, or why there is none."""
+    """Return the device that a lookup finds, or a text why there is none."""
     try:
         return look()
     except AmbiguousDeviceError as error:
@@ -89,13 +88,14 @@ def _device(look: Callable[[], Device]) -> Device | str:
 
 
 def _device_display_name(device: Device | str) -> str:
+    """Return the name of a device, with its alternatives joined by ", or "."""
     if isinstance(device, str):
         return device
     return ", or ".join((device.label, *device.also))
 
 
 def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
-    """Return a doubt if the driver's units and clock do not give the peak of the sheet.
+    """Return a warning if units x clock from the driver contradict the catalogue's peak.
 
     2 FLOPs x FP32 units x highest clock, as vendors print it.
     """
@@ -114,7 +114,7 @@ def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
 
 
 def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
-    """Return the device of a GPU that was found; of a slice, the share that its driver reports.
+    """Return the catalogue device of a GPU; of a MIG slice, its share of the device.
 
     Raises UnknownNameError where it is not in the catalogue.
     """

@@ -25,8 +25,7 @@ _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 def diff(
     first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
-    """Return the difference from the first to the second; `most` is the share by which a total may
-    grow.
+    """Compare two models or reports; `most` is the allowed relative growth of a total.
 
     Of two models the causes are given, too. Raises what counting raises, and InputError for a file
     that is no report of a count.
@@ -50,6 +49,7 @@ def diff(
 
 
 def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, CountedModel | None]:
+    """Count one side of a diff, or read its saved report; return report and count."""
     name, source = side
     on_progress(f"counting {name}")
     if isinstance(source, Request):
@@ -60,6 +60,7 @@ def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, Count
 
 
 def _read_report_file(source: Path) -> Report:
+    """Read a saved report; raise an error if it cannot be read or has another schema."""
     try:
         report = Report.from_json(contents(source))
     except OSError as error:
@@ -75,7 +76,7 @@ def _read_report_file(source: Path) -> Report:
 
 
 def side_of(text: str, request: Callable[[str], Request]) -> Side:
-    """Return the side of a typed text: a report, a model, or REVISION: and one of them.
+    """Parse one side of a diff: a report file or a model, maybe with "REVISION:".
 
     `request` makes one of a target. Raises InputError.
     """
@@ -85,13 +86,13 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
 
 
 def requests_of(sides: Sequence[Side]) -> list[Request]:
-    """Return the requests of the sides that must be counted."""
+    """Return the requests of those sides of a diff that are models, not reports."""
     sources = [_side_source(side) for side in sides]
     return [source for source in sources if isinstance(source, Request)]
 
 
 def fit_side_options(sides: Sequence[Side]) -> list[Side]:
-    """Return the sides, each without options that only the other uses.
+    """Return both sides of a diff, each without options that only the other uses.
 
     Raises InputError for an option that neither has a use for.
     """
@@ -108,6 +109,7 @@ def fit_side_options(sides: Sequence[Side]) -> list[Side]:
 
 
 def _side_source(side: Side) -> Request | Path:
+    """Return the request, or the path of the report, of one side, without its git revision."""
     _, of = side
     return of.source if isinstance(of, TargetAtRevision) else of
 
@@ -115,9 +117,10 @@ def _side_source(side: Side) -> Request | Path:
 def _with_source(
     of: Request | Path | TargetAtRevision, request: Request
 ) -> Request | TargetAtRevision:
+    """Return a side of a diff with another request, at the same git revision if any."""
     return TargetAtRevision(of.revision, request) if isinstance(of, TargetAtRevision) else request
 
 
 def is_report(text: str) -> bool:
-    """Return whether this names the file of a report."""
+    """Return whether the text is the path of a report: .json or .json.gz."""
     return text.lower().endswith((".json", ".json.gz")) and ":" not in Path(text).name

@@ -50,7 +50,7 @@ class Files(list[Path]):
 
 
 def export_request(request: Request, requested: FileRequest) -> Files:
-    """Write the model or its counts to a file, and run it beside the model on request.
+    """Write the model or its counts to a file; run it next to the model on --verify.
 
     Returns the files that were written.
     """
@@ -81,7 +81,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
 
 
 def _tell_unloadable(file: Path) -> None:
-    """Warn of a file that no runtime can load."""
+    """Warn if no runtime can load the exported ONNX file."""
     from crossflops.export.loading import describe_unloadable
     from crossflops.frontends.onnx.binding import warn_about_file
     from crossflops.load import read_onnx_model
@@ -91,6 +91,7 @@ def _tell_unloadable(file: Path) -> None:
 
 
 def _check_export_options(requested: FileRequest) -> None:
+    """Raise an error if options of `export` do not fit its format, such as a wrong suffix."""
     to, file = requested.to, requested.file
     if to not in SUFFIXES:
         raise InputError(f"unknown format {to!r}", f"choose one of {', '.join(SUFFIXES)}")
@@ -113,7 +114,7 @@ def _check_export_options(requested: FileRequest) -> None:
 
 
 def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[CountedNode | UncountedNode]]]:
-    """Yield every node with the counts of itself and all in it, shared functions included."""
+    """Yield each node of the graph with the counts of itself and of the nodes inside it."""
     for node in graph.nodes:
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
@@ -124,6 +125,7 @@ def _export_from_file(
     requested: FileRequest,
     parameters: "ParameterNotes | None" = None,
 ) -> list[Path]:
+    """Write an ONNX file as annotated ONNX or as viewer data; return the written paths."""
     from crossflops.export.onnx_file import (
         copy_model,
         data_locations,
@@ -152,7 +154,7 @@ def _export_from_file(
 
 
 def _refuse_sizes(source: Source) -> None:
-    """Raise InputError for sizes that a copy of a file does not have."""
+    """Raise InputError for --input, --dim, --trips or --branch, which a copy cannot keep."""
     file = source.model
     sized = {"--input": file.specs, "--dim": file.dims, "--trips and --branch": file.control}
     for flag, value in sized.items():
@@ -163,6 +165,7 @@ def _refuse_sizes(source: Source) -> None:
 
 
 def _from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
+    """Export a model of a framework as ONNX or viewer data; return the written paths."""
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
@@ -192,7 +195,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
 def _from_converted(
     model: bytes, setting: Setting, requested: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
-    """Write the file that the converter makes, which has all its numbers."""
+    """Export an ONNX model made by a converter, as ONNX or as viewer data."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
@@ -201,6 +204,7 @@ def _from_converted(
 
 
 def _require_weights(model: Any) -> None:
+    """Raise an error if parameters of the model are on the meta device and have no values."""
     named = model.named_parameters() if hasattr(model, "named_parameters") else ()
     hollow = [name for name, weight in named if weight.is_meta]
     if hollow:

@@ -26,7 +26,7 @@ def read_source_architecture(source: Source) -> LanguageArchitecture:
 def ask_formulas(
     conventions: Sequence["Convention"], architecture: LanguageArchitecture, report: Report
 ) -> FormulaReport:
-    """Return what formulas give for the model of a report, with every reason why they differ.
+    """Compute formulas for a language model, with the causes of their difference to native.
 
     Raises InputError where the inputs are no sequences of tokens.
     """
@@ -43,6 +43,7 @@ def ask_formulas(
 
 
 def _token_shape(report: Report) -> tuple[int, int]:
+    """Return batch size and sequence length, the shape of the token ids in a report."""
     for spec in report.model.inputs:
         if spec.name == _IDS and len(spec.shape) == 2:
             return spec.shape[0], spec.shape[1]
@@ -53,7 +54,7 @@ def _token_shape(report: Report) -> tuple[int, int]:
 
 
 def folds_of_formulas(answers: FormulaReport) -> tuple[ConventionCount, ...]:
-    """Return the number of each formula that has one."""
+    """Return the totals of the formulas that have one, as convention counts."""
     return tuple(
         ConventionCount(
             tool=account.tool,

@@ -21,7 +21,7 @@ _ROOTS = ("/", "~", "./", "\\\\")  # how a path begins that tells of this machin
 
 
 def framework_versions(is_file: bool) -> dict[str, str]:
-    """Return the versions of crossflops and, unless the model is a file, of the framework."""
+    """Return the versions of crossflops and, unless for a file, of imported frameworks."""
     names = ["crossflops"]
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
@@ -47,7 +47,7 @@ def _distribution_version(name: str) -> str:
 
 
 def _metadata_version(name: str) -> str:
-    """Return the version that the metadata of a distribution state."""
+    """Return the version of an installed distribution, or ""."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -57,7 +57,7 @@ def _metadata_version(name: str) -> str:
 
 
 def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options of a verb that are not at their defaults, without some of them."""
+    """Return the options of a verb that differ from their defaults, without the excluded."""
     usual = asdict(type(options)())
     return {
         name: value
@@ -69,7 +69,7 @@ def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[
 def build_request_record(
     verb: str, request: Request, model: ModelInfo, flags: Mapping[str, Any]
 ) -> RequestRecord:
-    """Return the request in a report's form, without the flags that are None.
+    """Build the record of a request for a report: verb, target, inputs and flags.
 
     Where no inputs were given they are those of the model.
     """
@@ -96,8 +96,7 @@ def build_request_record(
 
 
 def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
-    """Return the request of a verb around a count: the flags of both. `of` is that of the count,
-    if any.
+    """Return the record of a verb with its flags added to those of the count `of`.
 
     Without a model the target is "", and the work was given.
     """
@@ -107,7 +106,7 @@ def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> Re
 
 
 def portable(text: str) -> str:
-    """Return paths without parts of this machine: relative to this folder, or the name alone.
+    """Return the text with its paths made relative to this folder, or cut to their name.
 
     >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
     ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
@@ -116,6 +115,7 @@ def portable(text: str) -> str:
 
 
 def _from_here(path: str) -> str:
+    """Return a path relative to the current folder; outside of it, only its last part."""
     if not path.startswith(_ROOTS) and ".." not in Path(path).parts:
         return path
     absolute = Path(os.path.abspath(Path(path).expanduser()))
@@ -126,25 +126,25 @@ def _from_here(path: str) -> str:
 
 
 def _model_class_name(request: Request) -> str:
-    """Return the full name of the model's class, or of the model if it is a function."""
+    """Return module and name of the model's class, or of a function."""
     assert request.given is not None
     return _full_name(request.given.model)
 
 
 def _full_name(value: Any) -> str:
+    """Return module and qualified name of a class or function, or of the class of an object."""
     kind = value if hasattr(value, "__qualname__") else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _flags_with_values(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that have a value, by their names and as values for JSON."""
     provided = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
     return {name: _to_json_value(value) for name, value in provided.items()}
 
 
 def _to_json_value(value: Any) -> Any:
-    """Return the value as JSON has it; paths without this machine, other objects by their
-    class.
-    """
+    """Return a value for JSON: paths made relative, other objects as their class name."""
     match value:
         case None | bool() | int() | float():
             return value

@@ -42,7 +42,7 @@ class TargetAtRevision(msgspec.Struct, frozen=True):
 
 
 def revision_of(text: str) -> tuple[str, str]:
-    r"""Return the revision and the target of `REVISION:TARGET`; "" for a target alone.
+    r"""Split "REVISION:TARGET" into git revision and target; ("", text) without a revision.
 
     `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
     is a target. The letter of `C:\models\model.py:make` and `C:/model.onnx` is a drive. Raises
@@ -73,7 +73,7 @@ def revision_of(text: str) -> tuple[str, str]:
 
 
 def refuse_unknown(revision: str) -> None:
-    """Raise InputError for a revision that git does not have here, with what to fetch."""
+    """Raise InputError for an unknown git revision, with the command to fetch it."""
     if not _git("rev-parse", "--verify", "--quiet", "--end-of-options",
                 f"{revision}^{{commit}}").returncode:  # fmt: skip
         return
@@ -95,7 +95,7 @@ def refuse_unknown(revision: str) -> None:
 
 
 def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
-    """Return the way to fetch a missing revision, or the name that was meant."""
+    """Return the hint for an unknown git revision: how to fetch it, or a similar name."""
     if both := re.fullmatch(r"(.+?)\.{2,3}(.+)", revision):
         return (
             f"name one commit: `git merge-base {both[1]} {both[2]}` prints their common ancestor"
@@ -125,13 +125,13 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
 
 
 def _files_at(revision: str) -> list[str]:
-    """Return the models beneath this folder as the revision has them."""
+    """Return the model files below this folder that a git revision has."""
     listed = _git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
     return [name for name in listed if is_file(name)]
 
 
 def place_at(revision: str, path: str) -> str | None:
-    """Return the path of a file at a revision, from this folder; None if it has none.
+    """Return the path of a file at a git revision, from this folder; None if absent there.
 
     Git says so, since a checkout may be sparse, and a link may lead elsewhere. Raises InputError
     where git does not know: the file is of a submodule, or of no part of the repository.
@@ -161,7 +161,7 @@ def place_at(revision: str, path: str) -> str | None:
 
 
 def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return the names, from this folder, of files that had another name at a revision.
+    """Return by present path the path that renamed files had at a git revision.
 
     Of `paths` those are seen, too, which git does not know yet: a copy of its index has them.
     """
@@ -184,7 +184,7 @@ def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
 
 
 def files_called(name: str) -> list[str]:
-    """Return the files of the repository, from this folder, that have this name."""
+    """Return the paths of all files of the git repository with this name."""
     listed = _git("ls-files", "-co", "--exclude-standard", "-z", "--full-name", "--",
                   f":(top,glob)**/{name}")  # fmt: skip
     paths = (repository() / path for path in listed.stdout.split("\0") if path)
@@ -193,7 +193,7 @@ def files_called(name: str) -> list[str]:
 
 
 def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) -> Report:
-    """Return the report of a side; `read` reads a file. Raises what counting raises."""
+    """Return the report of a model, or of a report file, at a git revision."""
     with checking_out_revision(side.revision) as folder:
         if not folder.is_dir():
             raise InputError(
@@ -207,9 +207,7 @@ def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) ->
 
 @contextmanager
 def checking_out_revision(revision: str) -> Iterator[Path]:
-    """Check the revision out into a temporary worktree; yield this folder in it, which may not
-    exist.
-    """
+    """Check a git revision out into a temporary worktree; yield the current folder in it."""
     top = repository()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
         tree = Path(temporary, top.name)
@@ -228,7 +226,7 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
 
 
 def count_in(request: Request, folder: Path, revision: str) -> Report:
-    """Count in another process, which runs in the folder and imports local modules from there."""
+    """Count a model in another process, in the folder of a checked-out revision."""
     refuse_pointer(request, folder, revision)
     if request.inputs_file is not None:
         request = msgspec.structs.replace(
@@ -256,7 +254,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
 
 
 def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
-    """Raise InputError if the revision holds a pointer of Git LFS in the place of the model."""
+    """Raise InputError if the revision has a Git LFS pointer instead of the model file."""
     if not request.is_file or request.target is None:
         return
     try:
@@ -271,9 +269,7 @@ def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
 
 
 def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
-    """Return the folders that modules are imported from, those of this repository as checked
-    out.
-    """
+    """Return the import folders of this repository in the checked-out revision."""
     top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
@@ -282,14 +278,14 @@ def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
 
 
 def paths_outside_repository() -> list[str]:
-    """Return the folders of the reader's PYTHONPATH that do not lie in this repository."""
+    """Return the folders of PYTHONPATH that are outside this git repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     top, absolute = repository(), map(os.path.abspath, paths)
     return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
 
 
 def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
-    """Yield the paths in the repository, apart from Python and from installed packages."""
+    """Yield the paths that are in the git repository and not in an installed package."""
     parts = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
     for path in (Path(text).resolve() for text in paths if text):
@@ -298,11 +294,12 @@ def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
 
 
 def repository() -> Path:
-    """Return the folder of the repository, links followed."""
+    """Return the top folder of the git repository."""
     return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
 
 
 def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a git command, with another index file if given; return its status and output."""
     # A hook of git has the index of the commit there, which a worktree would be written to.
     environment = {name: text for name, text in os.environ.items() if name != "GIT_INDEX_FILE"}
     if index is not None:
@@ -316,7 +313,7 @@ def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess
 
 
 def main() -> None:
-    """Run as the process: from a request on stdin to the file of a report, or of an error."""
+    """Count the request from stdin, and write a report or an error to a file."""
     from crossflops.verbs.count import native_count
 
     request, top, answer = pickle.loads(sys.stdin.buffer.read())
@@ -330,7 +327,7 @@ def main() -> None:
 
 
 def refuse_modules_of(top: Path) -> None:
-    """Raise InputError if a module was imported from the repository as it is now."""
+    """Raise InputError if a module was imported from the present state of the repository."""
     package = _PACKAGE
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -25,7 +25,7 @@ def build_paper_table(
     latency: bool = False,
     jobs: int = 1,
 ) -> PaperTable:
-    """Return every model under the name before its request.
+    """Count all models and return the table, with a column for each tool.
 
     Each is also counted by the conventions of `tools`; one that cannot count a model leaves its
     cell empty, and the row says why. With `latency` each is run in onnxruntime, when all are
@@ -56,7 +56,7 @@ def _count_rows(
     on_progress: Callable[[str], None],
     jobs: int,
 ) -> Iterator[CountedRow]:
-    """Yield the row of each model in order; those of frameworks from processes, if several."""
+    """Yield the row of each model in order; count framework models in parallel."""
     elsewhere = [(name, request, tools) for name, request in requests if not request.is_file]
     if jobs == 1 or len(elsewhere) < _SIDE_BY_SIDE:
         elsewhere = []
@@ -71,7 +71,7 @@ def _count_rows(
 
 
 def choose_jobs(models: int) -> int:
-    """Return the default number of framework models to count side by side.
+    """Return how many framework models to count in parallel, by CPUs and memory.
 
     At most the CPUs that this process may use, one for each 4 GiB of memory, and one for every
     two models: a process takes seconds to import a framework.
@@ -84,7 +84,7 @@ def choose_jobs(models: int) -> int:
 
 
 def refuse_jobs(requests: Sequence[Request]) -> None:
-    """Raise InputError without two models of frameworks to count side by side."""
+    """Raise InputError for --jobs with fewer than two framework models."""
     if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
         raise InputError(
             "--jobs has no effect: it needs at least two framework models; files are counted "
@@ -100,7 +100,7 @@ _MEMORY_OF_A_MODEL = 4 * 1024**3  # bytes
 def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
-    """Return the rows with the median time of a run, and its conditions."""
+    """Return the rows with the median latency of each model, and how it was measured."""
     from crossflops.verbs.bench import Conditions, cpus, time_single_run
 
     timed: list[PaperRow] = []

@@ -21,7 +21,7 @@ class CountedRow(NamedTuple):
 
 
 def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
-    """Count a model, also by the conventions of these tools."""
+    """Count a model, also by tool conventions; return its row and notes."""
     notes: dict[str, str] = {}
     try:
         report = _count_with_tools(request, tools)
@@ -47,11 +47,12 @@ def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
 
 
 def _count_with_tools(request: Request, tools: Sequence[str]) -> Report:
+    """Return the report of a model with the totals under the conventions of the tools."""
     return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
 
 
 def _refusal(request: Request, tool: str) -> dict[str, str]:
-    """Return by the tool's name why its convention cannot count the model."""
+    """Return the error of a tool's convention for the model by tool name; {} if it counts."""
     try:
         _count_with_tools(request, (tool,))
     except InputError as error:

@@ -58,6 +58,7 @@ class _Counter:
         self._known: dict[tuple[tuple[str, int], ...], _Point] = {}
 
     def point_at_sizes(self, sizes: Mapping[str, int]) -> _Point:
+        """Return totals and node costs for sizes of named dimensions, counted once for each."""
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
             with filter_warnings("ignore"):  # the report's own count tells them, once
@@ -67,10 +68,12 @@ class _Counter:
 
     @property
     def points(self) -> int:
+        """Number of combinations of sizes that were counted."""
         return len(self._known)
 
 
 def _point(graph: Graph, ledger: Ledger) -> _Point:
+    """Return the totals of a count, and the MACs, FLOPs and bytes of each of its nodes."""
     total = ledger.total
     sums = (total.macs, total.flops, total.bytes_read, total.bytes_written, graph.params)
     costs: dict[str, tuple[int, ...]] = {
@@ -87,7 +90,7 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
 
 
 def fit_formulas(request: Request) -> Formulas:
-    """Return the formulas of a request. Raises InputError unless it is an ONNX file."""
+    """Fit the totals of an ONNX file as polynomials of --vary. Raises InputError."""
     if request.observe:
         message = "--vary counts at many sizes and cannot be combined with --observe"
         raise InputError(message, "leave out one of the two")
@@ -103,7 +106,7 @@ def fit_formulas(request: Request) -> Formulas:
 def formulas(
     file: OnnxFile, names: Sequence[str], dims: Mapping[str, int], setting: Setting = Setting()
 ) -> Formulas:
-    """Return the totals of a file as polynomials in the named dimensions; `dims` binds the others.
+    """Fit the totals of an ONNX file as exact polynomials in named dimensions.
 
     A polynomial is made from the fewest points and holds at further random ones, or it is none.
     Sizes with a stride have none: then it is tried on the multiples of 2, 4, ... 64.
@@ -133,13 +136,14 @@ def formulas(
 
 
 def _without_formula(dimension: Dimension, reason: str) -> Dimension:
+    """Return the dimension as one without a polynomial, with the reason."""
     return msgspec.structs.replace(dimension, multiple_of=None, reason=reason)
 
 
 def _fit_dimension_line(
     counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random
 ) -> _Line:
-    """Return the totals along one dimension, with the others at their base sizes."""
+    """Fit the totals along one dimension, with the other dimensions at base sizes."""
     problem: CrossflopsError | None = None
     node = reason = ""
     sizes: tuple[int, ...] = ()
@@ -168,6 +172,7 @@ def _fit_dimension_line(
 def _dimension(
     name: str, step: int | None, sizes: tuple[int, ...], node: str, reason: str
 ) -> Dimension:
+    """Build the record of a named dimension: its step, sampled range, and limiting node."""
     return Dimension(
         name=name,
         multiple_of=step,
@@ -179,9 +184,7 @@ def _dimension(
 
 
 def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
-    """Return three neighbours, two far sizes, and random ones between; all multiples of the
-    step.
-    """
+    """Return sizes to sample a polynomial at: multiples of `step`, near and far ones."""
     first = -(-start // step)
     beyond = range(first + 3 + _REACH, first + _FAR)
     between = range(first + 3, first + 3 + _REACH)
@@ -193,7 +196,7 @@ def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple
 def _degree(
     counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
 ) -> int | None:
-    """Return the highest degree of any total along the dimension, None if one is no polynomial."""
+    """Return the highest degree of the totals in a dimension; None if not polynomials."""
     for enough in range(2 + _SPARE, len(sizes) + 1):
         points = [counter.point_at_sizes({**base, name: size}).totals for size in sizes[:enough]]
         degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
@@ -204,7 +207,7 @@ def _degree(
 
 
 def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]) -> str:
-    """Return the first node whose cost is no polynomial, or that is not counted at every size."""
+    """Return the first node whose cost is not a polynomial of the dimension, or ""."""
     points = [counter.point_at_sizes({**base, name: size}).nodes for size in sizes]
     for key in points[0]:
         costs = [point[key] for point in points if key in point]
@@ -215,7 +218,7 @@ def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[in
 
 
 def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
-    """Return whether a node costs the same at any large size: a table of positions has an end.
+    """Return whether the node's cost is the same at two very large sizes.
 
     Then there may be a polynomial up to that end. A stride bends again and again.
     """
@@ -231,7 +234,7 @@ def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], n
 def _fit_joint_polynomials(
     counter: _Counter, lines: Sequence[_Line], rng: random.Random
 ) -> dict[str, Polynomial]:
-    """Return the polynomials in all dimensions together; none if they do not hold elsewhere.
+    """Fit polynomials in all dimensions together; {} if they fail at other sizes.
 
     Along the lines through the base point a degree may be lower than elsewhere, so it may grow.
     """
@@ -255,9 +258,7 @@ def _fit_joint_polynomials(
 
 
 def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
-    """Return a random size of every dimension, among the multiples for which the formulas are
-    made.
-    """
+    """Return a random size of each dimension, as a multiple of the dimension's step."""
     sizes = {}
     for line in lines:
         step = line.dimension.multiple_of or 1
@@ -269,6 +270,7 @@ def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
 def _has_matching_totals(
     counter: _Counter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
 ) -> bool:
+    """Return whether the polynomials give the totals that are counted at other sizes."""
     totals = counter.point_at_sizes(sizes).totals
     return all(
         evaluate(polynomials[kind], sizes) == total
@@ -282,8 +284,7 @@ Powers = tuple[int, ...]
 
 
 def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | None:
-    """Return the degree of the one polynomial through all points; None if it takes too many of
-    them.
+    """Return the degree of the polynomial through the points; None if too few are spare.
 
     At least `spare` points more than the degree needs must lie on it, so that they are a check:
     Newton's divided differences of every order above the degree are zero.
@@ -294,7 +295,7 @@ def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | N
 
 
 def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
-    """Return Newton's coefficients: the divided differences that begin at the first point."""
+    """Return the Newton coefficients (divided differences) of values at points."""
     row, coefficients = list(values), []
     for order in range(len(indices)):
         coefficients.append(row[0])
@@ -308,7 +309,7 @@ def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> 
 def interpolate(
     axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int | Fraction]
 ) -> dict[Powers, Fraction]:
-    """Return the polynomial through a grid: coefficients by the power of every dimension.
+    """Return the coefficients of the polynomial through values on a grid of sizes.
 
     `axes` are the sizes of each dimension, `values` what was counted at every combination.
     Newton's form is found along one axis after the other, then multiplied out.
@@ -341,9 +342,7 @@ def interpolate(
 
 
 def _basis(indices: Sequence[int]) -> list[list[Fraction]]:
-    """Return Newton's basis, multiplied out: the product of (x - position) over the first k
-    positions.
-    """
+    """Return coefficients of the Newton basis: product of (x - index) over the first k."""
     product, basis = [Fraction(1)], []
     for index in indices:
         basis.append(product)

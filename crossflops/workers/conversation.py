@@ -31,12 +31,12 @@ class OrderFields(Protocol):
 
     @property
     def result(self) -> str:
-        """The file for the answer."""
+        """The path of the file for the answer."""
         ...
 
     @property
     def memory(self) -> int | None:
-        """The limit, None for none."""
+        """The memory limit in bytes, or None."""
         ...
 
 
@@ -44,7 +44,7 @@ AnyOrder = TypeVar("AnyOrder", bound=OrderFields)
 
 
 def serve_order(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
-    """Serve the order on stdin and stdout, and leave without clean-up.
+    """Read an order from stdin, answer it in a file, and exit the process.
 
     `answered(order, wait)` gives the answer; what runs for it may leave threads or atexit handlers
     behind that never end. `kind` is the type of the order.
@@ -58,11 +58,12 @@ def serve_order(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoRetur
 
 
 def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], Any]) -> NoReturn:
-    """Write the result of `answered(wait)`, where `wait` sends `ready` and waits for `go`."""
+    """Write the result of an order to a file; `wait` announces "ready", waits for "go"."""
     released = threading.Event()
     threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
 
     def wait() -> None:
+        """Tell the parent that the process is ready, and wait until it releases the order."""
         say("ready")
         released.wait()
 
@@ -73,7 +74,7 @@ def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], 
 
 
 def take_streams() -> tuple[BinaryIO, int]:
-    """Keep stdin and stdout for the conversation; tools find nothing to read, and write to stderr.
+    """Reserve stdin and stdout for orders and replies; give tools the null device, stderr.
 
     The copies are not inherited by processes that a tool starts.
     """
@@ -93,13 +94,14 @@ def speaker(replies: int) -> Say:
     """Return a function that writes a line to a file descriptor, at once."""
 
     def say(event: str) -> None:
+        """Write the event as a line to the pipe of replies."""
         os.write(replies, f"{event}\n".encode())
 
     return say
 
 
 def _listen(requests: BinaryIO, released: threading.Event) -> None:
-    """Wait for `go`; end with all started processes when the parent closes the pipe."""
+    """Wait for the line "go"; kill the process group when the parent closes the pipe."""
     while line := requests.readline():
         if line.strip() == b"go":
             released.set()

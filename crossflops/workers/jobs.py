@@ -109,6 +109,7 @@ def unpack(path: Path) -> Contents:
 
 
 def _read_job_contents(path: Path) -> Contents:
+    """Read the model and its inputs from a torch zip file or a pickle file."""
     contents: Contents
     with path.open("rb") as file:
         # what PyTorch writes is a zip; a model of Keras is a pickle that ends with one

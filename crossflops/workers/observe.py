@@ -54,6 +54,7 @@ def fake_weights_error(tool: str) -> InputError:
 def _time_tool(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
+    """Run a tool on the model and time it; check that its answer is a profile of the tool."""
     frontend = frontend_of(model)
     begin = time.perf_counter()
     with frontend.running_code_as_counted(model) if frontend else contextlib.nullcontext():
@@ -70,7 +71,7 @@ def _time_tool(
 def run_here(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile | Failure:
-    """Run a tool on a copy in this process, without limits of time and memory.
+    """Run a tool in this process on a copy of the model; return its profile or failure.
 
     What the tool prints past Python's own streams is not held back; functions of PyTorch that it
     replaces are put back. A tool that crashes takes this process along. Use

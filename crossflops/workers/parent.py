@@ -49,12 +49,12 @@ Ready = list[tuple[int, Order, Adapter]]
 
 
 def main() -> None:
-    """Serve the conversation, and leave without clean-up."""
+    """Run the fork server on stdin and stdout, and exit."""
     serve_orders({})
 
 
 def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
-    """Serve the conversation. Models that are not in `sources` are built as the orders say."""
+    """Load tools, build models and fork a worker for each order on stdin."""
     requests, replies = take_streams()
     say = speaker(replies)
     say("hello")
@@ -86,7 +86,7 @@ def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
 
 
 def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
-    """Return the tools that load here without changing shared state, one after the other."""
+    """Load the tools of the orders; return those that did not change global state."""
     ready: Ready = []
     before = _global_state()
     for model_index, order in enumerate(orders):
@@ -106,7 +106,7 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
 def _build_order_models(
     ready: Ready, sources: Mapping[int, Source], say: Say
 ) -> tuple[dict[int, Source], Ready]:
-    """Return the models, and their orders; write a failure for each of the others."""
+    """Build the models of the orders; return them with their orders, report failures."""
     built = dict(sources)
     for job in {order.job.model: order.job for _, order, _ in ready}.values():
         if job.model in built:
@@ -120,6 +120,7 @@ def _build_order_models(
 
 
 def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
+    """Write a failure as the result of each order, and report each as refused."""
     for model_index, order, _ in ready:
         refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
         write_file(Path(order.result), msgspec.json.encode(refusal))
@@ -127,7 +128,7 @@ def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
 
 
 def _adapter(job: Job) -> Adapter | None:
-    """Return the adapter, loaded; None if it fails, which its own process will report."""
+    """Load the adapter of a job; return None if that fails."""
     try:
         adapter = worker.adapter_of(job)
         if isinstance(adapter, Failure):
@@ -140,6 +141,7 @@ def _adapter(job: Job) -> Adapter | None:
 
 
 def _import_framework(name: str) -> None:
+    """Import the framework if possible, and limit it to one thread."""
     if name:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             importlib.import_module(name)
@@ -154,9 +156,7 @@ def _set_threads(model_index: int) -> None:
 
 
 def _global_state() -> tuple[Any, ...]:
-    """Return the state that a tool could change under the others, besides their model and
-    functions.
-    """
+    """Return the current folder, default dtype and functions that a tool could replace."""
     torch = sys.modules.get("torch")
     dtype = None if torch is None else torch.get_default_dtype()
     return os.getcwd(), dtype, replaceable_functions()
@@ -175,16 +175,14 @@ def _has_global_state_changed(before: tuple[Any, ...]) -> bool:
 
 
 def _is_pytorch_function(function: Any) -> bool:
-    """Return whether the function is PyTorch's own code: it wraps some functions on later
-    imports.
-    """
+    """Return whether the function's code is in the package torch."""
     torch = sys.modules["torch"]
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename.startswith(os.path.dirname(torch.__file__ or ""))
 
 
 def _fit_to_fork() -> None:
-    """End this process unless it has one thread; wait for threads that are about to end."""
+    """Wait until this process has one thread; exit it if that takes too long."""
     end = time.monotonic() + _PATIENCE
     while threads() > 1:
         if time.monotonic() > end:
@@ -198,7 +196,7 @@ def _fit_to_fork() -> None:
 def _fork_workers(
     ready: Ready, sources: Mapping[int, Source], native: set[int], say: Say
 ) -> dict[int, int]:
-    """Fork the workers; return the number of each order by its process.
+    """Fork a worker for each order; return the index of the order by process id.
 
     `native` are the ends of conversations, of which a worker keeps its own. None begins before all
     are forked, so that what a tool does to this process costs no other.
@@ -229,7 +227,7 @@ def _run_forked_worker(
     native: set[int],
     answered: Callable[[Job, Callable[[], None]], Profile | Failure],
 ) -> NoReturn:
-    """Run a worker, in a process group of its own and without the conversations of others."""
+    """Run a worker in this forked process, in its own process group, and exit."""
     try:
         requests, replies = order.link or (0, 1)
         os.setsid()
@@ -256,7 +254,7 @@ def _run_forked_worker(
 
 
 def _reap_workers(numbers: dict[int, int], say: Say) -> None:
-    """Report the end of every worker, and end the processes that it left in its group."""
+    """Report the end of each worker process, and kill what it left in its group."""
     while numbers:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         if ended is None:
@@ -270,11 +268,12 @@ def _reap_workers(numbers: dict[int, int], say: Say) -> None:
 
 
 def _beyond(memory: int | None) -> int | None:
-    """Return a limit of address space on top of the present size, which workers inherit."""
+    """Return the limit of address space: the given bytes plus those already in use."""
     return None if memory is None else memory + address_space()
 
 
 def _leave(status: int) -> NoReturn:
+    """Flush stdout and stderr, and exit the process without cleanup."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -115,7 +115,7 @@ class Workers:
         self._stop()
 
     def iterate_results(self, model: int = 0) -> Iterator[Answer]:
-        """Let the tools run on a model, and yield tool and answer as they finish."""
+        """Run the released tools of a model; yield tool and result as they finish."""
         self._slots += 1
         try:
             yield from self._answers(model)
@@ -123,13 +123,14 @@ class Workers:
             self._slots -= 1
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools run on a model from now on: `iterate_results` yields their answers."""
+        """Allow the tools to run on a model, as soon as there is a free CPU slot."""
         with self._start_lock:
             cleared = [worker for worker in self._workers_of_model(model) if worker.tool in tools]
             self._released += [worker for worker in cleared if worker not in self._released]
         self._start_ready_workers()
 
     def _answers(self, model: int) -> Iterator[Answer]:
+        """Yield the answers of the workers of a model, as they come."""
         while True:
             for row in [row for row in self._results if row[0] == model]:
                 self._results.remove(row)
@@ -157,6 +158,7 @@ class Workers:
             self._parents.clear()
 
     def _start(self) -> None:
+        """Start all workers: alone, or forked in groups from processes with a framework."""
         threads = max(1, usable_cpus() // max(1, min(len(self._jobs), self._at_once)))
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
         obstacles = self._pack()
@@ -180,14 +182,14 @@ class Workers:
         self._built = {}
 
     def _start_alone(self, workers: Sequence[Worker]) -> None:
-        """Start a process for each worker."""
+        """Start a new process for each worker."""
         for worker in workers:
             refused = worker.start(self._env)
             if refused is not None:
                 self._end(worker, refused)
 
     def _start_parent(self, workers: Sequence[Worker]) -> None:
-        """Start all workers from one parent."""
+        """Start a fork server that forks all these workers."""
         log = self._folder / f"parent{len(self._parents)}.log"
         parent = ForkServer(workers, workers[0].python, log, self._on_event, self._timeout)
         try:
@@ -201,25 +203,28 @@ class Workers:
             self._parents.append(parent)
 
     def _end(self, worker: Worker, answer: Profile | Failure) -> None:
+        """Remove the worker and store the answer of its tool."""
         self._remove(worker)
         self._results.append((worker.order.job.model, (worker.tool, answer)))
 
     def _remove(self, worker: Worker) -> None:
+        """Remove the worker from the active and the released ones."""
         with self._start_lock:
             self._active.remove(worker)
             if worker in self._released:
                 self._released.remove(worker)
 
     def _workers_of_model(self, model: int) -> list[Worker]:
+        """Return the active workers of a model, by the index of the model."""
         return [worker for worker in self._active if worker.order.job.model == model]
 
     def _on_event(self, who: Any, event: str | None) -> None:
-        """Keep the event for `iterate_results`, and start workers if a slot became free."""
+        """Queue an event of a worker, and start released workers if a slot is free."""
         self._news.put((who, event))
         self._start_ready_workers()
 
     def _on_parent_event(self, parent: ForkServer, event: str | None) -> None:
-        """Handle an event of a parent: a tool that it could not load, or its own end.
+        """Handle an event of a fork server: start its refused worker alone, or end it.
 
         A parent that ended as it loaded a tool leaves that tool to itself, and the others to
         another parent. One that found itself unfit to fork leaves all to themselves. Else its
@@ -250,6 +255,7 @@ class Workers:
                 self._end(worker, worker.answer())
 
     def _stop(self) -> None:
+        """Close all workers, their parents and the folder of results."""
         with self._start_lock:
             self._released.clear()
         for worker in self._active:
@@ -263,7 +269,7 @@ class Workers:
         self._scratch.close()
 
     def _start_ready_workers(self) -> None:
-        """Start released workers that wait, as many as may run at a time.
+        """Start released workers that are ready, as many as there are free slots.
 
         It is called by whatever thread has news. Those that read a file come last, and of a large
         one when all others have ended: each holds the weights for itself, and several times, where
@@ -279,6 +285,7 @@ class Workers:
                     worker.start_run()
 
     def _worker(self, model_index: int, job: Job) -> Worker:
+        """Build the worker of a job: its Python, result file, log and timeout."""
         python = self._interpreters.get(job.tool, sys.executable)
         if job.needs_contents:
             job = msgspec.structs.replace(job, pickle_path=str(self._pickle(job.model)))
@@ -292,7 +299,7 @@ class Workers:
         return Worker(order, python, log, self._on_event, self._timeout)
 
     def _pack(self) -> dict[int, BaseException | str]:
-        """Pickle the model objects; return the errors by model index."""
+        """Pickle the models that workers need to files; return the errors by model index."""
         obstacles: dict[int, BaseException | str] = {}
         for model in {job.model for job in self._jobs if job.needs_contents}:
             if model not in self._contents:
@@ -305,13 +312,12 @@ class Workers:
         return obstacles
 
     def _pickle(self, model: int) -> Path:
+        """Return the path of the file that holds the pickled model."""
         return self._folder / f"model{model}"
 
 
 def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
-    """Yield the workers in groups by what a parent would share: interpreter, framework, file
-    reading.
-    """
+    """Yield groups of workers that one fork server can fork: same Python and framework."""
     groups: dict[tuple[Any, ...], list[Worker]] = {}
     for worker in workers:
         job = worker.order.job
@@ -321,11 +327,12 @@ def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
 
 
 def _is_alone(siblings: Sequence[Worker]) -> bool:
+    """Return whether the workers must each have a process that nothing else shares."""
     return siblings[0].order.job.own_process
 
 
 def _file_size(worker: Worker) -> int:
-    """Return the bytes of the file that the worker reads; 0 without one."""
+    """Return the bytes of the ONNX file that the worker reads; 0 without one."""
     path = worker.order.job.onnx_path
     return os.path.getsize(path) if path and os.path.exists(path) else 0
 

@@ -35,21 +35,19 @@ class Process(Protocol):
     """A process that exchanges lines with this one."""
 
     def lines(self) -> Iterator[bytes]:
-        """Return the lines that it writes, until it ends."""
+        """Return the lines that the process writes, until it ends."""
 
     def send(self, line: bytes) -> None:
-        """Send a line. The listener notices a process that is gone."""
+        """Send a line to the process; ignore that it has ended."""
 
     def kill(self) -> None:
-        """Kill it and all that it started and that stayed in its group."""
+        """Kill the process and all processes in its group."""
 
     def status(self) -> int | None:
-        """Return the exit status, negative for a signal, once it has ended; None where it is
-        unknown.
-        """
+        """Return the exit status after the end (negative for a signal), or None if unknown."""
 
     def release(self) -> None:
-        """Close the ends of the conversation."""
+        """Close the pipes to and from the process."""
 
 
 class SpawnedProcess:
@@ -74,18 +72,18 @@ class SpawnedProcess:
             )
 
     def lines(self) -> Iterator[bytes]:
-        """Read lines: see `Process`."""
+        """Yield the lines that the process writes to stdout."""
         return iter(self._process.stdout or ())
 
     def send(self, line: bytes) -> None:
-        """Send a line: see `Process`."""
+        """Send a line to the stdin of the process; ignore that it has ended."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line + b"\n")
                 self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process: see `Process`."""
+        """Kill the process and its group."""
         if self._process.returncode is not None:
             return
         with contextlib.suppress(OSError):
@@ -95,11 +93,11 @@ class SpawnedProcess:
                 self._process.kill()
 
     def status(self) -> int | None:
-        """Return the exit status: see `Process`."""
+        """Wait for the process and return its exit status."""
         return self._process.wait()
 
     def release(self) -> None:
-        """Release the conversation: see `Process`."""
+        """Close the pipes to and from the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -107,7 +105,7 @@ class SpawnedProcess:
 
 
 def can_be_cloned() -> bool:
-    """Return whether this process can be forked as it is, which only Linux can tell."""
+    """Return whether this process can be forked: on Linux, with one thread."""
     single = sys.platform == "linux" and threads() == 1
     return single and sys.stdout is not None and sys.stderr is not None
 
@@ -135,29 +133,29 @@ class ForkedProcess:
         self._status: int | None = None
 
     def lines(self) -> Iterator[bytes]:
-        """Read lines: see `Process`."""
+        """Yield the lines that the process writes to its pipe."""
         return iter(self._replies)
 
     def send(self, line: bytes) -> None:
-        """Send a line: see `Process`."""
+        """Send a line to the process; ignore that it has ended."""
         with contextlib.suppress(OSError):
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """Kill the process: see `Process`. It may not have its group yet."""
+        """Kill the process and, if it has one, its group."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """Return the exit status: see `Process`."""
+        """Wait for the process and return its exit status."""
         if self._status is None:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._status
 
     def release(self) -> None:
-        """Release the conversation: see `Process`."""
+        """Close the pipes to and from the process."""
         for pipe in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -170,11 +168,12 @@ class Background:
         self._process = ForkedProcess(partial(_write_fork_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
-        """Return the result of `compute()`, once it has ended; None if it raised, or crashed."""
+        """Wait for the forked process; return its result, or None if it failed."""
         return self._result
 
     @cached_property
     def _result(self) -> Any:
+        """Result that the process pickled to its pipe, or None if the process failed."""
         data = b"".join(self._process.lines())
         return pickle.loads(data) if self._process.status() == 0 else None
 
@@ -186,7 +185,7 @@ class Background:
 
 
 def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
-    """Write the answer to the conversation; printed text is dropped."""
+    """Write the pickled result of `compute` to the pipe on stdout, and exit."""
     with os.fdopen(os.dup(1), "wb") as replies:
         end_with(0, partial(os._exit, 1))
         os.dup2(2, 1)
@@ -197,6 +196,7 @@ def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
 def _live(
     live: Callable[[], NoReturn], requests: int, replies: int, log: Path, links: Sequence[int]
 ) -> NoReturn:
+    """Run `live` in a forked process with its streams on pipes and a log, then exit."""
     try:
         os.setsid()
         errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -225,38 +225,38 @@ class GrandchildProcess:
         self._told = threading.Event()
 
     def on_exit(self, status: int) -> None:
-        """Record the exit status that the parent reported."""
+        """Record the exit status of the process that the fork server reported."""
         self._status = status
         self.detach()
 
     def detach(self) -> None:
-        """Stop waiting for the fork server's exit report; the process itself may keep running."""
+        """Stop to wait for the exit status that the fork server reports."""
         self._told.set()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield lines: see `Process`."""
+        """Yield the lines that the process writes to its pipe."""
         with self._replies:
             yield from self._replies
 
     def send(self, line: bytes) -> None:
-        """Send a line: see `Process`."""
+        """Send a line to the process; ignore that it has ended."""
         with contextlib.suppress(OSError, ValueError):  # broken, or closed
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """Kill the process: see `Process`. It may not have its group yet."""
+        """Kill the process and, if it has one, its group."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """Return the exit status: see `Process`."""
+        """Wait for the exit status that the fork server reports; None if it does not."""
         self._told.wait(_REAPED)
         return self._status
 
     def release(self) -> None:
-        """Release the conversation: see `Process`."""
+        """Close the pipe to the process."""
         with contextlib.suppress(OSError):
             self._requests.close()
 
@@ -282,7 +282,7 @@ class MonitoredProcess:
         self._listener: threading.Thread | None = None
 
     def attend(self, process: Process) -> None:
-        """Listen to a process that has begun to work."""
+        """Start to listen to the lines of a process, with its timeout."""
         self._process = process
         self.restart_timeout()
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -306,9 +306,7 @@ class MonitoredProcess:
             self._clock.cancel()
 
     def close(self) -> int | None:
-        """Kill the process and its children, reap it, release the conversation; return the exit
-        status.
-        """
+        """Kill the process and its group, and close its pipes; return the exit status."""
         self.cancel_timeout()
         if self._process is None:
             return 0
@@ -320,7 +318,7 @@ class MonitoredProcess:
         return status
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line from the process."""
+        """Handle a line from the process; subclasses define how."""
         raise NotImplementedError
 
     def last_line(self) -> str:
@@ -338,18 +336,19 @@ class MonitoredProcess:
             return ""
 
     def emit_event(self, event: str | None) -> None:
-        """Emit an event, or None at the end."""
+        """Report an event line of the process, or None for its end."""
         self.over |= event is None
         self._news(self, event)
 
     def _run_out(self) -> None:
-        """End the process after its timeout. Processes in other groups may keep its pipe open."""
+        """Kill the process because its timeout is over, and report its end."""
         self.overdue = True
         if self._process is not None:
             self._process.kill()
         self.emit_event(None)
 
     def _listen(self) -> None:
+        """Pass each line of the process to `on_line`, and then report its end by None."""
         if self._process is not None:
             for line in self._process.lines():
                 self.on_line(line.strip())
@@ -368,7 +367,7 @@ class ProcessEnd(NamedTuple):
 
     @property
     def how(self) -> str:
-        """The exit status in words.
+        """How the process ended: the signal's name or the exit status, as text.
 
         >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
         ('by SIGSEGV', 'with status 2')
@@ -377,6 +376,7 @@ class ProcessEnd(NamedTuple):
 
 
 def _how(status: int) -> str:
+    """Return how a process ended: "by SIGKILL" or "with status 1"."""
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
 
@@ -384,13 +384,13 @@ class _SingleProcess(MonitoredProcess):
     """A process with one order, of which only the end is waited for."""
 
     def on_line(self, line: bytes) -> None:
-        """Handle its greeting."""
+        """Ignore the greeting that the process writes."""
 
 
 def run_single_process(
     module: str, order: OrderFields, folder: Path, seconds: float
 ) -> ProcessEnd:
-    """Send a process its order, and wait until it has answered, or ended otherwise.
+    """Start a process, send it an order, wait for its end; return status and log.
 
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
     happens here, it ends with all that it started.
@@ -398,6 +398,7 @@ def run_single_process(
     ended = threading.Event()
 
     def on_event(_process: Any, event: str | None) -> None:
+        """Mark the process as ended at its last event."""
         if event is None:
             ended.set()
 
@@ -427,7 +428,7 @@ class Worker(MonitoredProcess):
         self._status: int | None = None  # that of a parent that did not come to fork it
 
     def start(self, env: dict[str, str]) -> Failure | None:
-        """Start a process of its own, and send it its order."""
+        """Start the worker's process and send its order; return a failure, if any."""
         try:
             process = SpawnedProcess(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:
@@ -446,18 +447,18 @@ class Worker(MonitoredProcess):
         )
 
     def fail_with_parent(self, parent: MonitoredProcess, status: int | None) -> None:
-        """Fail with the parent: this worker was never forked."""
+        """Record the end of the fork server as the reason why this worker never ran."""
         self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
         self._status = status
 
     def start_run(self) -> None:
-        """Release the tool, and start its timeout."""
+        """Let the tool of the worker run, and start its timeout."""
         self.running = True
         self.restart_timeout()
         self.send(b"go")
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of the worker, and stop the clock when it is ready."""
+        """Handle a line of the worker process; cancel the timeout when it is ready."""
         if line not in _WORDS:
             return
         self.said = line.decode()
@@ -466,7 +467,7 @@ class Worker(MonitoredProcess):
         self.emit_event(self.said)
 
     def answer(self) -> Profile | Failure:
-        """Return the worker's answer, or its failure."""
+        """Return the profile of the worker's tool, or why it failed."""
         status = self.close() if self._process is not None else self._status
         answer = self._result()
         if isinstance(answer, Profile):
@@ -478,6 +479,7 @@ class Worker(MonitoredProcess):
         return msgspec.structs.replace(failed, message=failed.message + self._last_line_quote())
 
     def _result(self) -> Profile | Failure | None:
+        """Return the answer in the result file of the tool: a profile, a failure or None."""
         try:
             content = Path(self.order.result).read_bytes()
             answer: Profile | Failure = msgspec.json.decode(content, type=_ANSWER)
@@ -492,7 +494,7 @@ class Worker(MonitoredProcess):
         return answer
 
     def _fate(self, status: int | None) -> Failure:
-        """Return why a process ended without an answer."""
+        """Return the failure that explains how the process ended: time, memory, crash."""
         doing = "running" if self.running else "building the model"
         if self.overdue:
             return tool_failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")
@@ -516,5 +518,6 @@ class Worker(MonitoredProcess):
         return tool_failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
 
     def _last_line_quote(self) -> str:
+        """Return the last output line of the process in parentheses, or an empty text."""
         line = self.last_line()
         return f" (last output: {line})" if line else ""

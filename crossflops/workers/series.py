@@ -34,7 +34,7 @@ def run_series(
     names: Sequence[str],
     jobs: int,
 ) -> Generator[Any, None, None]:
-    """Yield the results of a function, in the order of its arguments.
+    """Call the function in processes for each arguments; yield the results in order.
 
     Args:
         function: one of a module, which processes import.
@@ -63,6 +63,7 @@ def run_series(
 
 
 def _series_result(name: str, future: "Future[_Answer]") -> Any:
+    """Return the result of a call in another process, and issue its warnings here."""
     try:
         answer = future.result()
     except BrokenProcessPool as error:
@@ -79,7 +80,7 @@ def _series_result(name: str, future: "Future[_Answer]") -> Any:
 
 
 def _initialize_series_process(formulas: tuple[str, ...]) -> None:
-    """Leave stdout to the results of the command, interrupts to it, and end when it ends.
+    """Redirect stdout to stderr, ignore interrupts, and end with the parent process.
 
     The formulas of the command hold here, too.
     """
@@ -93,6 +94,7 @@ def _initialize_series_process(formulas: tuple[str, ...]) -> None:
 
 
 def _call_with_warnings(function: Callable[..., Any], provided: tuple[Any, ...]) -> _Answer:
+    """Call the function; return its result with the warnings that it issued."""
     with threads.record_warnings(CrossflopsWarning) as seen:
         result = function(*provided)
     texts = tuple((str(item.message), item.filename, item.lineno) for item in seen)

@@ -36,9 +36,7 @@ _MODULE = "crossflops.workers.parent"
 
 
 def can_fork() -> bool:
-    """Return whether fork servers are used here: only Linux forks with the state of native
-    code.
-    """
+    """Return whether this process can start fork servers: on Linux only."""
     return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
 
 
@@ -65,7 +63,7 @@ def unfreeze_memory(collect: bool) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Import PyTorch, and keep it from starting a thread pool in the block."""
+    """Limit PyTorch to one thread within the block, so that the process can be forked."""
     with contextlib.ExitStack() as restoring:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             torch: Any = importlib.import_module("torch")
@@ -86,6 +84,7 @@ def fork_background(compute: Callable[[], Any]) -> Background:
     """
 
     def compute_in_background() -> Any:
+        """Compute the result in the forked process, with torch on half of the CPUs."""
         forget_listeners()
         importlib.import_module("torch").set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         return compute()
@@ -94,6 +93,7 @@ def fork_background(compute: Callable[[], Any]) -> Background:
 
 
 def _hold(sources: Mapping[int, Source]) -> NoReturn:
+    """Serve orders on the models in this forked process until it ends."""
     forget_listeners()
     serve_orders(sources)
 
@@ -117,7 +117,7 @@ class ForkServer(MonitoredProcess):
 
     @property
     def waiting(self) -> list[Worker]:
-        """The workers that it may still fork."""
+        """The workers that the fork server has not forked yet."""
         placed = self._gone | set(self._forked)
         return [
             worker for model_index, worker in enumerate(self._workers) if model_index not in placed
@@ -125,12 +125,12 @@ class ForkServer(MonitoredProcess):
 
     @property
     def culprit(self) -> Worker | None:
-        """The worker whose tool it was loading when it ended."""
+        """The worker whose tool the fork server was loading, or None."""
         event, _, model_index = self._step.partition(" ")
         return self._workers[int(model_index)] if event == "loading" else None
 
     def start(self, env: dict[str, str], sources: Mapping[int, Source]) -> None:
-        """Start the process, whose libraries may have no threads, and send it its orders.
+        """Start the fork server, and send it the orders of its workers.
 
         With `sources`, models of its orders by number, it is a fork of this process where that can
         be. Raises OSError where the interpreter cannot be started.
@@ -161,7 +161,7 @@ class ForkServer(MonitoredProcess):
         self.send(msgspec.json.encode([worker.order for worker in self._workers]))
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of the parent: its next step, or the end of a worker."""
+        """Handle a line of the fork server: its step, or a worker's start or end."""
         event, *numbers = line.decode(errors="replace").split()
         if event == "forked":
             model_index, process = map(int, numbers)
@@ -184,11 +184,11 @@ class ForkServer(MonitoredProcess):
             self.restart_timeout()
 
     def worker_of_event(self, event: str) -> Worker:
-        """Return the worker that an event is about."""
+        """Return the worker that an event of the fork server names by its index."""
         return self._workers[int(event.split()[1])]
 
     def close(self) -> int | None:
-        """End the process; it will report nothing more of workers that go on."""
+        """End the fork server; return its exit status."""
         status = super().close()
         for forked in self._forked.values():
             forked.detach()

@@ -33,17 +33,18 @@ _TRY_VALUES = "it ran on fake tensors; use --weights real, if the weights fit in
 
 
 def main() -> None:
-    """Serve the conversation about one order."""
+    """Run the worker of one order, read from stdin."""
     serve_order(Order, _answer_order)
 
 
 def _answer_order(order: Order, wait: Wait) -> Profile | Failure:
+    """Run the job of the order with its import paths; return the profile or the failure."""
     extend_path(order.paths)
     return answer_job(order.job, wait)
 
 
 def answer_job(job: Job, wait: Wait) -> Profile | Failure:
-    """Do the job: load, build, call `wait`, then run the tool."""
+    """Load the tool of a job, build the model, wait, then run it; return the result."""
     stage: Stage = "load"
     hint = ""
     try:
@@ -61,7 +62,7 @@ def answer_job(job: Job, wait: Wait) -> Profile | Failure:
 
 
 def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Failure:
-    """Run a loaded tool on a built model, after `wait` was called.
+    """Wait for permission, then run the loaded tool on the model; return its result.
 
     Where values turn out to be needed, on one that is built with them, if nobody forbade it.
     """
@@ -101,6 +102,7 @@ def _teach_tool(job: Job, adapter: Adapter) -> Adapter:
 
 
 def _observe_job(job: Job, adapter: Adapter, source: Source) -> Profile:
+    """Run the tool of the job on the model; return its profile."""
     setting = msgspec.structs.replace(job.setting, fake=source.weights == FAKE or UNSET)
     return observe_tool(adapter, source.model, source.args, source.kwargs, setting)
 
@@ -117,6 +119,7 @@ def build_job_source(job: Job) -> Source:
     from crossflops.targets import weights
 
     def load(values: bool) -> Source:
+        """Build the model of the job from its target, with or without weight values."""
         return targets.load_target_source(
             job.target or "",
             job.arguments,
@@ -131,7 +134,7 @@ def build_job_source(job: Job) -> Source:
 
 
 def _unpack_job_source(job: Job) -> Source:
-    """Return the model that the caller gave; without values, in a form that a tool can run."""
+    """Read the caller's model from its file, with fake weights if the job asks for them."""
     source = Source(*jobs.unpack(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:
@@ -145,7 +148,7 @@ def hint_of(job: Job) -> str:
 
 
 def adapter_of(job: Job) -> Adapter | Failure:
-    """Return the adapter that the job names, or that its tool has in this environment."""
+    """Load the adapter that the job names, or the plugin of its tool."""
     if job.adapter is None:
         return discovery.load_plugin_adapter(job.tool)
     return discovery.load_value(job.tool, job.adapter)
@@ -167,7 +170,7 @@ def pausing_garbage_collection() -> Iterator[None]:
 
 
 def extend_path(paths: tuple[str, ...]) -> None:
-    """Append folders to the module search path, after those of this interpreter."""
+    """Append folders to sys.path that it does not have."""
     sys.path.extend(path for path in paths if path not in sys.path)
 
 

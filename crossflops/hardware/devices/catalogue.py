@@ -58,7 +58,7 @@ def device_name_words(name: str) -> Words:
 
 
 def spellings(name: str, vendor: str) -> Iterator[Words]:
-    """Yield the name with and without the vendor, and the brand, in front of it."""
+    """Yield the words of a device name with and without vendor and brand."""
     maker, brand = vendor.casefold(), _BRANDS.get(vendor, "")
     plain = device_name_words(name)
     while len(plain) > 1 and plain[0] in (maker, brand):
@@ -69,7 +69,7 @@ def spellings(name: str, vendor: str) -> Iterator[Words]:
 
 
 def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
-    """Return the words without the size of a memory, and that size in bytes; None without one.
+    """Split a memory size ("80gb") off a device name; return words and bytes, or None.
 
     >>> split_memory_size(("a100", "80gb", "sxm"))
     (('a100', 'sxm'), 80000000000.0)
@@ -89,9 +89,7 @@ def device_labels(device: Device) -> tuple[str, ...]:
 
 
 def contains(device: Device, text: str) -> bool:
-    """Return whether a name of the device contains the text, or another of its labels begins a
-    word with it.
-    """
+    """Return whether the text is in a name of the device, or begins a word of its traits."""
     requested = " ".join(device_name_words(text))
     traits = (device.vendor, device.kind, device.architecture)
     return any(
@@ -103,7 +101,7 @@ def contains(device: Device, text: str) -> bool:
 
 
 def one_of(package: Device) -> Device:
-    """Return one framework device of a package: an equal share of everything but the clocks.
+    """Return one of the devices in a package, with an equal share of all but the clocks.
 
     A package with one framework device is that device. Raises InputError where the units
     cannot be shared.
@@ -129,11 +127,12 @@ def one_of(package: Device) -> Device:
 
 
 def _scale_figures(figures: Mapping[str, float], factor: float) -> dict[str, float]:
+    """Return the figures of a device, each times the factor."""
     return {name: _round_to_twelve_digits(value * factor) for name, value in figures.items()}
 
 
 def _round_to_twelve_digits(value: float) -> float:
-    """Return the nearest number of twelve digits if it is as close as the number itself."""
+    """Return the number rounded to twelve digits if that differs only by float error."""
     short = float(f"{value:.12g}")
     return short if isclose(short, value, rel_tol=1e-13) else value
 
@@ -158,7 +157,7 @@ GB = 1e9
 
 
 def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
-    """Return the device of the name, by `find`; of a slice, its share of the sliced device.
+    """Find a device by name; for a slice ("MIG 1g.5gb") return its share of the device.
 
     Raises UnknownNameError where the share does not follow from the name, and what `find` raises.
     """
@@ -183,7 +182,7 @@ def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
 
 
 def slice_device(device: Device, profile: str, units: int, memory: float) -> Device:
-    """Return the share of a device that has `units` of its units and `memory` bytes of its memory.
+    """Return a device with a share of the units and memory bytes of another (MIG slice).
 
     Raises ValueError where these are unknown of the device itself.
     """
@@ -211,6 +210,7 @@ def slice_device(device: Device, profile: str, units: int, memory: float) -> Dev
 
 
 def _uncut(name: str, find: Callable[[str], Device]) -> Device:
+    """Find a device; raise an error for a virtual GPU whose share is unknown."""
     try:
         return find(name)
     except UnknownNameError:
@@ -222,6 +222,7 @@ def _uncut(name: str, find: Callable[[str], Device]) -> Device:
 
 
 def _unknown_slice_error(name: str, part: str, why: str) -> UnknownNameError:
+    """Return the error that the peak of a part of a GPU is unknown, with the reason."""
     hint = "give --peak-tflops: full peak x SMs reported by the driver / all SMs"
     return UnknownNameError(f"the peak of {name!r} is unknown: it is {part}, and {why}", hint)
 
@@ -251,7 +252,7 @@ def catalogue_devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
 
 @cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Return names that several devices share, each with the labels of these devices."""
+    """Return the device names that several devices share, with these devices."""
     text = files("crossflops.hardware.devices").joinpath(_FAMILIES).read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
@@ -262,7 +263,7 @@ def search_devices(text: str, additions: tuple[Device, ...] = ()) -> tuple[Devic
 
 
 def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
-    """Return the device of that id, name, alias or family, compared as a whole.
+    """Find the device with this id, name or alias, or a slice of it. Raises if unknown.
 
     Case does not matter, nor whether words are set apart by spaces, hyphens or underscores; the
     vendor may be left out; the size of the memory may be added, and has to be the device's. There
@@ -292,8 +293,7 @@ def dense_peak_rate(device: Device, precision: str) -> float:
 
 
 def peak_from_clock(device: Device, precision: str) -> float | None:
-    """Return the peak in FLOP/s from clock x units x FMA per clock and unit x 2, as a second
-    source.
+    """Return the peak in FLOP/s as clock x units x FMA per clock x 2, to check the sheet.
 
     None where the catalogue does not hold all of the factors. It finds a slip in the figures,
     not a common source that is wrong. Source of the formula: NVIDIA, A100 whitepaper,
@@ -306,9 +306,7 @@ def peak_from_clock(device: Device, precision: str) -> float | None:
 
 
 def clock_of(device: Device, precision: str) -> float | None:
-    """Return the clock in Hz of the sheet's peak: some devices have another one for matrix
-    units.
-    """
+    """Return the clock in Hz that the peak of a precision is based on."""
     clock = device.matrix_clock if precision in MATRIX else None
     return clock or device.clock
 
@@ -320,7 +318,7 @@ def deviation(device: Device, precision: str) -> float | None:
 
 
 def bandwidth_from_memory_bus(device: Device) -> float | None:
-    """Return the bandwidth in bytes/s from memory bus x transfers per pin / 8, as a second source.
+    """Return the bandwidth in bytes/s as memory bus x transfers / 8, to check the sheet.
 
     None where the catalogue does not hold both factors.
     """
@@ -331,6 +329,7 @@ def bandwidth_from_memory_bus(device: Device) -> float | None:
 
 @cache
 def _catalogue() -> tuple[Device, ...]:
+    """Read the device catalogue from its JSON files, once."""
     folder = files("crossflops.hardware.devices")
     catalogue: list[Device] = []
     for name in _files():
@@ -340,7 +339,7 @@ def _catalogue() -> tuple[Device, ...]:
 
 
 def _files() -> tuple[str, ...]:
-    """Return the files with devices, data centres first."""
+    """Return the names of the JSON files of devices."""
     return tuple(
         f"{name}.json"
         for name in (
@@ -351,6 +350,7 @@ def _files() -> tuple[str, ...]:
 
 
 def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
+    """Find the only device with a name; raise an error if several or none have it."""
     spelled = device_name_words(name)
     bearers = _bearers(spelled, additions)
     if len(bearers) > 1:
@@ -362,12 +362,12 @@ def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
 
 
 def _bearers(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices of that name, or of the name with the size of a memory."""
+    """Return the devices with this name, or with this name and a memory size."""
     return _bearing(spelled, additions) or _devices_with_memory_size(spelled, additions)
 
 
 def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices of that name; a device whose own name it is comes alone."""
+    """Return the devices with this name; one alone if it is the device's own name."""
     by_name = (*_devices_by_name().get(spelled, ()), *_additions_with_name(spelled, additions))
     shared = _devices_by_family().get(spelled, ())
     if not by_name and not shared and (separate := _split_joined_words(spelled, additions)):
@@ -380,7 +380,7 @@ def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
 
 
 def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
-    """Return the name made of these words, some of them joined: rtx4090, a10080gb.
+    """Return the known name whose joined words the text is, such as "rtx4090", or None.
 
     Only where all of it is there, and never with a word of the name cut: "L4 0" is no L40.
     """
@@ -400,12 +400,12 @@ def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words 
 
 
 def _word_end_positions(spelled: Words) -> set[int]:
-    """Return where words end, in letters from the start."""
+    """Return the positions in the joined name at which its words end."""
     return set(accumulate(map(len, spelled)))
 
 
 def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices of the name without its memory size that have a memory of that size."""
+    """Return the devices named by a text with a memory size, such as "a100 80gb"."""
     named_size = split_memory_size(spelled)
     if named_size is None:
         return ()
@@ -418,6 +418,7 @@ def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> 
 
 
 def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Return the devices of the user's files that have the name, in any spelling."""
     return tuple(
         device
         for device in additions
@@ -427,7 +428,7 @@ def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple
 
 @cache
 def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
-    """Return every spelling of every unique name, in words, with its devices."""
+    """Return the devices by each spelling of their own names."""
     return _devices_by_spelling(
         {device.label: device_labels(device) for device in catalogue_devices()}
     )
@@ -435,7 +436,7 @@ def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
 
 @cache
 def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
-    """Return every spelling of every shared name, in words, with its devices."""
+    """Return the devices by each spelling of names that several devices share."""
     return _devices_by_spelling(
         {
             device.label: tuple(name for name, ids in families().items() if device.label in ids)
@@ -445,6 +446,7 @@ def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
 
 
 def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
+    """Return for each spelling of a device name the devices that have it."""
     owners: dict[Words, tuple[Device, ...]] = {}
     for device in catalogue_devices():
         spelt = {
@@ -456,7 +458,7 @@ def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tu
 
 
 def _advice(name: str) -> str:
-    """Return the remedy for an unknown name, with the nearest names."""
+    """Return the hint for an unknown device name, with similar names."""
     advice = (
         "give the dense peak in TFLOP/s with --peak-tflops, or describe the device in a TOML file"
     )
@@ -482,8 +484,7 @@ RESERVED = "measured"  # the device that stands for what was measured here
 
 
 def additions(file: str | Path | None = None, folder: Path | None = None) -> tuple[Device, ...]:
-    """Return devices of configurations from `folder` (the current one) upwards, then those of
-    `file`.
+    """Return the devices of the user: of the nearest configuration, then of `file`.
 
     Raises InputError for a file that cannot be understood, and for names that are taken.
     """
@@ -498,6 +499,7 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
 
 
 def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Read a TOML file of devices; return its path and its tables, nothing for None."""
     if file is None:
         return ()
     try:
@@ -515,6 +517,7 @@ def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, 
 
 
 def _device(key: str, row: Any, source: str) -> Device:
+    """Build a device from its TOML table; raise an error for a wrong key or value."""
     if not isinstance(row, dict):
         raise InputError(f"{key} in {source} must be a table", _EXAMPLE)
     plain = {"name": key, "source": [source], "confidence": "own", **row, "id": key}
@@ -532,6 +535,7 @@ def _device(key: str, row: Any, source: str) -> Device:
 
 
 def _refuse_small(device: Device, source: str) -> None:
+    """Raise an error if a device of the user has no peaks, or figures out of range."""
     if not device.peaks:
         raise InputError(f"{device.id} in {source} has no peaks", _EXAMPLE)
     figures = {**device.peaks, "bandwidth": device.bandwidth or _LEAST}
@@ -544,6 +548,7 @@ def _refuse_small(device: Device, source: str) -> None:
 
 
 def _refuse_taken(device: Device, before: tuple[Device, ...], source: str) -> None:
+    """Raise an error if a name of the device is already that of another device."""
     for name in device_labels(device):
         try:
             owner = find_device(name, before).label

@@ -38,7 +38,7 @@ class NamedMachine(NamedTuple):
 
 
 def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None:
-    """Raise UnknownNameError, with the options to use, where a name stands for several devices.
+    """Raise UnknownNameError if the name means a machine with several devices.
 
     Args:
         name: as it was given.
@@ -64,7 +64,7 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
 
 @cache
 def _machines() -> dict[str, NamedMachine]:
-    """Return the listed machines, by their plain name."""
+    """Return the machines of the catalogue (clouds and vendors) by name."""
     text = files("crossflops.hardware.devices").joinpath(_FILE).read_bytes()
     by_source = msgspec.json.decode(text, type=dict[str, dict[str, tuple[int, str]]])
     return {
@@ -75,11 +75,12 @@ def _machines() -> dict[str, NamedMachine]:
 
 
 def _plain_machine_name(name: str) -> str:
+    """Return the name of a machine in lower case, with single spaces and no vendor."""
     return re.sub(r"[\s_-]+", " ", name).strip().casefold().removeprefix("nvidia ")
 
 
 def _machine_by_name(name: str) -> NamedMachine | None:
-    """Return the machine of that name, or the common part of several that begin with it."""
+    """Return the machine with this name, or what machines that begin so have in common."""
     known, plain = _machines(), _plain_machine_name(name)
     for requested in (plain, f"standard {plain}"):
         if requested in known:
@@ -97,6 +98,7 @@ def _machine_by_name(name: str) -> NamedMachine | None:
 def _machine_from_count(
     name: str, find: Callable[[str], tuple[Device, ...]]
 ) -> NamedMachine | None:
+    """Return the machine that a name such as "8xH100" means, or None."""
     for form in _COUNTED:
         match = form.fullmatch(name.strip())
         if match is None or int(match["count"]) < 2:
@@ -110,6 +112,7 @@ def _machine_from_count(
 
 
 def _slice_of_tpus(name: str) -> NamedMachine | None:
+    """Return the TPU slice that a name such as "v4-8" means, or None."""
     match = _TPU.fullmatch(name.strip())
     if match is None:
         return None

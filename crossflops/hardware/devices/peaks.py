@@ -28,7 +28,7 @@ _OTHERS = "default"
 
 
 def sparse(device: Device, precision: str) -> float | None:
-    """Return the peak in FLOP/s with structured sparsity; None where the device has none for it.
+    """Return the peak in FLOP/s with structured sparsity; None if the device has none.
 
     It is reached only where the weights are pruned so and a sparse kernel ran.
     """
@@ -38,7 +38,7 @@ def sparse(device: Device, precision: str) -> float | None:
 
 
 def sparse_peak(device: Device, precision: str) -> float:
-    """Return the peak as `sparse` does. Raises UnknownNameError if there is none."""
+    """Return the peak with structured sparsity in FLOP/s. Raises UnknownNameError."""
     top = sparse(device, precision)
     if top is None:
         dense_peak_rate(device, precision)
@@ -50,7 +50,7 @@ def sparse_peak(device: Device, precision: str) -> float:
 
 
 def attainable(device: Device, precision: str) -> float:
-    """Return the peak in FLOP/s of a precision of the sheet, or one derived from it.
+    """Return the peak of a precision in FLOP/s: dense, sparse, or emulated by bf16.
 
     `bf16_sparse` is that of BF16 with structured sparsity, `bf16x3` that of FP32 by products of
     BF16 parts. Raises UnknownNameError where the device has no such peak.
@@ -63,7 +63,7 @@ def attainable(device: Device, precision: str) -> float:
 
 
 def peak_rows(device: Device) -> tuple[PeakRow, ...]:
-    """Return every peak of the device, in the order of its sheet."""
+    """Return for each precision the peak, derived peak, ridge and deviation."""
     count = device.framework_devices_per_package
     return tuple(
         PeakRow(
@@ -97,7 +97,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float | None = None
 
     def top(self, precision: str) -> float:
-        """Return the dense peak in FLOP/s. Raises UnknownNameError where there is none."""
+        """Return the given peak, or that of the device, in FLOP/s. Raises UnknownNameError."""
         if precision in self.given:
             return self.given[precision]
         if self.device is not None:
@@ -123,14 +123,14 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> bool:
-        """Return whether an unknown device was named."""
+        """Whether a device was named that is not known."""
         return self.trouble is not None and self.against == (None,)
 
 
 def denominators(
     requested: PeakSelection, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
-    """Return peaks of all the `needed` precisions, from the catalogue and the `known` devices.
+    """Return the peaks to compare with: of the named devices, or as given.
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
@@ -168,7 +168,7 @@ def denominators(
 def _able(
     meant: tuple[Peaks, ...], needed: tuple[str, ...], trouble: UnknownNameError
 ) -> Denominators:
-    """Return the candidates that have these peaks."""
+    """Keep the devices that have a peak for all precisions; raise an error if none has."""
     able, left = [], []
     for candidate in meant:
         try:
@@ -186,13 +186,14 @@ def _able(
 
 
 def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
+    """Raise an error if a precision has no peak on the device."""
     if peaks.device is not None or peaks.given:
         for precision in precisions:
             peaks.top(precision)
 
 
 def parse_peak_tflops(text: str) -> tuple[str, float]:
-    """Return a peak in FLOP/s from TFLOP/s, for one precision or for any."""
+    """Parse "bf16=312" or "312" (TFLOP/s) into precision and FLOP/s."""
     precision, _, value = text.rpartition("=")
     try:
         tflops = float(value)
@@ -207,9 +208,7 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
 
 
 def possible(device: Device, precision: str, rate: float) -> dict[str, float]:
-    """Return the device's peaks in other precisions, and with pruned weights, that allow such a
-    rate.
-    """
+    """Return by precision the other peaks of a device that are at least the rate."""
     tops = {
         name: top
         for name, top in device.peaks.items()

@@ -11,7 +11,7 @@ _COMMON = ("bf16", "fp16", "tf32", "int8", "fp32")  # by which devices are compa
 
 
 def sheet(device: Device) -> DeviceSheet:
-    """Return one device, with every peak derived, and the names that it shares with others."""
+    """Build the data sheet of a device: all peaks, derived peaks, shared names."""
     emulated = {name: attainable(device, name) for name in EMULATIONS if "bf16" in device.peaks}
     several = {name: ids for name, ids in families().items() if len(ids) > 1}
     return DeviceSheet(
@@ -25,7 +25,7 @@ def sheet(device: Device) -> DeviceSheet:
 
 
 def _also(device: Device) -> tuple[DeviceShare, ...]:
-    """Return the devices with the same name, by the first precision that all of them have."""
+    """Return the devices that share the device's name, with the ratio of their peaks."""
     others = tuple(find_device(label) for label in device.also)
     chosen = _common_precision((device, *others))
     reference = _attainable_peak(device, chosen)
@@ -39,7 +39,7 @@ def _also(device: Device) -> tuple[DeviceShare, ...]:
 
 
 def build_device_list(devices: tuple[Device, ...], about: str, precision: str = "") -> DeviceList:
-    """Return devices beside each other, by the given precision or the one that most have.
+    """Build the list of devices with their peaks in a precision and shares of the highest.
 
     Raises UnknownNameError for a precision that none of them has.
     """
@@ -63,13 +63,14 @@ def build_device_list(devices: tuple[Device, ...], about: str, precision: str = 
 
 
 def _common_precision(devices: tuple[Device, ...]) -> str:
-    """Return the first precision that all devices have; else the first that some have."""
+    """Return the first common precision that all devices have, else that some have."""
     by_all = (name for name in _COMMON if all(name in device.peaks for device in devices))
     by_some = (name for name in _COMMON if any(name in device.peaks for device in devices))
     return next(by_all, None) or next(by_some, "fp32")
 
 
 def _attainable_peak(device: Device, precision: str) -> float | None:
+    """Return the peak that a matrix product of the precision can attain, or None."""
     try:
         return attainable(device, precision)
     except UnknownNameError:
@@ -106,6 +107,7 @@ def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float
 
 
 def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
+    """Build a derivation from positive factors: what, factors and rate."""
     for factor in factors:
         if not 0 < factor.value < float("inf"):
             raise InputError(
@@ -116,7 +118,7 @@ def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) 
 
 
 def device_from_options(peaks: tuple[str, ...], bandwidth: float | None) -> Device:
-    """Return a device described by options: `bf16=312` or `312` in TFLOP/s, and GB/s.
+    """Build a device from --peak-tflops texts and --bandwidth in GB/s.
 
     Raises InputError for what is no rate.
     """

@@ -71,7 +71,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def split(self) -> int:
-        """Devices that share one replica of the model."""
+        """The number of devices that hold one replica of the model (tensor x pipeline)."""
         return self.tp * self.pp
 
 
@@ -88,7 +88,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def device_layout(parallel: Parallel) -> Layout:
-    """Return the layout. Raises InputError if its parts do not multiply to the devices."""
+    """Return the numbers of data, tensor and pipeline parallel devices; check their product."""
     split = parallel.tp * parallel.pp
     devices, dp = parallel.devices, parallel.dp
     if devices is None:
@@ -104,7 +104,7 @@ def device_layout(parallel: Parallel) -> Layout:
 
 
 def bubble(pipeline: int, micro_batches: int) -> float:
-    """Return the share of a step in which a stage of the pipeline is idle."""
+    """Return the idle share of a pipeline stage in a step with micro-batches."""
     return (pipeline - 1) / (micro_batches + pipeline - 1)
 
 
@@ -116,7 +116,7 @@ def pace(
     tokens: int | None = None,
     by_token: bool = False,
 ) -> Pace | None:
-    """Return units a second from the measurement; None without one.
+    """Return the measured speed in examples or tokens per second; None without one.
 
     A unit is an example, or a token where the work is that of one; `tokens` are those of an
     example, or None. Raises InputError for times that contradict each other.
@@ -153,6 +153,7 @@ def pace(
 
 
 def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
+    """Return the tokens of an example if work is counted per token, else 1."""
     if not by_token:
         return 1
     if tokens is None and needed:
@@ -164,7 +165,7 @@ def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
 
 
 def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float:
-    """Return the units a second as they were measured."""
+    """Return the measured examples or tokens per second."""
     if speed.examples_per_second is not None:
         return speed.examples_per_second * units
     assert speed.tokens_per_second is not None
@@ -179,12 +180,13 @@ def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bo
 
 
 def _refuse_parts(speed: Speed) -> None:
+    """Raise an error if --bwd-ms or --step-ms is given without --fwd-ms."""
     if speed.bwd_ms is not None or speed.step_ms is not None:
         raise InputError("--bwd-ms and --step-ms require --fwd-ms", "add --fwd-ms")
 
 
 def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], ...]:
-    """Return the seconds of a pass, or of the parts of a step."""
+    """Return the seconds of a pass, or of forward, backward and optimizer."""
     if speed.latency_ms is not None:
         _refuse_parts(speed)
         return (("pass", speed.latency_ms / 1e3),)
@@ -215,7 +217,7 @@ def efficiency_of_terms(
     against: Peaks | None = None,
     world: Layout = ALONE,
 ) -> Efficiency:
-    """Return a required rate, and its share of a peak; without one the rate stands alone.
+    """Compute the required FLOP/s of the work at a speed, and its MFU against a peak.
 
     `per_second` are units (examples or tokens) of all devices. Raises InputError for a count, a
     speed or a peak that is none, and UnknownNameError for a precision that the device lacks.
@@ -260,7 +262,7 @@ class IdealTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealTime:
-    """Return the sums over the parts. Without peaks there are no ideal times."""
+    """Return work in FLOPs and the seconds it takes at the peaks, if these are known."""
     parts = tuple(parts)
     total = sum((term.flops for term in parts), Fraction(0))
     executed = sum((term.hardware_flops for term in parts), Fraction(0))
@@ -280,7 +282,7 @@ def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealT
 def _precision_shares(
     parts: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[PrecisionShare, ...] | UnsetType:
-    """Return the work by precision, where there are several."""
+    """Return FLOPs by precision with the peaks; UNSET for a single precision."""
     flops: dict[str, Fraction] = {}
     for term in parts:
         flops[term.precision] = flops.get(term.precision, Fraction(0)) + term.flops
@@ -298,16 +300,18 @@ def _precision_shares(
 
 
 def _join_precision_names(parts: Sequence[WorkTerm]) -> str:
+    """Return the names of the precisions of the work, joined by " + "."""
     return " + ".join(dict.fromkeys(term.precision for term in parts))
 
 
 def _mean_pass_factor(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]) -> int | float:
-    """Return k, the mean where it differs between the parts."""
+    """Return the mean factor from forward MACs to those of all passes."""
     mean = total / (2 * macs) if macs else parts[0].passes if parts else Fraction(1)
     return mean.numerator if mean.denominator == 1 else float(mean)
 
 
 def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks | None) -> None:
+    """Raise an error if MACs are negative, or a rate or peak is not positive."""
     if macs < 0:
         raise InputError(f"MACs must be at least 0, got {macs}", "give a count of at least 0")
     tops = against.given.values() if against else ()
@@ -335,7 +339,7 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
 def attention_efficiency(
     row: Efficiency, pieces: Sequence[Piece], run: MeasuredRun, against: Peaks | None
 ) -> Attention | UnsetType:
-    """Return score and value products with and without a causal mask, and the share either way."""
+    """Return attention MACs and MFU, with and without a causal mask."""
     if not any(piece.scores for piece in pieces):
         return UNSET
     question = run.question
@@ -358,7 +362,7 @@ def attention_efficiency(
 def recompute_by_reason(
     row: Efficiency, pieces: Sequence[Piece], question: Question, against: Peaks | None
 ) -> tuple[Repeat, ...] | UnsetType:
-    """Return the difference between HFU and MFU, by its reason; UNSET without recomputation."""
+    """Return by reason the recomputed FLOPs and their share of the peak."""
     groups = repeats(pieces, question.training, question.causality, question.precisions)
     speed = row.examples_per_second
     parts = []
@@ -371,7 +375,7 @@ def recompute_by_reason(
 
 
 def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
-    """Return the figures of all devices together, if there are several."""
+    """Return layout, rate and pipeline bubble of all devices; UNSET for one device."""
     lay, per = run.world, row.examples_per_second
     if lay.devices == 1:
         return UNSET
@@ -390,7 +394,7 @@ def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
 def training_step_phases(
     parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
 ) -> TimedStep | UnsetType:
-    """Return a training step as DeepSpeed's profiler sums it up, of one device.
+    """Return FLOPs, seconds and rate of forward, backward and optimizer on one device.
 
     forward  = 2 x MACs of the micro-batch, backward = 2 x MACs x (k - 1), over their latencies;
     the work of a replica is divided by the devices that share it.
@@ -421,6 +425,7 @@ def training_step_phases(
 def _build_step_phase(
     name: str, parts: Sequence[WorkTerm], seconds: float, examples: Fraction, against: Peaks | None
 ) -> Phase:
+    """Build a phase of a step: seconds, FLOPs, FLOP/s, and share of the peak."""
     split = total_ideal_time(parts, against)
     flops = split.work * examples
     ideal = None if split.ideal is None else split.ideal * float(examples)
@@ -436,7 +441,7 @@ def _build_step_phase(
 def pass_memory_traffic(
     split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
 ) -> MovedBytes | UnsetType:
-    """Return the bytes that a pass has to move on one device, and the use of its bandwidth.
+    """Return the bytes that a pass moves on one device, and its MBU.
 
     intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
     The pass is bound by memory left of the ridge, which is peak / bandwidth.
@@ -470,7 +475,7 @@ def pass_memory_traffic(
 
 
 def _with_roofline_bound(traffic: MovedBytes, peak: float | None) -> MovedBytes:
-    """Return the same beneath the roofline, where peak and bandwidth are known."""
+    """Return the memory traffic with its ridge point and roofline bound, if known."""
     if peak is None or traffic.bandwidth is None or traffic.intensity is None:
         return traffic
     computing, moving = traffic.flops / peak, traffic.bytes / traffic.bandwidth
@@ -483,7 +488,7 @@ def _with_roofline_bound(traffic: MovedBytes, peak: float | None) -> MovedBytes:
 
 
 def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
-    """Return the tokens a second of one device, if examples are made of tokens."""
+    """Return the tokens per second of one device; UNSET if unknown or already in tokens."""
     per = row.examples_per_second
     if row.unit == "token" or run.tokens is None or per is None:
         return UNSET
@@ -493,9 +498,7 @@ def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
 def other_peak_ratios(
     row: Efficiency, split: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
-    """Return a second denominator: the best matrix product that somebody measured on the
-    device.
-    """
+    """Return the MFU against the best measured matrix product of the device."""
     device, per_second = (against.device if against else None), row.examples_per_second
     needed = {term.precision for term in split}
     if device is None or not split or not needed <= device.measured_matmul.keys():
@@ -521,5 +524,5 @@ LEAST, ADAM = 12, 28
 
 
 def update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
-    """Return the shortest time of an update of so many parameters, and Adam's, by the memory."""
+    """Return the least seconds of an update of the parameters: of any optimizer, of Adam."""
     return params * LEAST / bandwidth, params * ADAM / bandwidth

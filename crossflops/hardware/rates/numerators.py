@@ -55,12 +55,12 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def split(self) -> tuple[Piece, ...]:
-        """The pieces; a single one where only the number is known."""
+        """The pieces of work; a single one if only the total of MACs is known."""
         return self.pieces or single_piece(self.macs)
 
 
 def quantity(text: str) -> int:
-    """Return the exact count of a text: digits and perhaps one of k, M, G, T, P or a power.
+    """Parse a count such as "4.112G" or "1e9" into an integer.
 
     >>> quantity("4.112G"), quantity("57"), quantity("1.5e12")
     (4112000000, 57, 1500000000000)
@@ -82,17 +82,17 @@ def quantity(text: str) -> int:
 
 
 def external_numerator(macs: int) -> Numerator:
-    """Return the numerator of a number from elsewhere."""
+    """Return the work of MACs that the user gives."""
     return Numerator(label=GIVEN, macs=macs)
 
 
 def native(report: Report) -> Numerator:
-    """Return the numerator of crossflops' own count."""
+    """Return the native MACs of a report as the work of a question."""
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
 
 def convention_numerators(report: Report, train: bool = False) -> tuple[Numerator, ...]:
-    """The total of each convention that was asked for.
+    """Return the totals of the requested tool conventions as MACs of work.
 
     Raises InputError for a formula over a language model that is about other passes than those of
     the question: about training, which is asked for by `train`, or about a forward pass.
@@ -111,7 +111,7 @@ def convention_numerators(report: Report, train: bool = False) -> tuple[Numerato
 
 
 def convention_numerator(report: Report) -> Numerator:
-    """Return the total of the requested convention. Raises ValueError without one.
+    """Return the total of the requested convention as MACs. Raises ValueError without one.
 
     Raises InputError for a convention that counts bytes, or nothing of contractions.
     """
@@ -135,7 +135,7 @@ def convention_numerator(report: Report) -> Numerator:
 
 
 def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
-    """Return the native count, then every tool that answered, in the order of the report.
+    """Return the native MACs, then those of each tool that has a number.
 
     The native count names the tools whose total cannot be turned into MACs.
     """
@@ -179,7 +179,7 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def transfer_from_loads(loads: Iterable[Load], examples: int = 1, experts: str = "") -> Transfer:
-    """Return the bytes of one pass over so many examples, from its loads under `fused-ideal`.
+    """Return the bytes of one pass over the examples, by weights and per example.
 
     `experts` says what is assumed of the experts whose weights it reads, where it has some.
     """
@@ -218,8 +218,7 @@ _WITH_ATTENTION = {False: "2N + 4LHQT", True: "6N + 12LHQT (PaLM, appendix B)"}
 
 
 def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
-    """Return the MACs of one token, forward, by the rule that three passes come to where they
-    `train`.
+    """Estimate the forward MACs of one token from the sizes of a language model.
 
     Raises InputError for sizes that are not enough.
     """
@@ -254,7 +253,7 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
 
 
 def transfer(language: Language) -> Transfer | None:
-    """Return the bytes of a decoding step. None where no context is given."""
+    """Estimate the bytes of decoding one token after a context; None without a context."""
     if language.context is None or language.params is None:
         return None
     width = _layers_and_width(language)
@@ -275,12 +274,12 @@ def transfer(language: Language) -> Transfer | None:
 
 
 def language_token_count(language: Language) -> int | None:
-    """Return the tokens of one example in one pass: one where it is decoded, else the sequence."""
+    """Return the tokens of one example in a pass: 1 in decoding, else the sequence."""
     return 1 if language.context else language.seq
 
 
 def _layers_and_width(language: Language) -> tuple[int, int] | None:
-    """Return layers, and heads x depth; None if neither is given."""
+    """Return the number of layers and the attention width; None if neither is given."""
     sizes = (language.layers, language.hidden, language.heads, language.head_dim)
     if all(size is None for size in sizes):
         return None

@@ -21,7 +21,7 @@ _RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
 
 
 def rate_of(text: str) -> float:
-    """Return the rate of a text: a number and perhaps one of k, M, G, T, P.
+    """Parse a rate such as "2.6M" into a float. Raises ValueError.
 
     >>> rate_of("2.6M"), rate_of("238.3k"), rate_of("1e3")
     (2600000.0, 238300.0, 1000.0)
@@ -89,9 +89,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_graph_passes(self) -> bool:
-        """Return whether the passes of each node are those of its exact count, where there is
-        one.
-        """
+        """Whether the exact passes of each node are used, if known, instead of a factor."""
         return self.backward != "flat" or bool(self.frozen or self.loss)
 
 
@@ -204,9 +202,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_fields(cls, **fields: Any) -> "Question":
-        """Build a question from the fields of all groups. Raises InputError for an unknown
-        field.
-        """
+        """Build a question from option values by name. Raises InputError for unknown ones."""
         groups = {}
         for group in msgspec.structs.fields(cls):
             provided = {
@@ -228,7 +224,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flat(self) -> dict[str, Any]:
-        """The fields of all groups, by name."""
+        """The values of all options by name."""
         groups = msgspec.structs.asdict(self).values()
         return {
             name: getattr(group, name)
@@ -249,7 +245,7 @@ _TEXTS = frozenset(
 
 
 def _tidy(name: str, value: Any) -> Any:
-    """Return a value as the fields have it: one for several, a number for its text, lower case."""
+    """Return the value of an option in the form of its field: tuple, text, lower case."""
     if value is None:
         return (
             () if name in _REPEATED else "" if name in ("backward", "optimizer", "loss") else None
@@ -265,6 +261,7 @@ def _tidy(name: str, value: Any) -> Any:
 
 
 def _parse_speed_rate(name: str, text: str) -> float:
+    """Parse a rate such as "2.6M"; an error names the option."""
     try:
         return rate_of(text)
     except ValueError:
@@ -275,5 +272,5 @@ def _parse_speed_rate(name: str, text: str) -> float:
 
 
 def group_field_names(group: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the fields of a group."""
+    """Return the names of the fields of an option group."""
     return group.__struct_fields__

@@ -34,7 +34,7 @@ _REASONS = (
 def basis(
     numerator: Numerator, question: Question, report: Report | None, examples: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the source of an example's MACs, and cautions about it.
+    """Return notes on where the MACs of an example come from, and warnings on them.
 
     `report` is the one that they are from, of a pass over so many `examples`.
     """
@@ -64,6 +64,7 @@ def basis(
 def _external_macs_notes(
     numerator: Numerator, question: Question, report: Report | None
 ) -> Iterator[str]:
+    """Yield notes on MACs that the user gave, compared with the native count if any."""
     if question.work.macs is None:
         yield f"the MACs are of one pass over {question.speed.batch or 1} examples"
     if report is None:
@@ -78,6 +79,7 @@ def _external_macs_notes(
 
 
 def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
+    """Yield notes on MACs that a rule estimates from the sizes of a language model."""
     yield (
         "MACs per token are estimated by a rule, not counted; N is the number of parameters "
         "in matrix products"
@@ -92,12 +94,13 @@ def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
 
 
 def _batch_size_note(examples: int, batch: int) -> str:
+    """Return the note on the batch size of the count, and that of the question."""
     note = f"counted with a batch of {examples}"
     return note if batch == examples else f"{note}, used for a batch of {batch}"
 
 
 def _as_macs(numerator: Numerator) -> Iterator[str]:
-    """Yield how a total became MACs."""
+    """Yield the note on how a tool's total was divided to get MACs."""
     if numerator.printed is None:
         return
     total, unit = _group_digits(numerator.printed), numerator.per_mac
@@ -110,6 +113,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
 
 
 def _tool_omission_note(answer: OmittedTool) -> str:
+    """Return the note on why the total of a tool is left out."""
     why = "it counts no multiply-accumulates"
     if not isfinite(answer.total) or answer.total < 0:
         why = f"it printed {answer.total}"
@@ -119,10 +123,12 @@ def _tool_omission_note(answer: OmittedTool) -> str:
 
 
 def _group_digits(amount: Amount) -> str:
+    """Return a number with spaces between groups of three digits."""
     return f"{amount:,}".replace(",", " ")
 
 
 def _example_notes(report: Report) -> tuple[str, ...]:
+    """Return the note on what one example is: a pass on these inputs."""
     inputs = [
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'}" for spec in report.model.inputs
     ]
@@ -130,6 +136,7 @@ def _example_notes(report: Report) -> tuple[str, ...]:
 
 
 def _batch_warnings(report: Report) -> tuple[str, ...]:
+    """Return a warning if the first dimension of the inputs is not 1 and may be the batch."""
     first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first == 1:
         return ()
@@ -138,11 +145,13 @@ def _batch_warnings(report: Report) -> tuple[str, ...]:
 
 
 def _exactness_notes(report: Report) -> tuple[str, ...]:
+    """Return a note if some nodes are only bounded or estimated."""
     grades = {node.exactness for node in report.nodes} - {"exact"}
     return (f"some nodes are not exact: {' and '.join(sorted(grades))}",) if grades else ()
 
 
 def _expert_notes(report: Report) -> tuple[str, ...]:
+    """Return a note on active parameters and experts that tokens did not choose."""
     active = report.totals.active_params
     if not isinstance(active, int) or active == report.params:
         return ()
@@ -161,6 +170,7 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
 
 
 def _missing_count_notes(report: Report) -> tuple[str, ...]:
+    """Return a note on the number of uncounted nodes, if any."""
     if not report.uncounted:
         return ()
     return (f"uncounted nodes: {len(report.uncounted)}, so the rate is a lower bound",)
@@ -176,7 +186,7 @@ def peak_share_remarks(
     training: TrainingOptions,
     against: Peaks | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the assumptions of a share of a peak, and doubts about it."""
+    """Return notes on the peak and the factor of passes, and warnings on the share."""
     return (
         (*_flop_rule_notes(answer, parts, training, pieces), *_denominator(against, parts)),
         (
@@ -194,7 +204,7 @@ def _flop_rule_notes(
     training: TrainingOptions,
     pieces: Sequence[Piece],
 ) -> tuple[str, ...]:
-    """Return how MACs became FLOPs, and what they leave out."""
+    """Return notes on the factors from MACs to FLOPs, and on what they leave out."""
     unit = "2 FLOPs per MAC: a multiplication and an addition"
     left = (
         "left out: operations other than contractions (normalization, activations, "
@@ -213,6 +223,7 @@ def _flop_rule_notes(
 def _pass_factor_notes(
     parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
 ) -> tuple[str, ...]:
+    """Return notes on the factor from forward MACs to those of a training step."""
     if training.train_multiplier is not None:
         return (f"x {training.train_multiplier}: given, for the forward and the backward pass",)
     known = any(piece.passes is not None for piece in pieces)
@@ -240,12 +251,14 @@ def _pass_factor_notes(
 
 
 def _macs_with_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
+    """Return the MACs of the terms, or of those with `k` passes; 1 instead of 0."""
     return sum(
         (term.macs for term in parts if k is None or term.passes == k), Fraction(0)
     ) or Fraction(1)
 
 
 def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
+    """Return the note that HFU includes recomputed work, if there is any."""
     if not answer.repeats:
         return ()
     reasons = " and ".join(part.reason for part in answer.repeats)
@@ -253,9 +266,7 @@ def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
 
 
 def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
-    """Return by how much 3 passes overstate a network whose first layer needs no input
-    gradient.
-    """
+    """Return a warning that 3 passes are too many for layers without an input gradient."""
     if not training.train or training.train_multiplier is not None:
         return ()
     if training.has_graph_passes:
@@ -276,7 +287,7 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
 
 
 def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Return the peak, its source, and how far it was checked."""
+    """Return notes on the peak: its source, and how it was checked."""
     if against is None or not (against.given or against.device):
         return ()
     precisions = tuple(dict.fromkeys(term.precision for term in parts))
@@ -293,6 +304,7 @@ def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str,
 
 
 def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
+    """Return the note on the source of a device's peak for a precision."""
     if precision in against.given:
         return (f"{device.label}, {precision}: the peak is given, not the catalogue's",)
     source = "; ".join((*device.source, f"confidence {device.confidence}"))
@@ -302,6 +314,7 @@ def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[
 
 
 def _peak_arithmetic_note(device: Device, precision: str) -> str:
+    """Return the product of units, clock and FMAs that checks a peak, as text."""
     second, off = peak_from_clock(device, precision), deviation(device, precision)
     clock = clock_of(device, precision)
     if second is None or off is None or clock is None:
@@ -314,7 +327,7 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
 
 
 def _percent_with_sign(fraction: float) -> str:
-    """Return a share in percent with one decimal, or two significant digits if that is zero.
+    """Return a fraction as percent with a sign.
 
     >>> _percent_with_sign(0.0093), _percent_with_sign(-0.00036), _percent_with_sign(0.0)
     ('+0.9 %', '-0.036 %', '+0 %')
@@ -324,6 +337,7 @@ def _percent_with_sign(fraction: float) -> str:
 
 
 def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the note that fp32 convolutions may run as tf32 on the device."""
     if precisions != ("fp32",) or "tf32" not in device.peaks:
         return ()
     tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.label}"
@@ -334,7 +348,7 @@ def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...
 
 
 def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Return a note on a peak that contradicts its own clock."""
+    """Return a warning on each peak that differs from clock x units of the device."""
     device = against.device if against else None
     sentences = []
     for precision in dict.fromkeys(term.precision for term in parts):
@@ -351,9 +365,7 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
 def _namesakes(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float | None
 ) -> tuple[str, ...]:
-    """Return other devices whose drivers print the same name, with the share of the peak of
-    each.
-    """
+    """Return a warning on other devices of the same name, with the share of their peaks."""
     device = against.device if against else None
     if against is None or device is None or not device.also:
         return ()
@@ -375,7 +387,7 @@ def _namesakes(
 def _impossible(
     answer: Efficiency, against: Peaks | None, parts: Sequence[WorkTerm]
 ) -> tuple[str, ...]:
-    """Return a note on a rate above the peak: which it is, and the possible reason."""
+    """Return a warning that the rate is above the peak, with possible reasons."""
     worst = max(answer.ratio or 0, answer.hfu or 0)
     if worst <= 1:
         return ()
@@ -389,7 +401,7 @@ def _impossible(
 def _other_peaks(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
 ) -> tuple[str, ...]:
-    """Return the shares of other peaks of the same device that allow the rate."""
+    """Return a note on other peaks of the device that would allow the rate."""
     device, ran = (against.device if against else None), {term.precision for term in parts}
     if against is None or device is None or len(ran) != 1:
         return ()
@@ -412,7 +424,7 @@ _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
 def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the assumptions of the peaks of these precisions, a sentence each."""
+    """Return notes on the conditions of a device's peaks: dense, base clock, power mode."""
     pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
     sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
@@ -443,7 +455,7 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
-    """Return a note on an optimizer's step that is too short to read and write every parameter."""
+    """Return a warning if an optimizer step is too short to read and write all parameters."""
     least, adam = update_seconds(params, bandwidth)
     if seconds >= least:
         return ()
@@ -457,9 +469,7 @@ def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]
 
 
 def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[str, ...]:
-    """Return notes on modules above the peak, and on those whose parts do not add up to their
-    time.
-    """
+    """Return warnings on modules above the peak, or whose submodules' times do not add up."""
     rows = tuple(rows)
     above = () if peak is None else above_peak(rows, peak)
     sentences = [
@@ -479,14 +489,14 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
 
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """Return the assumptions of the speed and the attention of an efficiency."""
+    """Return notes on the measured speed and on the counted attention."""
     return (*_speed(run), *_causal_mask_notes(row.attention))
 
 
 def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return notes on modules of a profiled step: above the peak, or with unexplained time."""
+    """Return warnings on profiled modules above the peak or with unexplained time."""
     above = () if peak is None else modules_above_peak(rows, peak)
     return (
         tuple(
@@ -505,6 +515,7 @@ def module_profile_remarks(
 
 
 def _speed(run: MeasuredRun) -> Iterator[str]:
+    """Yield notes on the measured speed: examples, micro-batches, replicas, devices."""
     pace, world, training = run.pace, run.world, run.question.training
     if pace is not None and pace.parts and pace.seconds:
         micro = training.accumulate if training.train else 1
@@ -524,7 +535,7 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
 
 
 def _whose(per_device: bool | None, devices: int) -> str:
-    """Return whose the rate is, and the option that declares it another's."""
+    """Return the note whether the given speed is per device or of all devices."""
     if per_device:
         return "the given speed is per device"
     all_of_them = f"the given speed is of all {devices} devices together"
@@ -536,7 +547,7 @@ def _whose(per_device: bool | None, devices: int) -> str:
 
 
 def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """Return the share of the peak on both readings of a rate, if both are possible."""
+    """Return a note with both shares of the peak if a speed may be per device."""
     devices, speed = run.world.devices, run.question.speed
     rated = speed.examples_per_second is not None or speed.tokens_per_second is not None
     is_unambiguous = speed.per_device is not None or not rated
@@ -550,6 +561,7 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _causal_mask_notes(attention: object) -> Iterator[str]:
+    """Yield the note on whether MACs that a causal mask hides are counted."""
     if not isinstance(attention, Attention) or attention.full_macs == attention.half_macs:
         return
     if attention.counted == "half":
@@ -567,16 +579,12 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
 def too_fast(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
-    """Return notes on other figures that are too fast to be true, besides the share of the
-    peak.
-    """
+    """Return warnings on an optimizer, phase or bandwidth use that is too fast."""
     return (*_short_step(run, against), *_phases(step), *_bandwidth_warnings(moved))
 
 
 def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
-    """Return a note on an optimizer's step that is too short for the parameters, even in
-    shards.
-    """
+    """Return a warning if the optimizer's step is too fast for the memory bandwidth."""
     seconds = dict(run.pace.parts).get("step") if run.pace else None
     if seconds is None or run.params is None or against is None or not against.bandwidth:
         return ()
@@ -584,6 +592,7 @@ def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
 
 
 def _phases(step: object) -> Iterator[str]:
+    """Yield warnings on phases of a step that are faster than the peak."""
     if not isinstance(step, TimedStep):
         return
     above = [phase for phase in step.phases if (phase.ratio or 0) > 1]
@@ -594,6 +603,7 @@ def _phases(step: object) -> Iterator[str]:
 
 
 def _bandwidth_warnings(moved: object) -> Iterator[str]:
+    """Yield the warning that a run uses more than 100 % of the memory bandwidth."""
     if isinstance(moved, MovedBytes) and (moved.mbu or 0) > 1:
         yield (
             f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache between "
@@ -607,11 +617,12 @@ def _bandwidth_warnings(moved: object) -> Iterator[str]:
 def whole_run_remarks(
     compute: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
 ) -> tuple[str, ...]:
-    """Return notes on a whole run's length, MFU and energy, and on missing options for them."""
+    """Return notes on length, MFU and energy of a whole training run."""
     return (*_run_assumptions(compute, row, run), *_optimizer_notes(optimizer))
 
 
 def _run_length_text(run: MeasuredRun) -> str:
+    """Return the length of a training run as text: tokens, steps or examples."""
     run_length = run.question.length
     if run_length.run_tokens is not None:
         return f"{run_length.run_tokens} tokens"
@@ -621,6 +632,7 @@ def _run_length_text(run: MeasuredRun) -> str:
 
 
 def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
+    """Yield notes on what the device-hours and the energy of a training run assume."""
     per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
     yield (
         f"the run is {_run_length_text(run)}{per}: its FLOPs are the work of one {row.unit} x "
@@ -647,6 +659,7 @@ def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> 
 
 
 def _optimizer_notes(optimizer: OptimizerStep | None) -> Iterator[str]:
+    """Yield the note on the FLOPs of the optimizer in each step."""
     if optimizer is not None:
         yield (
             f"{optimizer.name}: {optimizer.all_flops} FLOPs per step for "

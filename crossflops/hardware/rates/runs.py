@@ -68,7 +68,7 @@ class RunTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
-    """Return the lines of a CSV that are not empty, with their numbers; there are two at least."""
+    """Read the non-empty lines of a CSV file with their numbers, at least two."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -84,7 +84,7 @@ def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
 
 
 def read_run_table(path: str) -> RunTable:
-    """Return the table of a file. Raises InputError if it has none."""
+    """Read the CSV table of runs from a file. Raises InputError for wrong columns."""
     hint = "the first line must name the columns: device,precision,batch,rate"
     filled = read_csv_lines(path, hint)
     heads = tuple(map(_field, filled[0][1]))
@@ -101,9 +101,7 @@ def read_run_table(path: str) -> RunTable:
 
 
 def fields_of_every_row(table: RunTable) -> frozenset[str]:
-    """Return the fields of the command for every row: a speed in the rows replaces another form of
-    it.
-    """
+    """Return the fields that every row of a table of runs sets."""
     rows = [row.fields for row in table.rows if row.trouble is None]
     if not rows:
         return frozenset()
@@ -112,6 +110,7 @@ def fields_of_every_row(table: RunTable) -> frozenset[str]:
 
 
 def _field(head: str) -> str:
+    """Return the name of the field that the head of a column means."""
     name = head.strip().casefold().replace("-", "_").replace(" ", "_")
     return _WORDS.get(name, name)
 
@@ -119,6 +118,7 @@ def _field(head: str) -> str:
 def _parse_run_rows(
     heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]
 ) -> Iterator[RunRow]:
+    """Yield a row for each line of a table of runs, with its fields or its error."""
     for line, cells in lines:
         if len(cells) != len(heads):
             mismatch = f"the row has {len(cells)} cells, but the table has {len(heads)} columns"
@@ -140,6 +140,7 @@ def _parse_run_rows(
 
 
 def _parse_cell_value(name: str, text: str) -> Any:
+    """Parse the cell of a field: a bool, a list, a text or a positive number."""
     if name == "train":
         if text.casefold() not in (*_TRUE, *_FALSE):
             raise InputError(f"train must be true or false, got {text!r}", "write true or false")
@@ -161,7 +162,7 @@ def _parse_cell_value(name: str, text: str) -> Any:
 
 
 def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
-    """Return the question of one row: its fields override those of the command.
+    """Return the question of one row of a table, whose fields override the options.
 
     A speed of the row replaces that of the command, in whatever form.
     """
@@ -188,7 +189,7 @@ class TimedRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """FLOP/s."""
+        """FLOP/s of the module: its FLOPs / its seconds."""
         return self.flops / self.seconds if self.seconds > 0 else float("inf")
 
 
@@ -198,7 +199,7 @@ _HINT = "the first line must name the columns: module,ms or module,ms,macs"
 
 
 def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[TimedRow, ...]:
-    """Return the rows of a file. `macs` are those of the pass that was counted, by module.
+    """Read a table of module times; `macs` are the counted ones by module.
 
     `batches` is how many such passes one timed pass is, on its device. Raises InputError for a row
     that is none, named by its line.
@@ -231,6 +232,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
 
 
 def _parse_seconds(text: str, unit: float, where: str) -> float:
+    """Parse a time in a unit of `unit` seconds; return positive seconds."""
     try:
         seconds = float(text) * unit
     except ValueError:
@@ -243,7 +245,7 @@ def _parse_seconds(text: str, unit: float, where: str) -> float:
 
 
 def module_times(rows: Sequence[TimedRow], peak: float | None) -> tuple[ModuleTime, ...]:
-    """Return each module with its rate and its share of the peak."""
+    """Return each module of a table with its seconds, FLOP/s and share of the peak."""
     return tuple(
         ModuleTime(
             path=row.path,
@@ -260,7 +262,7 @@ COVERED = 0.9  # of a parent's time that its children should account for
 
 
 def above_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
-    """Return the rows that are faster than the device, which no run can be."""
+    """Return the rows of modules that are faster than the peak."""
     return tuple(row for row in rows if row.flops and row.rate > peak)
 
 
@@ -275,7 +277,7 @@ class TimeGap(msgspec.Struct, frozen=True, kw_only=True):
 def parents_with_time_gaps(
     rows: Iterable[TimedRow], least: float = COVERED
 ) -> tuple[TimeGap, ...]:
-    """Return parents whose time and whose children's time do not agree.
+    """Return modules whose time differs from the sum of their submodules' times.
 
     The children of a path are the rows one level below it, or the next level that has any.
     """
@@ -297,7 +299,7 @@ def parents_with_time_gaps(
 
 
 def _direct_child_paths(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the rows directly within a path: those with no other row between."""
+    """Return the paths in the table directly below a path."""
     inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(
         row

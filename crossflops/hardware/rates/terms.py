@@ -63,7 +63,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_causal(self) -> bool:
-        """Whether queries may see only the keys before them: declared so, or a masked square.
+        """Whether the attention may be causal: declared, masked and square, or one query.
 
         One query is the newest token: it sees all keys, or those of a window.
         """
@@ -75,11 +75,11 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_halve(self) -> bool:
-        """Whether a causal mask may leave out some of the scores."""
+        """Whether a causal mask may hide a part of the attention scores."""
         return self.may_be_causal and 1 < self.queries <= self.keys
 
     def causal_share(self, half: bool, window: int | None = None) -> Fraction:
-        """Return the share of the full work that a causal mask and a window of keys leave."""
+        """Return the share of attention scores that a causal mask and a window leave."""
         asked = (window, self.masked_window if half else 0) if self.may_be_causal else ()
         width = self.window or min(filter(None, asked), default=self.keys)
         full = self.queries * self.keys
@@ -95,9 +95,7 @@ Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 
 def scores(graph: Graph) -> dict[str, AttentionScores]:
-    """Return the nodes that are score or value products of an attention, by their key in the
-    ledger.
-    """
+    """Return by node the attention sizes of score and value products in the graph."""
     products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
         for node, sizes in (*_single_node_attention(scope), *_multi_node_attention(scope)):
@@ -107,16 +105,14 @@ def scores(graph: Graph) -> dict[str, AttentionScores]:
 
 
 def _module_window(path: str, windows: Mapping[str, int]) -> int:
-    """Return the window of the module of a path, or of its nearest ancestor."""
+    """Return the attention window of a module or its nearest ancestor; 0 for none."""
     while path and path not in windows:
         path = path.rpartition(".")[0]
     return windows.get(path, 0)
 
 
 def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Yield attention of a single node: Q [B, H, Sq, D] or [B, Sq, H D], keys alike, past keys
-    4.
-    """
+    """Yield the fused attention nodes of a graph with their sizes."""
     for node in graph.nodes:
         shapes = [spec.shape if spec else None for spec in node.inputs]
         if node.op.type not in _FUSED or node.op.domain == "com.microsoft" or len(shapes) < 3:
@@ -133,7 +129,7 @@ def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores
 
 
 def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Yield attention of several nodes: two products around a softmax over the keys."""
+    """Yield the pairs of products around a softmax, which are attention, with sizes."""
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     users: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -143,9 +139,11 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
     fixed = _constant_value_names(graph)
 
     def before(node: Node) -> Iterator[Node]:
+        """Return the nodes that compute the inputs of a node."""
         return (makers[spec.name] for spec in node.inputs if spec and spec.name in makers)
 
     def user_nodes(node: Node) -> Iterator[Node]:
+        """Return the nodes that use the outputs of a node."""
         return (user for spec in node.outputs if spec for user in users.get(spec.name, ()))
 
     for node in graph.nodes:
@@ -163,7 +161,7 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
 
 
 def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
-    """Return the products that are reached through pointwise nodes alone, and these nodes."""
+    """Return the matrix products reached through pointwise nodes, and these nodes."""
     products: list[Node] = []
     passed: dict[str, Node] = {}
     waiting = [start]
@@ -179,7 +177,7 @@ def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[
 
 
 def _constant_value_names(graph: Graph) -> set[str]:
-    """Return the names of values that depend on weights and constants alone."""
+    """Return the names of values that are computed from weights and constants alone."""
     fixed: set[str] = set()
     for node in graph.nodes:
         if not node.bodies and all(_is_fixed(spec, fixed) for spec in node.inputs if spec):
@@ -188,6 +186,7 @@ def _constant_value_names(graph: Graph) -> set[str]:
 
 
 def _is_fixed(spec: TensorSpec, fixed: set[str]) -> bool:
+    """Return whether the value is a parameter, a constant or computed from those only."""
     return spec.role in ("parameter", "constant") or spec.name in fixed
 
 
@@ -214,14 +213,14 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def single_piece(macs: int | Fraction) -> tuple[Piece, ...]:
-    """Return the single piece of a count without nodes."""
+    """Return one piece of work with these MACs."""
     return (Piece(macs=Fraction(macs)),)
 
 
 def pieces_of_graph(
     graph: Graph, ledger: Ledger, *, examples: int = 1, exact: Steps | None = None
 ) -> tuple[Piece, ...]:
-    """Return a piece for every node with MACs; the graph is one pass over so many examples.
+    """Return a piece of work per example for each node with MACs.
 
     `exact` are the training steps of the nodes, where they are counted.
     """
@@ -260,12 +259,12 @@ class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flops(self) -> Fraction:
-        """2 x MACs x k, of the model."""
+        """FLOPs of the model: 2 x MACs x passes."""
         return 2 * self.macs * self.passes
 
     @property
     def hardware_flops(self) -> Fraction:
-        """2 x MACs x k, with recomputed work."""
+        """FLOPs of the hardware: 2 x MACs x passes, with recomputation."""
         return 2 * self.macs * self.executed
 
 
@@ -275,7 +274,7 @@ def terms(
     causality: Causality,
     precisions: Precisions,
 ) -> tuple[WorkTerm, ...]:
-    """Return the work terms of the pieces of a count. Equal ones are added up.
+    """Return the work by precision and passes: MACs of all pieces, added up.
 
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
@@ -297,7 +296,7 @@ def repeats(
     causality: Causality,
     precisions: Precisions,
 ) -> dict[str, tuple[WorkTerm, ...]]:
-    """Return the recomputed work by reason: the difference between MFU and HFU."""
+    """Return by reason the work that is recomputed, which HFU counts and MFU does not."""
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
     for piece, macs, precision in _shares_of(pieces, causality, precisions):
         for reason, times in recompute_factors(
@@ -317,7 +316,7 @@ def repeats(
 def _shares_of(
     pieces: Iterable[Piece], causality: Causality, precisions: Precisions
 ) -> Iterator[tuple[Piece, Fraction, str]]:
-    """Yield each piece with its MACs that count in each precision. Raises InputError."""
+    """Yield each piece with its MACs in each precision, after the causal mask."""
     half, window = causality.causal == "half", causality.window
     patterns = parse_precision_patterns(precisions)
     met: set[str] = set()
@@ -334,7 +333,7 @@ def _shares_of(
 
 
 def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
-    """Return k of the model for one piece."""
+    """Return the factor from a piece's forward MACs to those of a training step."""
     if not training.train:
         return Fraction(1)
     if training.train_multiplier is not None:
@@ -352,9 +351,7 @@ class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
-    """Return the excess of 3 passes over the known passes. None without an excess or known
-    passes.
-    """
+    """Return by how much a factor of 3 overstates the exact passes, or None."""
     known = [(piece, piece.passes) for piece in pieces if piece.passes is not None]
     exact = sum((piece.macs * k for piece, k in known), Fraction(0))
     flat = sum((piece.macs for piece, _ in known), Fraction(0)) * FLAT
@@ -372,7 +369,7 @@ _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of a
 
 
 def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
-    """Return how often a piece is recomputed, by reason. A piece without backward is not."""
+    """Return by reason how often the forward work of a piece is recomputed."""
     if not training.train or k <= 1:
         return {}
     known = (piece.again if training.has_graph_passes else None) or Fraction(0)
@@ -392,7 +389,7 @@ def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> d
 
 
 def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fraction]:
-    """Return the part of a piece that `--recompute` repeats, with its reason."""
+    """Return the share of a piece that --recompute repeats, with its reason."""
     if recompute == "attention":
         return {_RECOMPUTED[recompute]: Fraction(1 if piece.scores else 0)}
     times = Fraction(1) if recompute == "full" else _factor(recompute)
@@ -400,7 +397,7 @@ def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fractio
 
 
 def _factor(recompute: str) -> Fraction:
-    """Return a selective factor, the part of the forward work that is recomputed."""
+    """Parse the share of "selective=0.5", the recomputed part of the forward work."""
     text = recompute.removeprefix("selective=")
     try:
         part = Fraction(text) if text not in ("none", "full") else Fraction(0)
@@ -416,7 +413,7 @@ def _factor(recompute: str) -> Fraction:
 
 
 def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
-    """Return the precisions by pattern, from texts such as Conv=tf32."""
+    """Parse texts such as "Conv=tf32" into precisions by name pattern."""
     by_pattern = {}
     for text in precisions.precision_of:
         pattern, equals, precision = text.rpartition("=")
@@ -431,7 +428,7 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
 def _piece_precision_shares(
     piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
-    """Return the precisions of a piece, with their shares. The last pattern that matches wins."""
+    """Return the shares of the precisions in which a piece runs."""
     chosen = ""
     for pattern, precision in patterns.items():
         if any(matches(name, pattern) for name in piece.names):
@@ -447,9 +444,7 @@ def _piece_precision_shares(
 
 
 def as_stored(stored: str) -> str:
-    """Return the peak for the stored type of a graph. Raises InputError if there is no such
-    peak.
-    """
+    """Return the precision name of a stored dtype. Raises InputError if it is unknown."""
     if stored not in PRECISIONS:
         raise InputError(
             f"the precision in which {stored or 'this'} runs is unknown",
@@ -459,9 +454,7 @@ def as_stored(stored: str) -> str:
 
 
 def parse_precision_mix(mix: Iterable[str]) -> dict[str, Fraction]:
-    """Return the shares of the work by precision, from texts such as bf16=0.5. They add up to
-    one.
-    """
+    """Parse texts such as "bf16=0.5" into the work's share by precision; sum must be 1."""
     parts: dict[str, Fraction] = {}
     for text in mix:
         name, equals, value = text.partition("=")

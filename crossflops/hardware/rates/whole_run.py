@@ -36,7 +36,7 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def share_of(text: str) -> float:
-    """Return the share of a text such as 0.4 or 40%. Raises InputError."""
+    """Parse a share such as "0.4" or "40%". Raises InputError."""
     number = text.strip().removesuffix("%")
     try:
         value = float(number) / (1 if number == text.strip() else 100)
@@ -53,7 +53,7 @@ def share_of(text: str) -> float:
 def check_run_length(
     run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool
 ) -> None:
-    """Raise InputError for contradicting lengths, or missing options that they need."""
+    """Raise InputError if the options of a run's length contradict or are incomplete."""
     provided = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in provided]
     if len(provided) > 1:
@@ -87,13 +87,13 @@ def check_run_length(
 
 
 def examples_of_step(run: MeasuredRun) -> int | None:
-    """Return the examples of all replicas in one step; None without a batch."""
+    """Return the examples of one optimizer step on all replicas; None without a batch."""
     batch = run.question.speed.batch
     return batch * run.question.training.accumulate * run.world.dp if batch else None
 
 
 def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
-    """Return the run's length in every known unit. Raises InputError without any."""
+    """Return the length of a training run in examples, tokens and steps, if known."""
     run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
     if run_length.run_tokens is not None:
         total: Fraction | None = Fraction(quantity(run_length.run_tokens))
@@ -123,7 +123,7 @@ def run_compute(
     against: Peaks | None,
     optimizer: OptimizerStep | None,
 ) -> RunCompute | UnsetType:
-    """Return the compute of the requested run."""
+    """Compute FLOPs, device-hours and energy of a whole run; UNSET if not requested."""
     run_length = run.question.length
     if not run_length.is_requested:
         return UNSET
@@ -156,6 +156,7 @@ def run_compute(
 
 
 def _to_plain_number(value: Fraction | None) -> int | float | None:
+    """Convert a fraction to an int if it is whole, else to a float."""
     if value is None:
         return None
     return value.numerator if value.denominator == 1 else float(value)

@@ -40,9 +40,7 @@ class Bar(NamedTuple):
 
 
 def tool_bars(report: Report) -> Canvas | None:
-    """Return the total of every tool as MACs, and a line at the native count; None without
-    tools.
-    """
+    """Return a bar chart of each tool's total in MACs with a line at native; None without."""
     units = {
         account.tool: account.unit
         for account in report.reconciliations or ()
@@ -62,7 +60,7 @@ def tool_bars(report: Report) -> Canvas | None:
 
 
 def training_step_bars(training: Training) -> Canvas | None:
-    """Return the MACs of the parts of a training step; None without any."""
+    """Return a bar chart of the MACs of a training step's parts; None without a step."""
     parts = (
         ("forward", training.forward_macs),
         ("gradients, inputs", training.backward_input_macs),
@@ -81,7 +79,7 @@ def training_step_bars(training: Training) -> Canvas | None:
 
 
 def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
-    """Return a bar for each row, and a line at `mark`. Without one the bars begin at zero."""
+    """Return a bar chart with a line at the value `mark`; without it bars begin at 0."""
     most = max([*(row.value for row in rows), Fraction(mark or 0)]) or Fraction(1)
     start = Fraction(0) if mark is None else _start([Fraction(mark), *(r.value for r in rows)])
     room = _WIDTH - _LEFT - _RIGHT
@@ -111,7 +109,7 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
 
 
 def _start(values: Sequence[Fraction]) -> Fraction:
-    """Return where bars begin: zero, or below the least if all are close and some differ.
+    """Return the value at which bars begin: 0, or more if all values are close.
 
     >>> _start([Fraction(100), Fraction(104)]), _start([Fraction(1), Fraction(2)])
     (Fraction(98, 1), Fraction(0, 1))

@@ -35,6 +35,7 @@ class _BatchAxis(NamedTuple):
     most: int
 
     def x(self, batch: int) -> float:
+        """Return the x coordinate of a batch size on a logarithmic axis, in pixels."""
         width, octaves = _WIDTH - _LEFT - _RIGHT, log2(self.most / self.least)
         inset = 0.05 * width
         part = log2(batch / self.least) / octaves if octaves else 0.5
@@ -42,7 +43,7 @@ class _BatchAxis(NamedTuple):
 
 
 def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> Canvas:
-    """Return rates and latencies over the batch, with the batches that did not run.
+    """Return the chart of examples/s and latency over batch sizes.
 
     `chosen` is a batch to mark beside the fastest. Raises InputError where no batch ran.
     """
@@ -68,7 +69,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
 
 
 def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
-    """Return a dashed line at each batch that did not run, with its reason."""
+    """Return a dashed line and a reason for each batch size that did not run."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
         x, text = across.x(failure.batch), f"{failure.batch} did not run: {failure.stage}"
@@ -81,13 +82,12 @@ def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shap
 
 
 def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
-    """Return the rates, rings where the runs had not settled, and the batches that matter by
-    name.
-    """
+    """Return the curve of examples per second over batch sizes, with marked points."""
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
 
     def y(rate: float) -> float:
+        """Return the y coordinate of a rate in examples per second, in pixels."""
         return _TOP + _UPPER * (1 - rate / most)
 
     shapes: list[Shape] = [Words(x=0, y=_TOP - 12, text="examples/s", ink="soft", size=11)]
@@ -122,13 +122,12 @@ def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -
 
 
 def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> list[Shape]:
-    """Return the median and two percentiles above it, in milliseconds, on an axis by powers of
-    ten.
-    """
+    """Return the curves of the latency percentiles in ms over batch sizes, on a log axis."""
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
     def y(value: float) -> float:
+        """Return the y coordinate of a latency on a logarithmic axis, in pixels."""
         return top + _LOWER * (1 - (log10(value) - low) / (high - low))
 
     shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms per run", ink="soft", size=11)]
@@ -150,6 +149,7 @@ def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> li
 
 
 def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
+    """Return a horizontal grid line at height y, and its label at the left."""
     return [
         DrawnLine(x1=_LEFT, y1=y, x2=_WIDTH - _RIGHT, y2=y),
         Words(x=_LEFT - 6, y=y + 4, text=text, ink="soft", anchor="end", size=11),
@@ -159,6 +159,7 @@ def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
 def _curve(
     points: Sequence[tuple[float, float]], ink: Ink, width: float, dashed: bool = False
 ) -> list[Shape]:
+    """Return the lines that connect the points in their order."""
     return [
         DrawnLine(x1=x1, y1=y1, x2=x2, y2=y2, ink=ink, width=width, dashed=dashed)
         for (x1, y1), (x2, y2) in pairwise(points)
@@ -166,7 +167,7 @@ def _curve(
 
 
 def _batch_axis_labels(across: _BatchAxis, sizes: Sequence[int], foot: float) -> list[Shape]:
-    """Return the batches that were tried, as far as their numbers fit."""
+    """Return the labels of batch sizes on the x axis, without those that would overlap."""
     shapes: list[Shape] = [
         Words(x=_WIDTH / 2, y=foot + 34, text="batch", ink="soft", anchor="middle", size=11)
     ]

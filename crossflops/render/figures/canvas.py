@@ -88,12 +88,12 @@ class Canvas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_width(text: str, size: float = FONT) -> float:
-    """Return the approximate width of a text in px."""
+    """Return the approximate width of a text in pixels for a font size."""
     return len(text) * size * _LETTER
 
 
 def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
-    """Return the text, or its beginning and end where it is wider than `width` px.
+    """Return a text shortened in its middle to a width in pixels.
 
     >>> fit_text_to_width("norm.batch", 200), fit_text_to_width("a" * 30 + "b" * 30, 100)
     ('norm.batch', 'aaaaaaa…bbbbbb')
@@ -106,7 +106,7 @@ def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
 
 
 def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
-    """Return the mark at `middle` in a bar that is drawn shorter than its amount."""
+    """Return the lines that mark a bar at x = `middle` as drawn shorter than its amount."""
     return tuple(
         DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
                   ink="shade", width=2.5)
@@ -115,7 +115,7 @@ def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
 
 
 def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
-    """Return about five round numbers from `low` to a `high` above it, at least a `step` apart.
+    """Return about five round numbers between two values, as ticks of an axis.
 
     >>> round_numbers(0, 44), round_numbers(0, 1)
     ([0.0, 10.0, 20.0, 30.0, 40.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
@@ -135,7 +135,7 @@ class TitledCanvas(NamedTuple):
 
 
 def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
-    """Return canvases below each other, each under its head and a line of small print."""
+    """Return one canvas with all canvases below each other, each with title and note."""
     shapes: list[Shape] = []
     y = _MARGIN
     for head, canvas, note in parts:
@@ -153,15 +153,14 @@ def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
 
 
 def _move_shape(shape: Shape, x: float, y: float) -> Shape:
+    """Return a copy of the shape, moved by x and y pixels."""
     if isinstance(shape, DrawnLine):
         return replace(shape, x1=shape.x1 + x, x2=shape.x2 + x, y1=shape.y1 + y, y2=shape.y2 + y)
     return replace(shape, x=shape.x + x, y=shape.y + y)
 
 
 def svg(canvas: Canvas, alone: bool = False) -> str:
-    """Return the canvas as SVG: for a page that has the classes, or `alone` with colours of its
-    own.
-    """
+    """Return the canvas as SVG text: for an HTML page, or as a file of its own (`alone`)."""
     size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'
     document = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
     wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
@@ -172,6 +171,7 @@ def svg(canvas: Canvas, alone: bool = False) -> str:
 
 
 def _svg_shape(shape: Shape, alone: bool) -> str:
+    """Return a shape as an SVG element, with its own colours if the SVG is a file alone."""
     match shape:
         case Box():
             location = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
@@ -202,19 +202,22 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
 
 
 def _svg_tooltip(tip: str, tag: str) -> str:
+    """Return the end of an SVG tag, with a tooltip in it if the text is not empty."""
     return f"><title>{escape(escape_control_chars(tip))}</title></{tag}>" if tip else "/>"
 
 
 def _svg_fill(ink: Ink, alone: bool) -> str:
+    """Return the fill attribute of a colour: its value in an SVG file, a class in a page."""
     return f'fill="{COLOURS[ink]}"' if alone else f'class="f-{ink}"'
 
 
 def _stroke(ink: Ink, alone: bool) -> str:
+    """Return the stroke attribute of a colour: its value in an SVG file, a class in a page."""
     return f'stroke="{COLOURS[ink]}"' if alone else f'class="s-{ink}"'
 
 
 def _px(value: float) -> str:
-    """Return a length with at most two decimals.
+    """Return a length in pixels as text with at most two decimals.
 
     >>> _px(3.0), _px(1 / 3)
     ('3', '0.33')

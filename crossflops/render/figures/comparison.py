@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
 
 def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
-    """Return the waterfall's walk of a result: of two models their MACs."""
+    """Return the steps of a waterfall: the amount of each cause from one total to another."""
     match content:
         case Reconciliation():
             steps = tuple(Step(row.cause, row.amount) for row in content.explanations)
@@ -71,9 +71,7 @@ def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
 
 
 def waterfall(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
-    """Return the picture of a walk; None where no step of it has a finite amount other than
-    zero.
-    """
+    """Return the waterfall picture of a difference; None if no amount is finite and not 0."""
     path = walk(content)
     steps = [step for step in path.steps if step.amount]
     if path.residual:
@@ -103,12 +101,13 @@ class _Scale(NamedTuple):
     high: float
 
     def x_position(self, value: float) -> float:
+        """Return the x coordinate of an amount on the axis of a waterfall, in pixels."""
         room = _WIDTH - _LEFT - _RIGHT
         return _LEFT + room * (value - self.low) / ((self.high - self.low) or 1)
 
 
 def _lengths(amounts: Sequence[Amount]) -> list[float]:
-    """Return the length of each bar, in amounts: the amount, unless one dwarfs several others.
+    """Return the lengths of the bars: the amounts, with one much larger bar shortened.
 
     >>> _lengths([5, -3]), _lengths([10_000, 5, -5])
     ([5.0, -3.0], [6.0, 5.0, -5.0])
@@ -122,7 +121,7 @@ def _lengths(amounts: Sequence[Amount]) -> list[float]:
 
 
 def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
-    """Return the line of no difference, and ticks if every bar is as long as its amount."""
+    """Return the zero line and axis ticks of a waterfall."""
     foot = height - (0 if broken else _FOOT)
     zero = scale.x_position(0)
     shapes: list[Shape] = []
@@ -139,6 +138,7 @@ def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
 def _waterfall_rows(
     steps: Sequence[Step], indices: list[float], broken: list[bool], scale: _Scale, path: Walk
 ) -> list[Shape]:
+    """Return the shapes of a waterfall: a bar, a name and an amount for each cause."""
     shapes: list[Shape] = [
         Words(x=0, y=_TOP - 10, text=fit_text_to_width(path.first, _LEFT), ink="soft"),
         Words(x=_WIDTH, y=_TOP - 10, text="difference", ink="soft", anchor="end"),
@@ -175,8 +175,7 @@ BARS = "bars"  # begins the name of a file that is to have the bars of all tools
 
 
 def comparison(report: Report, name: str) -> Canvas:
-    """Return the bars of all tools if the name begins with "bars", else a waterfall for each
-    account.
+    """Return the picture of a comparison: bars for a name "bars...", else waterfalls.
 
     Raises InputError where there is nothing to draw.
     """
@@ -194,6 +193,7 @@ def comparison(report: Report, name: str) -> Canvas:
 
 
 def _waterfalls(report: Report) -> list[TitledCanvas]:
+    """Return titled waterfall pictures of a report: its differences, cause by cause."""
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]

@@ -34,7 +34,7 @@ _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def possible(suffix: str) -> str:
-    """Return the suffix of a picture that can be made here.
+    """Return the suffix in lower case; raise an error if no picture can be made with it.
 
     Raises UnknownNameError for any other, and MissingExtraError for a PNG without matplotlib,
     which is looked for and not imported.
@@ -49,7 +49,7 @@ def possible(suffix: str) -> str:
 
 
 def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
-    """Return the bytes of a file. Raises what `possible` raises."""
+    """Return the canvas as the bytes of an SVG or PNG file."""
     if possible(suffix) == ".svg":
         return f"{svg(canvas, alone=True)}\n".encode()
     try:
@@ -71,6 +71,7 @@ def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
 
 
 def _matplotlib_missing_error() -> MissingExtraError:
+    """Return the error that a PNG picture needs matplotlib, with the command to install it."""
     return MissingExtraError(
         "a picture as PNG needs matplotlib, which is not installed",
         "pip install 'crossflops[plots]', or choose a file name that ends in .svg",
@@ -78,7 +79,7 @@ def _matplotlib_missing_error() -> MissingExtraError:
 
 
 def _paint(axes: "Axes", shape: Shape, location: int) -> None:
-    """Paint one shape over the earlier ones."""
+    """Paint a shape on a matplotlib plot, above the earlier ones."""
     from matplotlib.patches import Circle, Rectangle
 
     colour = COLOURS[shape.ink]

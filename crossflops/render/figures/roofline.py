@@ -38,20 +38,23 @@ class _Axes(NamedTuple):
     up: Span
 
     def x(self, value: float) -> float:
+        """Return the x coordinate of an intensity in FLOP/byte on a log axis, in pixels."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * _log_axis_fraction(value, self.across)
 
     def y(self, value: float) -> float:
+        """Return the y coordinate of a rate in FLOP/s on a log axis, in pixels."""
         return _HEIGHT - _FOOT - (_HEIGHT - _TOP - _FOOT) * _log_axis_fraction(value, self.up)
 
 
 def _log_axis_fraction(value: float, span: Span) -> float:
+    """Return the position of a value on a log axis, from 0 at its start to 1 at its end."""
     if value <= 0 or span[0] <= 0 or span[1] <= span[0]:
         return 0.0  # what has no place on a logarithmic axis stands at its foot
     return log10(value / span[0]) / log10(span[1] / span[0])
 
 
 def tick(value: float) -> str:
-    """Return a power of ten with its prefix.
+    """Return the label of a power of ten, such as "100 G".
 
     >>> tick(1e12), tick(100e9), tick(0.1)
     ('1 T', '100 G', '0.1')
@@ -63,7 +66,7 @@ def tick(value: float) -> str:
 
 
 def spans(roof: Roofline) -> tuple[Span, Span]:
-    """Return both axes, with room for every point and for the ridges of all ceilings."""
+    """Return the ranges of both roofline axes: FLOP/byte and FLOP/s."""
     step = roof.step
     heights = list(tops(roof).values())
     points = [
@@ -87,7 +90,7 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
 
 
 def tops(roof: Roofline) -> dict[str, float]:
-    """Return the ceilings to draw: those of the run, and the other formats of matrix units."""
+    """Return the peaks to draw as lines, by the names of their precisions."""
     used = {node.precision: node.peak for node in roof.nodes if node.peak}
     named: dict[float, list[str]] = {}
     for name, peak in {**roof.peaks, **used}.items():
@@ -98,7 +101,7 @@ def tops(roof: Roofline) -> dict[str, float]:
 
 
 def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
-    """Return the nodes that have a place in the picture, by operator; most of the time first."""
+    """Return the nodes with an intensity by operator, slowest operator first."""
     groups: dict[str, list[NodeBound]] = {}
     for node in roof.nodes:
         if node.intensity:
@@ -112,7 +115,7 @@ def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
 
 
 def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
-    """Yield points of nodes that overlap, as one."""
+    """Yield one roofline point for each group of nodes with nearly equal intensity."""
     group: list[NodeBound] = []
     for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
         first = group[0] if group else node
@@ -126,7 +129,7 @@ def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator
 
 
 def _point(group: list[NodeBound], roof: Roofline) -> Point:
-    """Return the nodes under the roof: at most what the bandwidth, and their own peak, allow."""
+    """Return intensity, attainable rate and share of the work of a group of nodes."""
     work, moved = (
         sum(node.work or node.operations for node in group),
         sum(node.bytes for node in group),
@@ -138,7 +141,7 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
 
 
 def roofline_sheet(roof: Roofline, title: str) -> Canvas:
-    """Return the roofline by itself, under a title and its parameters."""
+    """Return the roofline plot with a title and a note on device and bytes."""
     step = roof.step
     note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
     canvas = roofline(roof)
@@ -146,7 +149,7 @@ def roofline_sheet(roof: Roofline, title: str) -> Canvas:
 
 
 def roofline(roof: Roofline) -> Canvas:
-    """Return the points on the roof, at the most that the device allows, as large as their work.
+    """Return the roofline plot: bandwidth, peaks, and a point for each group of nodes.
 
     Beside them what each colour stands for, with its shares of work and of the shortest time.
     """
@@ -161,11 +164,13 @@ def roofline(roof: Roofline) -> Canvas:
 
 
 def _decades(span: Span) -> list[float]:
+    """Return the powers of ten in a range of values."""
     first, last = log10(span[0]), log10(span[1])
     return [10.0**n for n in range(-int(-first // 1), int(last // 1) + 1)]
 
 
 def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
+    """Return the grid, the axis labels and the ridge line of a roofline plot."""
     foot, ridge = _HEIGHT - _FOOT, axes.x(roof.step.ridge)
     right = _WIDTH - _RIGHT
     shapes: list[Shape] = [
@@ -196,6 +201,7 @@ def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
+    """Return the slope of the bandwidth and a line for the peak of each precision."""
     bandwidth, named = roof.step.bandwidth, tops(roof)
     left, right = axes.across
     start = max(left, axes.up[0] / bandwidth)
@@ -221,7 +227,7 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return the nodes, a colour for each operator: rings without MACs to time."""
+    """Return a dot for each group of nodes, its colour by operator, its area by work."""
     return [
         Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
             ink=ink, hollow=_has_no_work(rows),
@@ -233,6 +239,7 @@ def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _has_no_work(rows: Iterable[NodeBound]) -> bool:
+    """Return whether no node of a roofline has work (FLOPs)."""
     return not any(row.work for row in rows)
 
 
@@ -246,7 +253,7 @@ class _Entry(NamedTuple):
 
 
 def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return the legend: operators, kernels, the whole model and its measured run."""
+    """Return the legend of a roofline plot: operators, kernels, whole model, measured run."""
     step = roof.step
     entries = [
         _Entry(f"{op} ({len(rows)})", _roofline_shares_text(rows, roof), ink, _has_no_work(rows))
@@ -277,7 +284,7 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
-    """Return the shares of the work, and of the shortest time."""
+    """Return the nodes' shares of the work and of the shortest time, in percent."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
     shortest = roof.step.shortest
     time = sum(row.seconds for row in rows) / shortest if shortest else 0.0
@@ -285,6 +292,7 @@ def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
 
 
 def _roofline_legend(entries: Iterable[_Entry]) -> list[Shape]:
+    """Return the legend of a roofline plot: a dot, a name and shares for each entry."""
     x = _WIDTH - _RIGHT + 16
     shapes: list[Shape] = [
         Words(x=_WIDTH, y=_TOP + 4, text="of work, of time", ink="soft", anchor="end", size=11)

@@ -50,7 +50,7 @@ COLUMNS = (
 
 
 def cause_table(alignment: Alignment) -> Table:
-    """Return a row for each cause, and the residual, which is zero."""
+    """Build the table of causes between two models: MACs, FLOPs, parameters, residual."""
     rows = [
         Row.from_cells(
             cause.cause,
@@ -84,7 +84,7 @@ def cause_table(alignment: Alignment) -> Table:
 
 
 def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Block]:
-    """Return the layers that differ: on screen similar ones together, in files one by one."""
+    """Return the blocks on layers that differ between two models, similar ones as a group."""
     rows = [row for row in alignment.layers if row.shifts]
     if not rows:
         return []
@@ -112,9 +112,7 @@ def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Bl
 
 
 def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
-    """Return the shifts of layers whose paths differ only in numbers together, the largest
-    first.
-    """
+    """Group changes of layers whose paths differ only in numbers, largest first."""
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
         paths = tuple(pattern(_place_label(location)) for location in (row.first, row.second))
@@ -122,6 +120,7 @@ def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
             kinds.setdefault((*paths, shift.cause, shift.note), []).append((row, shift))
 
     def size(group: list[tuple[LayerPair, Shift]]) -> tuple[int, int, int]:
+        """Return a sort key that puts the group with the largest change of MACs first."""
         total = _sum_shifts(shift for _, shift in group)
         return -abs(total.macs), -abs(total.flops), -abs(total.params)
 
@@ -129,7 +128,7 @@ def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
 
 
 def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
-    """Return the sum of the shifts of one cause."""
+    """Return the sum of changes of one cause: MACs, FLOPs and parameters."""
     summands = list(shifts)
     return Shift(
         cause=summands[0].cause,
@@ -141,6 +140,7 @@ def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
 
 
 def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
+    """Build a row for layer pairs with the same change: their paths, number and amounts."""
     total = _sum_shifts(shift for _, shift in group)
     first = path_with_stars([_place_label(row.first) for row, _ in group])
     second = path_with_stars([_place_label(row.second) for row, _ in group])
@@ -150,16 +150,19 @@ def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
 
 
 def _place_label(location: Place | None) -> str:
+    """Return the name of a layer: module path, first node or kind; a mark for None."""
     if location is None:
         return ALONE
     return location.path or (location.nodes[0] if location.nodes else location.what)
 
 
 def _shift_reason(shift: Shift) -> str:
+    """Return the cause of a change between two models, with its note if it has one."""
     return f"{shift.cause}: {shift.note}" if shift.note else shift.cause
 
 
 def _shift_amounts(shift: Shift) -> tuple[str, str, str]:
+    """Return the changes of MACs, FLOPs and parameters as texts with a sign."""
     return (
         amount_with_sign(shift.macs),
         amount_with_sign(shift.flops),
@@ -168,6 +171,7 @@ def _shift_amounts(shift: Shift) -> tuple[str, str, str]:
 
 
 def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
+    """Build the table of all pairs of layers and their changes, one row for each change."""
     columns = (
         *text_columns(names[0], "what", names[1], "what", "why"),
         *(Column(head=head, right=True) for head in ("MACs", "FLOPs", "parameters")),
@@ -185,6 +189,7 @@ def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
 
 
 def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
+    """Return the cells of a pair of layers: name and kind in each of two models."""
     first, second = row.first, row.second
     return (
         _place_label(first),
@@ -195,7 +200,7 @@ def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
 
 
 def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
-    """Yield a line for each cause of each layer, and one for each unchanged layer: `COLUMNS`."""
+    """Yield a CSV line for each cause of each pair of layers of two models."""
     for row in alignment.layers:
         first, first_what, second, other = _layer_pair_cells(row)
         for shift in row.shifts or (Shift(cause=""),):
@@ -207,13 +212,14 @@ Names = tuple[str, str]
 
 
 def report_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
-    """Return the page of a comparison: of a model with its tools, or of two models."""
+    """Return the page of a comparison: of tools on one model, or of two models."""
     if isinstance(report.against, Against):
         return _two_model_page(report, report.against, top)
     return comparison(report, unit, top)
 
 
 def _two_model_page(report: Report, other: Against, top: int) -> Page:
+    """Build the page that compares two models: changes by cause, layer and tool."""
     names = _short_model_names(report, other)
     blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
     blocks += [
@@ -246,7 +252,7 @@ def _two_model_page(report: Report, other: Against, top: int) -> Page:
 
 
 def _short_model_names(report: Report, other: Against) -> Names:
-    """Return the names of models in tables: the last word of their names, if these differ."""
+    """Return two different short names for the compared models."""
     names = report.name, other.name
     short = _last_name_part(names[0]), _last_name_part(names[1])
     if short[0].casefold() != short[1].casefold():
@@ -255,7 +261,7 @@ def _short_model_names(report: Report, other: Against) -> Names:
 
 
 def _last_name_part(name: str) -> str:
-    """Return the last word of a name.
+    """Return the last part of a model's name, after ":" and "/".
 
     >>> tuple(map(_last_name_part, ("torchvision.models:resnet50", "a/model.onnx", "ResNet")))
     ('resnet50', 'model.onnx', 'ResNet')
@@ -264,6 +270,7 @@ def _last_name_part(name: str) -> str:
 
 
 def _second(other: Against) -> str:
+    """Return the line about the second model: its name, parameters, inputs, MACs, FLOPs."""
     totals = other.totals
     parts = [
         other.name,
@@ -276,6 +283,7 @@ def _second(other: Against) -> str:
 
 
 def _model_difference_heading(report: Report, other: Against, names: Names) -> str:
+    """Return the heading that gives the second model's MACs as first plus difference."""
     delta = other.totals.macs - report.macs
     if not delta:
         return f"{names[1]} = {names[0]} in MACs"
@@ -284,6 +292,7 @@ def _model_difference_heading(report: Report, other: Against, names: Names) -> s
 
 
 def _same_model_verdict(other: Against) -> list[Block]:
+    """Return the sentence that both models are the same, if no layer differs."""
     aligned = other.alignment
     layers = count_with_noun(len(aligned.layers), "layer")
     if aligned.same:
@@ -295,7 +304,7 @@ def _same_model_verdict(other: Against) -> list[Block]:
 
 
 def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
-    """Return the tools that answered for neither model."""
+    """Return the failures of tools that gave no number for either model."""
     profiles = (*(report.profiles or ()), *other.profiles)
     answered = {answer.tool for answer in profiles if isinstance(answer, Profile)}
     failures = {answer.tool: answer for answer in profiles if isinstance(answer, Failure)}
@@ -303,6 +312,7 @@ def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
 
 
 def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
+    """Return the table of the totals that each tool prints for both models."""
     if not contrasts:
         return []
     columns = (
@@ -327,12 +337,13 @@ def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list
 
 
 def _contrast_label(contrast: Contrast) -> str:
+    """Return the tool and its edition, or "first -> second" if two editions are compared."""
     first, second = contrast.first, contrast.second
     return first if first == second else f"{first} -> {second}"
 
 
 def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -> list[Block]:
-    """Return the blocks from the number for the first model to the one for the second."""
+    """Return the blocks that explain the tools' difference between two models by cause."""
     rows = [
         Row.from_cells(
             cause.cause,
@@ -369,6 +380,7 @@ def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -
 
 
 def _count_difference_row(cause: ToolDifference) -> Row:
+    """Build the row of a cause for which a tool counts two models differently."""
     return Row.from_cells(
         cause.cause,
         amount_with_sign(cause.amount),

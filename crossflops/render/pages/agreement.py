@@ -8,7 +8,7 @@ _TOLD = 1e-4  # the share from which rounding is worth a word
 
 
 def agreement_lines(agreement: Agreement) -> Iterator[str]:
-    """Yield a line for each output, and one for all of them."""
+    """Yield a line on each output of an exported file, and the verdict on all outputs."""
     if agreement.problem:
         yield f"{agreement.runtime} cannot run the file: {agreement.problem}"
         return
@@ -17,6 +17,7 @@ def agreement_lines(agreement: Agreement) -> Iterator[str]:
 
 
 def _agreement_verdict(agreement: Agreement) -> str:
+    """Return the sentence that says if an exported file computes the same as its model."""
     if not agreement.holds:
         return "the file does not compute what the model computes"
     hiding = [repr(output.name) for output in agreement.outputs if not output.tells]
@@ -32,6 +33,7 @@ def _agreement_verdict(agreement: Agreement) -> str:
 
 
 def _output_agreement_line(output: OutputAgreement) -> str:
+    """Return a line on an output of an exported file: equal, or its largest difference."""
     head = f"output {output.name!r}:"
     if output.problem:
         return f"{head} {output.problem}"

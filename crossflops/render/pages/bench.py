@@ -30,7 +30,7 @@ class BenchView(msgspec.Struct, frozen=True):
 
 
 def bench_page(content: Bench, top: int = TOP) -> Page:
-    """Return the curve, the profile if there is one, errors, doubts and assumptions."""
+    """Return the page of `bench`: speed by batch size, kernels, errors, warnings."""
     blocks: list[Block] = [_bench_title(content), _curve(content)]
     if content.goal and content.measurement is not None:
         blocks.append(Text(f"batch {content.batch}: {content.goal}", " > "))
@@ -48,6 +48,7 @@ def bench_page(content: Bench, top: int = TOP) -> Page:
 
 
 def _bench_title(content: Bench) -> Title:
+    """Return the title of a bench page: model, inputs, runtime, device and MACs of a run."""
     ran = "run" if content.step is None else "training step"
     optimized = f"optimization {content.optimization}" if content.optimization else ""
     parts = (
@@ -68,6 +69,7 @@ def _bench_title(content: Bench) -> Title:
 
 
 def _curve(content: Bench) -> Table:
+    """Build the table of batch sizes with latencies, examples/s, FLOP/s, share of the peak."""
     peak = [Column(head="of peak", right=True)] if content.peak is not None else []
     tails = [Column(head=head, right=True, spare=2) for head in ("p90", "p99")]
     columns = (
@@ -86,6 +88,7 @@ def _curve(content: Bench) -> Table:
 
 
 def _measurement_row(content: Bench, timing: Measurement) -> Row:
+    """Build the row of a batch size: latencies, number of runs, speed, share of the peak."""
     times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
     rate, of_peak = content.rate(timing), content.share(timing)
     remarks = [] if timing.settled else ["not stable"]
@@ -104,11 +107,12 @@ def _measurement_row(content: Bench, timing: Measurement) -> Row:
 
 
 def _percent(part: float | None) -> str:
-    """Return a share of the peak; a dash if no peak is known for the precision of the run."""
+    """Return a share in percent with one decimal, or "-" for None."""
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
 def _unfit(content: Bench, unfit: Unfit) -> Row:
+    """Build the row of a batch size that did not run, with its error."""
     dashes = ("-",) * (6 + (content.peak is not None))
     return Row.from_cells(
         str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}", tone="warn"
@@ -116,7 +120,7 @@ def _unfit(content: Bench, unfit: Unfit) -> Row:
 
 
 def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
-    """Return the phases of a training step."""
+    """Return the table of a training step's phases: MACs, FLOPs, time, rate."""
     timing = content.measurement
     full = timing.p50 if timing is not None else 0.0
     rows = [
@@ -150,6 +154,7 @@ def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
 
 
 def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> list[Block]:
+    """Return the blocks on where the time of one run goes: operators, slowest kernels."""
     seconds = profile.run_seconds
     nodes = sum(len(row.nodes) for row in profile.kernels)
     exactly = (
@@ -187,7 +192,7 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
 
 
 def _profiler(profile: KernelProfile) -> str:
-    """Return the time of the profiler itself, if it is noteworthy."""
+    """Return the text on the profiler's own time, "" if it is small."""
     if profile.profiler_seconds < _MUTE * profile.run_seconds:
         return ""
     took = percent_share(profile.profiler_seconds, profile.run_seconds)
@@ -196,7 +201,7 @@ def _profiler(profile: KernelProfile) -> str:
 
 
 def _operator_time_table(profile: KernelProfile) -> Table:
-    """Return the time by operator of the kernels, the small ones together."""
+    """Build the table of kernel time by operator, with small ones added up."""
     sums: dict[str, list[KernelRow]] = defaultdict(list)
     for row in profile.kernels:
         sums[row.op or "(none)"].append(row)
@@ -209,6 +214,7 @@ def _operator_time_table(profile: KernelProfile) -> Table:
 
 
 def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
+    """Build the row of an operator: its kernels, seconds, share of the run, MACs and rate."""
     seconds, macs = _kernel_seconds(rows), sum(row.macs for row in rows)
     rate = short_amount(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
     part = percent_share(seconds, profile.run_seconds)
@@ -216,10 +222,12 @@ def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
 
 
 def _kernel_seconds(rows: Iterable[KernelRow]) -> float:
+    """Return the total time of the kernels in seconds."""
     return sum(row.seconds for row in rows)
 
 
 def _kernel_time_table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Table:
+    """Build the table of kernels: nodes, time, share of the run, MACs, rate."""
     columns = [
         Column(head="kernel", flows=True),
         Column(head="nodes", flows=True),
@@ -236,6 +244,7 @@ def _kernel_time_table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Tab
 
 
 def _kernel_time_row(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
+    """Build the row of a kernel: nodes, time, share of the run, MACs, rate."""
     cells = (
         row.kernel,
         row.does or "(added by the runtime)",

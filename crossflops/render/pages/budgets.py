@@ -21,9 +21,7 @@ _UNITS = {
 
 
 def budgets_page(content: Checks) -> Page:
-    """Return every rule with its value, failing ones first; growth, and savings of smaller
-    models.
-    """
+    """Return the page of budgets: all rules, failed ones first, what grew, what shrank."""
     ordered = sorted(content.checks, key=lambda check: check.holds)
     columns = (
         Column(head="model", flows=True),
@@ -41,6 +39,7 @@ def budgets_page(content: Checks) -> Page:
 
 
 def _budget_check_row(check: Check) -> Row:
+    """Build the row of a budget check: target, rule, value, limit, change and verdict."""
     return Row.from_cells(
         check.target,
         rule_of(check),
@@ -53,6 +52,7 @@ def _budget_check_row(check: Check) -> Row:
 
 
 def _budget_verdict(check: Check) -> str:
+    """Return the verdict of a budget check: "holds", "FAILS", "new" or "ERROR"."""
     if check.error:
         return "ERROR"
     if not check.holds:
@@ -61,19 +61,19 @@ def _budget_verdict(check: Check) -> str:
 
 
 def rule_of(check: Check) -> str:
-    """Return a rule with the part of the model that it is about."""
+    """Return a budget rule as text, with the module or operator it is about."""
     return f"{check.part}: {check.rule}" if check.part else check.rule
 
 
 def failures(content: Checks) -> list[str]:
-    """Return a sentence for each rule that does not hold; one error of a model appears once."""
+    """Return a sentence for each rule that fails, each sentence once."""
     return list(
         dict.fromkeys(budget_failure_text(check) for check in content.checks if not check.holds)
     )
 
 
 def budget_failure_text(check: Check) -> str:
-    """Return why a rule does not hold, and the remedy."""
+    """Return the sentence on why a rule fails, with a hint."""
     if check.error or check.value is None:
         return f"{check.target}: {check.error} ({check.hint})"
     head = f"{check.target}: {rule_of(check)} does not hold, with {exact_amount(check.value)}"
@@ -83,6 +83,7 @@ def budget_failure_text(check: Check) -> str:
 
 
 def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
+    """Return the sentence that names nodes without a count and the rule that allows them."""
     named = ", ".join(nodes[:_NAMED])
     left = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     which = count_with_noun(len(nodes), "node")
@@ -92,7 +93,7 @@ def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
 
 
 def budget_doubts(content: Checks) -> list[str]:
-    """Return a sentence for each checked figure that is no exact count."""
+    """Return a sentence for each checked value that is a bound or an estimate."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
         f"{check.target}, {rule_of(check)}: the value is "
@@ -103,7 +104,7 @@ def budget_doubts(content: Checks) -> list[str]:
 
 
 def budget_target_moves(content: Checks) -> list[str]:
-    """Return a sentence for each model that moved, or that is new."""
+    """Return a sentence for each model that moved to another file or is new."""
     known = {check.target: check for check in content.checks if check.moved_from or check.is_new}
     return [
         f"{target} moved from {check.moved_from}."
@@ -114,7 +115,7 @@ def budget_target_moves(content: Checks) -> list[str]:
 
 
 def savings(content: Checks) -> list[str]:
-    """Return a sentence for each number that is smaller than in the baseline.
+    """Return a sentence for each value that is lower than in the baseline.
 
     A time differs from run to run.
     """
@@ -126,6 +127,7 @@ def savings(content: Checks) -> list[str]:
 
 
 def _budget_growth_text(check: Check) -> str:
+    """Return the sentence that says which modules grew, and by how much."""
     if check.change is None:
         return "What grew is unknown without a baseline: `crossflops check --update` writes one."
     if not check.grew_in:

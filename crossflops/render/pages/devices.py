@@ -23,7 +23,7 @@ _BESIDE = 12  # as many devices are set against each other; more are only listed
 
 
 def device_page(content: DeviceSheet) -> Page:
-    """Return a device: its names, its peaks with their derivation, and their certainty."""
+    """Return the page of one device: data, peaks with derivation, source, doubts."""
     device = content.device
     blocks: list[Block] = [
         Title((device.label, device.name, *_architecture_and_year(device))),
@@ -47,10 +47,12 @@ def device_page(content: DeviceSheet) -> Page:
 
 
 def _architecture_and_year(device: Device) -> tuple[str, ...]:
+    """Return the architecture and the year of a device, if they are known."""
     return tuple(filter(None, (device.architecture, str(device.year or ""))))
 
 
 def _device_sheet_table(device: Device) -> Table:
+    """Build the table of a device: names, memory, bandwidth, units, clocks, power."""
     clocks = [(device.clock, device.clock_basis), (device.matrix_clock, "matrix units")]
     clocks += [(device.base_clock, "base"), (device.boost_clock, "boost")]
     rows = [
@@ -66,7 +68,7 @@ def _device_sheet_table(device: Device) -> Table:
 
 
 def _device_bandwidth_text(device: Device) -> str:
-    """Return the bandwidth, with the memory bus and the rate of a pin if they are known."""
+    """Return bandwidth with memory bus and transfer rate as text, if known."""
     if not device.bandwidth:
         return ""
     rate = short_amount(device.bandwidth, "B/s")
@@ -81,6 +83,7 @@ def exact_mhz(hertz: float) -> str:
 
 
 def _peaks(content: DeviceSheet) -> Table:
+    """Build the table of the peaks of a device, with one row for each precision."""
     package = content.device.framework_devices_per_package > 1
     columns = (
         Column(head="precision"),
@@ -97,21 +100,24 @@ def _peaks(content: DeviceSheet) -> Table:
 
 
 def _device_peak_cells(device: Device, row: PeakRow) -> tuple[str, ...]:
+    """Return the cells of a precision: dense and sparse peak, ridge, derivation, deviation."""
     rates = (row.peak, row.package_peak, row.sparse)
     figures = (_peak_rate_cell(row, rate) for rate in rates)
     return (row.precision, *figures, _ridge(row), _peak_product_text(device, row), _off(row))
 
 
 def _peak_rate_cell(row: PeakRow, rate: float | None) -> str:
+    """Return a rate as text in FLOP/s, or OP/s for integers; "-" if it is unknown."""
     return "-" if rate is None else short_amount(rate, per_second(row.precision))
 
 
 def per_second(precision: str) -> str:
-    """Return the unit of a rate: integer operations are no FLOPs."""
+    """Return "OP/s" for an integer precision and "FLOP/s" for others."""
     return "OP/s" if precision.startswith("int") else "FLOP/s"
 
 
 def _ridge(row: PeakRow) -> str:
+    """Return the ridge point in FLOP/byte as text, or "-" if it is unknown."""
     return (
         "-"
         if row.ridge is None
@@ -120,6 +126,7 @@ def _ridge(row: PeakRow) -> str:
 
 
 def _peak_product_text(device: Device, row: PeakRow) -> str:
+    """Return the product of clock, units and FMAs that gives the peak, as text."""
     if row.derived is None or row.clock is None or row.fma_per_clock is None:
         return "not all known"
     product = f"{exact_mhz(row.clock)} x {device.units} x {row.fma_per_clock:g} x 2"
@@ -127,10 +134,12 @@ def _peak_product_text(device: Device, row: PeakRow) -> str:
 
 
 def _off(row: PeakRow) -> str:
+    """Return by how many percent clock x units differs from the data sheet, or "-"."""
     return "-" if row.deviation is None else percent_change(row.deviation + 1, 1)
 
 
 def _device_doubts(content: DeviceSheet) -> list[str]:
+    """Return sentences on doubtful figures of a device: peaks that differ, shared names."""
     off = [row for row in content.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
         f"{row.precision}: the data sheet's peak and clock x units differ by {_off(row)}"
@@ -146,6 +155,7 @@ def _device_doubts(content: DeviceSheet) -> list[str]:
 
 
 def _provenance(device: Device) -> list[Block]:
+    """Return the blocks on the source of a device's figures, confidence and notes."""
     blocks: list[Block] = [Heading("Source")]
     blocks += [Text(text, " - ") for text in device.source]
     blocks.append(Text(f"confidence: {device.confidence}", " - "))
@@ -165,6 +175,7 @@ def _provenance(device: Device) -> list[Block]:
 
 
 def _ambiguous(content: DeviceSheet) -> list[Block]:
+    """Return the blocks that list device names which belong to several devices."""
     if not content.families:
         return []
     texts = [
@@ -174,7 +185,7 @@ def _ambiguous(content: DeviceSheet) -> list[Block]:
 
 
 def devices_page(content: DeviceList) -> Page:
-    """Return devices below each other; a few with their share of the highest peak."""
+    """Return the page with a table of devices; of a few devices also their shares."""
     few = len(content.devices) <= _BESIDE
     rates = _ratios(content) if few else _SEVERAL
     columns = (
@@ -195,7 +206,7 @@ def devices_page(content: DeviceList) -> Page:
 
 
 def _ratios(content: DeviceList) -> tuple[Rates, ...]:
-    """Return the precision that compares a few devices, and FP32 beside it."""
+    """Return the rate columns of a device list: peak, share of the highest, FP32."""
     chosen: tuple[Rates, ...] = (
         (content.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
         ("of the highest", 0, _device_peak_ratio),
@@ -206,13 +217,15 @@ def _ratios(content: DeviceList) -> tuple[Rates, ...]:
 
 
 def _device_peak_ratio(row: DeviceShare) -> str:
+    """Return the peak of a device in percent of the peak of the device shown, or "-"."""
     return "-" if row.ratio is None else f"{100 * row.ratio:.0f} %"
 
 
 def _first_peak_cell(*precisions: str) -> Cell:
-    """Return the peak of the first of these precisions that the device has."""
+    """Return a function that gives a device's peak in the first precision it has."""
 
     def cell(row: DeviceShare) -> str:
+        """Return the peak in the first of the precisions that the device has, or "-"."""
         peaks = row.device.peaks
         return next(
             (short_amount(peaks[precision]) for precision in precisions if precision in peaks), "-"
@@ -229,6 +242,7 @@ _SEVERAL: tuple[Rates, ...] = (
 
 
 def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
+    """Return the cells of a device in a list: name, rates, memory, bandwidth, confidence."""
     device = row.device
     return (
         device.label,
@@ -241,7 +255,7 @@ def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
 
 
 def derivation_page(content: Derivation) -> Page:
-    """Return a product, and its factors."""
+    """Return the page of a derived peak or bandwidth: the product and its factors."""
     product = " x ".join(_factor_text(factor) for factor in content.factors)
     rows = tuple(Row.from_cells(factor.what, _factor_text(factor)) for factor in content.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
@@ -251,6 +265,7 @@ def derivation_page(content: Derivation) -> Page:
 
 
 def _factor_text(factor: Factor) -> str:
+    """Return a factor of a peak as text: a clock in MHz, else a plain number."""
     return exact_mhz(factor.value) if factor.unit == "Hz" else f"{factor.value:g}"
 
 
@@ -258,7 +273,7 @@ def _factor_text(factor: Factor) -> str:
 
 
 def machine_page(content: Machine) -> Page:
-    """Return the processor, the GPUs, and the measured peak beside the one of the system."""
+    """Return the page of this machine: CPU, GPUs, peak by rule and measured peak."""
     blocks: list[Block] = [Title(("This machine", *([content.cpu.model] if content.cpu else [])))]
     if content.cpu is not None:
         blocks += [
@@ -274,6 +289,7 @@ def machine_page(content: Machine) -> Page:
 
 
 def _two_column_table(rows: list[tuple[str, str]]) -> Table:
+    """Build a table without heads from names and values; leave out empty values."""
     return Table(
         columns=(Column(head="what"), Column(head="value", flows=True)),
         rows=tuple(Row(row) for row in rows if row[1]),
@@ -282,6 +298,7 @@ def _two_column_table(rows: list[tuple[str, str]]) -> Table:
 
 
 def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
+    """Return names and values on a CPU: cores, threads, clock, units, catalogue name."""
     quota = "" if cpu.quota is None else f", limited to the time of {cpu.quota:g} CPUs"
     clock = "unknown" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     return [
@@ -297,7 +314,7 @@ def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _cpu_peak_rule_table(cpu: Cpu) -> Table:
-    """Return cores x clock x FLOPs per clock and core."""
+    """Build the table of CPU peaks: cores x clock x FLOPs per clock, by precision."""
     clock = "?" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     rows = []
     for precision, rate in cpu.flops_per_clock.items():
@@ -321,6 +338,7 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
 
 
 def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
+    """Return names and values on a GPU: catalogue entry, peaks, memory, clocks, power."""
     peaks = content.peaks.get(gpu.name, {})
     rates = (
         f"{name} {short_amount(rate, per_second(name))}" for name, rate in peaks.items() if rate
@@ -340,6 +358,7 @@ def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
 
 
 def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
+    """Return the blocks on the measured peaks and bandwidth of this machine's CPU."""
     head = "Measured" if peak.is_peak else "Measured by a matrix product (not the peak)"
     rows = [
         (
@@ -365,11 +384,13 @@ def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
 
 
 def _share_of_rule(rate: float, claimed: Cpu | None, precision: str) -> str:
+    """Return a measured rate in percent of the peak by clock x units, or an empty text."""
     peak = claimed.peak(precision) if claimed else None
     return f", {100 * rate / peak:.0f} % of the rule" if peak else ""
 
 
 def _per_clock(peak: MachinePeak) -> str:
+    """Return the FP32 FLOPs per clock of one core as text, or an empty text."""
     if peak.clock is None or peak.one_thread is None:
         return ""
     return f"{peak.one_thread / peak.clock:.1f} FP32 FLOPs of one core"

@@ -16,7 +16,7 @@ _NAMES = {"macs": "MACs", "flops": "FLOPs", "params": "parameters"}
 
 
 def difference_page(content: Difference) -> Page:
-    """Return the differences in a reviewer's order, the largest first."""
+    """Return the page of a diff: totals, causes, changed modules and nodes, verdict."""
     blocks: list[Block] = [
         Title((f"{content.first} -> {content.second}",)),
         _difference_totals_table(content),
@@ -41,7 +41,7 @@ def difference_page(content: Difference) -> Page:
 
 
 def _nodes_without_count_blocks(content: Difference) -> list[Block]:
-    """Return the nodes without a count, new ones first."""
+    """Return the table of nodes without a count in either model, new ones first."""
     if not content.uncounted and not content.uncounted_before:
         return []
     new = set(content.new_uncounted)
@@ -84,6 +84,7 @@ def _nodes_without_count_blocks(content: Difference) -> list[Block]:
 
 
 def _growth_verdict(content: Difference) -> list[Block]:
+    """Return the sentence that says if totals grew by more than --max-increase."""
     if content.max_increase is None:
         return []
     most = f"{100 * content.max_increase:g} %"
@@ -99,6 +100,7 @@ def _growth_verdict(content: Difference) -> list[Block]:
 
 
 def _difference_totals_table(content: Difference) -> Table:
+    """Build the table of totals of two models: both values, difference, percentage."""
     rows = []
     for kind in KINDS:
         before, after = getattr(content.first_work, kind), getattr(content.second_work, kind)
@@ -118,6 +120,7 @@ def _difference_totals_table(content: Difference) -> Table:
 
 
 def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
+    """Build the table of causes of a difference: MACs, FLOPs and parameters of each."""
     rows = (
         Row.from_cells(
             row.cause,
@@ -132,6 +135,7 @@ def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
 
 
 def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
+    """Return a heading and a table of the changes, with long tables shortened."""
     if not rows:
         return []
     shown = tuple(map(_change_row, rows))
@@ -156,6 +160,7 @@ def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
 
 
 def _change_row(row: Change) -> Row:
+    """Build the row of a changed module or node: kind of change, name, amounts."""
     name = row.name or "(the model)"
     if row.kind == "moved":
         name = f"{row.before} -> {name}"

@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 
 def work_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return the lines of the work. With several rows shares stand in their table (`more`)."""
+    """Return the lines on executed FLOPs and attention of an efficiency page."""
     lines = []
     if first.executed is not UNSET:
         lines.append(Line("executed", _work_executed_cell, _work_executed_source))
@@ -63,7 +63,7 @@ def work_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return the lines of the MFU: the HFU of executed work, other peaks, the world, the bytes.
+    """Return the lines on HFU, second peak, all devices and bytes of an efficiency page.
 
     With several rows shares stand in their table (`more`).
     """
@@ -82,7 +82,7 @@ def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
-    """Return the columns beside the MFU, in a table of several rows."""
+    """Return the additional columns of a table of several efficiency rows, such as HFU."""
     rows = tuple(rows)
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
@@ -97,7 +97,7 @@ def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
 
 
 def speed(row: Efficiency) -> str:
-    """Return how fast one device is, in units and, if these are examples of tokens, in tokens."""
+    """Return the speed of one device in examples (and tokens) per second as text."""
     if row.examples_per_second is None:
         return ""
     tokens = row.tokens_per_second
@@ -106,7 +106,7 @@ def speed(row: Efficiency) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a measured value: the provided text, or six digits of a computed one."""
+    """Return a number as text: integers exactly, others in at most six digits."""
     if float(value).is_integer():
         return exact_amount(int(value))
     kept = value if len(repr(value)) <= _WIDEST else float(f"{value:.6g}")
@@ -114,26 +114,29 @@ def number_text(value: float) -> str:
 
 
 def _work_executed_cell(row: Efficiency) -> str:
+    """Return the FLOPs that the device executed, with recomputation, as text or "-"."""
     return short_amount(row.executed, "FLOPs") if isinstance(row.executed, int) else "-"
 
 
 def _work_executed_source(row: Efficiency) -> str:
-    """Return the summands of the executed work."""
+    """Return how the executed FLOPs add up: the work and each recomputation."""
     parts = [f"{short_amount(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
     return f"for one {row.unit}: {' + '.join((short_amount(row.work, 'FLOPs'), *parts))}"
 
 
 def _hfu_source(row: Efficiency) -> str:
-    """Return the summands of the HFU."""
+    """Return how the HFU adds up: the MFU and each recomputation."""
     parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
     return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
 
 
 def _hfu(row: Efficiency) -> str:
+    """Return the hardware FLOPs utilization (HFU) in percent, or "-"."""
     return percent(row.hfu) if isinstance(row.hfu, float) else "-"
 
 
 def _attention_macs_cell(row: Efficiency) -> str:
+    """Return the MACs of attention scores and values that were counted, or "-"."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return "-"
@@ -142,7 +145,7 @@ def _attention_macs_cell(row: Efficiency) -> str:
 
 
 def _attention_note(row: Efficiency) -> str:
-    """Return the counted part of attention, and the alternatives."""
+    """Return the note on which part of attention is counted, full or causal."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return ""
@@ -159,7 +162,7 @@ def _attention_note(row: Efficiency) -> str:
 
 
 def _attention_note_with_shares(row: Efficiency) -> str:
-    """Return the same with the shares of the peak, where there is one."""
+    """Return the note on attention, with the MFU for full and causal attention."""
     attention = row.attention
     if (
         not isinstance(attention, Attention)
@@ -171,27 +174,33 @@ def _attention_note_with_shares(row: Efficiency) -> str:
 
 
 def _has_causal_half(row: Efficiency) -> bool:
+    """Return whether a causal mask would change the MACs of attention."""
     attention = row.attention
     return isinstance(attention, Attention) and attention.full_macs != attention.half_macs
 
 
 def _full_attention_mfu(row: Efficiency) -> str:
+    """Return the MFU with attention counted without a mask, in percent, or "-"."""
     return percent(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _half(row: Efficiency) -> str:
+    """Return the MFU with the causal half of attention counted, in percent, or "-"."""
     return percent(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _other(row: Efficiency) -> str:
+    """Return the peak of the second device or precision in FLOP/s, or "-"."""
     return "-" if not row.others else short_amount(row.others[0].peak, "FLOP/s")
 
 
 def _other_share(row: Efficiency) -> str:
+    """Return the utilization of the second peak in percent, or "-"."""
     return percent(row.others[0].ratio) if row.others else "-"
 
 
 def _other_source(row: Efficiency) -> str:
+    """Return the name and the source of the second peak, with its utilization."""
     if not row.others:
         return ""
     peak = row.others[0]
@@ -199,10 +208,12 @@ def _other_source(row: Efficiency) -> str:
 
 
 def _device_count_cell(row: Efficiency) -> str:
+    """Return the number of devices as text, or "-" for one device."""
     return f"{exact_amount(row.world.devices)} devices" if isinstance(row.world, World) else "-"
 
 
 def _parallel_layout_note(row: Efficiency) -> str:
+    """Return the sizes of data, tensor and pipeline parallelism, and the idle share."""
     world = row.world
     if not isinstance(world, World):
         return ""
@@ -216,6 +227,7 @@ def _parallel_layout_note(row: Efficiency) -> str:
 
 
 def _all_devices_rate(row: Efficiency) -> str:
+    """Return the required FLOP/s of all devices together, or "-"."""
     world = row.world
     if not isinstance(world, World) or world.rate is None:
         return "-"
@@ -223,6 +235,7 @@ def _all_devices_rate(row: Efficiency) -> str:
 
 
 def _all_source(row: Efficiency) -> str:
+    """Return the speed of all devices together in examples or tokens per second."""
     world = row.world
     if not isinstance(world, World) or world.examples_per_second is None:
         return ""
@@ -230,10 +243,12 @@ def _all_source(row: Efficiency) -> str:
 
 
 def _byte_traffic_or_none(row: Efficiency) -> MovedBytes | None:
+    """Return the bytes that a pass moves and what follows from them, or None."""
     return row.moved if isinstance(row.moved, MovedBytes) else None
 
 
 def _byte_traffic_lines(alone: bool) -> list[Line]:
+    """Return the lines on memory traffic: bytes, intensity, bound, and MBU if alone."""
     lines = [
         Line("bytes", _byte_traffic_cell, lambda row: f"a pass: {_byte_traffic(row).model}"),
         Line("intensity", _intensity, _limit),
@@ -244,20 +259,24 @@ def _byte_traffic_lines(alone: bool) -> list[Line]:
 
 
 def _byte_traffic(row: Efficiency) -> MovedBytes:
+    """Return the memory traffic of an efficiency result, which must have one."""
     assert isinstance(row.moved, MovedBytes)
     return row.moved
 
 
 def _byte_traffic_cell(row: Efficiency) -> str:
+    """Return the bytes that a pass moves, as text."""
     return short_amount(_byte_traffic(row).bytes, "B")
 
 
 def _intensity(row: Efficiency) -> str:
+    """Return the arithmetic intensity in FLOP/byte as text, or "-"."""
     intensity = _byte_traffic(row).intensity
     return "-" if intensity is None else f"{intensity:.3g} FLOP/byte"
 
 
 def _limit(row: Efficiency) -> str:
+    """Return the FLOPs of a pass, and the limit of the intensity for large batches."""
     moved = _byte_traffic(row)
     sentence = f"{short_amount(moved.flops, 'FLOPs')} a pass"
     if moved.intensity_limit is not None:
@@ -266,11 +285,13 @@ def _limit(row: Efficiency) -> str:
 
 
 def _time_bound_cell(row: Efficiency) -> str:
+    """Return which bound applies, compute or memory, and its seconds, as text."""
     moved = _byte_traffic(row)
     return "-" if moved.bound is None else f"{moved.bound}, {duration(moved.bound_seconds or 0)}"
 
 
 def _time_bound_source(row: Efficiency) -> str:
+    """Return the ridge point and the bandwidth that the bound is computed from."""
     moved = _byte_traffic(row)
     if moved.ridge is None or moved.bandwidth is None:
         return "needs a peak and a bandwidth"
@@ -278,6 +299,7 @@ def _time_bound_source(row: Efficiency) -> str:
 
 
 def _mbu(row: Efficiency) -> str:
+    """Return the memory bandwidth utilization (MBU) in percent, or "-"."""
     moved = _byte_traffic_or_none(row)
     return percent(moved.mbu) if moved else "-"
 
@@ -286,7 +308,7 @@ def _mbu(row: Efficiency) -> str:
 
 
 def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
-    """Return the parts of a step, and the precisions of the work, each with its peak."""
+    """Return the tables of step phases, module times and precisions of the rows."""
     blocks: list[Block] = []
     for row in rows:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
@@ -302,7 +324,7 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
 
 
 def _run_compute_table(run: RunCompute) -> Table:
-    """Return FLOPs, device-hours and energy; an unknown one is a dash."""
+    """Build the table of a training run: length, FLOPs, device-hours, energy."""
     lengths = [(name, getattr(run, name)) for name in ("tokens", "examples", "steps")]
     rows = [
         Row.from_cells(name, number_text(value), "")
@@ -333,15 +355,18 @@ def _run_compute_table(run: RunCompute) -> Table:
 
 
 def _number_or_dash(value: float | None, unit: float = 1) -> str:
+    """Return the value divided by the unit to four digits, or "-" for None."""
     return "-" if value is None else number_text(float(f"{value / unit:.4g}"))
 
 
 def _device_step_summary(step: TimedStep) -> str:
+    """Return the line on the step of one device: batch, forward MACs, parameters."""
     params = "" if step.params is None else f", {short_amount(step.params)} parameters"
     return f"One device: batch {step.batch}, {short_amount(step.macs, 'MACs')} forward{params}"
 
 
 def _step_phase_table(step: TimedStep) -> Table:
+    """Build the table of phases of a step: latency, FLOPs, FLOP/s and MFU."""
     rows = [
         Row.from_cells(
             phase.name,
@@ -359,6 +384,7 @@ def _step_phase_table(step: TimedStep) -> Table:
 
 
 def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
+    """Build the table of modules: time, FLOPs, FLOP/s and MFU."""
     right = [Column(head=head, right=True) for head in ("time", "work", "rate", "MFU")]
     return Table(
         columns=(Column(head="module", flows=True), *right),
@@ -377,6 +403,7 @@ def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
 
 
 def _precision_share_table(row: Efficiency) -> Table:
+    """Build the table of precisions: FLOPs, their share, and the peak."""
     parts = row.precisions or ()
     total = sum(part.flops for part in parts)
     right = [Column(head=head, right=True) for head in ("work", "of it", "peak")]
@@ -395,7 +422,7 @@ def _precision_share_table(row: Efficiency) -> Table:
 
 
 def efficiency_page(content: EfficiencyReport) -> Page:
-    """Return the reconciliation if there is one, the rates, their assumptions, and doubts.
+    """Return the page of an efficiency report: rates, shares, assumptions, warnings.
 
     What all rows have in common stands above them, once.
     """
@@ -420,6 +447,7 @@ def efficiency_page(content: EfficiencyReport) -> Page:
 
 
 def _opening(content: EfficiencyReport) -> list[Block]:
+    """Return the first blocks of an efficiency page: its title, or the tool comparison."""
     first, report = content.efficiency[0], content.report
     kind = "inference" if first.multiplier == 1 else "training"
     run = [word for word in (kind, *_precision_and_speed(content.efficiency)) if word]
@@ -430,7 +458,7 @@ def _opening(content: EfficiencyReport) -> list[Block]:
 
 
 def _convention_explanation(content: EfficiencyReport) -> list[Block]:
-    """Return why the MACs of a convention are not the native ones, and the difference."""
+    """Return the blocks that explain a convention's MACs by causes; [] without one."""
     report = content.report
     if report is None or report.profiles or report.as_ is None:
         return []
@@ -444,6 +472,7 @@ def _convention_explanation(content: EfficiencyReport) -> list[Block]:
 
 
 def _convention_account_blocks(content: EfficiencyReport, account: Reconciliation) -> list[Block]:
+    """Return the blocks that explain how a tool's MACs differ from native, and its MFU."""
     first = content.efficiency[0]
     unit = "" if account.unit in (1, UNSET) else f", {account.unit} per MAC"
     sentence = f"native: {exact_amount(account.ours)} MACs a pass"
@@ -461,7 +490,7 @@ def _convention_account_blocks(content: EfficiencyReport, account: Reconciliatio
 
 
 def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
-    """Return the precision and the speed, or the number of runs of a table."""
+    """Return precision and speed of the run, or the number of runs of a table."""
     if rows[0].line is not UNSET:
         runs = len({row.line for row in rows})
         return (f"{runs} {'run' if runs == 1 else 'runs'}",)
@@ -469,7 +498,7 @@ def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
-    """Return the common values of all rows, with their sources."""
+    """Build the table of values that all efficiency rows share, with their sources."""
     first = rows[0]
     lines: list[Line] = [
         Line("model", _efficiency_macs_cell, _numerator_source),
@@ -496,11 +525,12 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
 
 
 def _efficiency_batch_cell(row: Efficiency) -> str:
+    """Return the batch size as text, or "-" if it is unknown."""
     return exact_amount(row.batch) if row.batch else "-"
 
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
-    """Return the differing values of the rows, and the MFU in any case."""
+    """Build the table of values that differ between the rows, with the MFU of each."""
     table = rows[0].line is not UNSET  # whose columns are all shown
     columns: list[tuple[Column, Cell, bool]] = [
         (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),
@@ -531,50 +561,62 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
 
 
 def _efficiency_macs_cell(row: Efficiency) -> str:
+    """Return the exact number of MACs as text."""
     return f"{exact_amount(row.macs)} MACs"
 
 
 def _numerator_source(row: Efficiency) -> str:
+    """Return who counted the MACs, and whether they are of an example or a token."""
     return f"{row.numerator}, for one {row.unit}"
 
 
 def _flops_rule_note(row: Efficiency) -> str:
+    """Return the factor from MACs to FLOPs, with the passes of training, as text."""
     return f"2 FLOPs per MAC x {row.multiplier:.4g}"
 
 
 def _work_flops_cell(row: Efficiency) -> str:
+    """Return the FLOPs of the work as text."""
     return short_amount(row.work, "FLOPs")
 
 
 def _flops_rate_cell(row: Efficiency) -> str:
+    """Return the required rate in FLOP/s as text, or "-"."""
     return "-" if row.rate is None else short_amount(row.rate, "FLOP/s")
 
 
 def _speed(row: Efficiency) -> str:
+    """Return the speed in examples or tokens per second as text, or "-"."""
     return "-" if row.examples_per_second is None else number_text(row.examples_per_second)
 
 
 def _speed_note(row: Efficiency) -> str:
+    """Return the speed that the required rate follows from, "on each device" for several."""
     on_each = "" if row.world is UNSET else " on each device"
     return f"at {speed(row)}{on_each}"
 
 
 def _peak_flops_cell(row: Efficiency) -> str:
+    """Return the peak of the device in FLOP/s as text, or "-"."""
     return "-" if row.peak is None else short_amount(row.peak, "FLOP/s")
 
 
 def _peak_source_note(row: Efficiency) -> str:
+    """Return the device and the precision that the peak is of, or "given"."""
     mean = "harmonic mean of " if row.precisions is not UNSET else ""
     return f"{row.device}, dense {mean}{row.precision}" if row.device else f"{mean}given"
 
 
 def _mfu(row: Efficiency) -> str:
+    """Return the model FLOPs utilization (MFU) in percent, or "-"."""
     return percent(row.ratio)
 
 
 def _has_one_value(rows: tuple[Efficiency, ...], cell: Cell) -> bool:
+    """Return whether the cell has the same text for all rows."""
     return len({cell(row) for row in rows}) == 1
 
 
 def _unique(texts: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return all texts of the groups in order, each text once."""
     return list(dict.fromkeys(text for group in texts for text in group))

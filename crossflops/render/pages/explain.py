@@ -27,7 +27,7 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 def matches_page(matches: Matches) -> Page:
-    """Return a line for each cause; `explain` with its name shows the page."""
+    """Return the page that lists the causes that match a search text."""
     columns = (Column(head="cause"), Column(head="what", flows=True))
     rows = tuple(Row((cause.id, cause.title)) for cause in matches.causes)
     title = Title((f"{len(matches.causes)} causes match {matches.words!r}",))
@@ -36,12 +36,12 @@ def matches_page(matches: Matches) -> Page:
 
 
 def cause_page(cause: Cause) -> Page:
-    """Return the whole page of a cause."""
+    """Return the page of a cause of differences between tools."""
     return Page((Title((cause.id, cause.title)), *cause_blocks(cause)))
 
 
 def cause_blocks(cause: Cause) -> tuple[Block, ...]:
-    """Return the page of a cause without its title."""
+    """Return the blocks that describe a cause: text, how to recognize it, example."""
     paragraphs = [part for part in cause.page.split("\n\n") if part.strip()]
     blocks: list[Block] = [Text(" ".join(part.split()), " ") for part in paragraphs]
     if cause.recognise:
@@ -56,6 +56,7 @@ def cause_blocks(cause: Cause) -> tuple[Block, ...]:
 
 
 def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
+    """Return the blocks that show a cause by example: code, tool and amount."""
     options = "".join(f" and {option}" for option in example.options)
     if example.unit:
         sentence = (
@@ -67,6 +68,7 @@ def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
 
 
 def _cause_tool_blocks(id: str) -> list[Block]:
+    """Return the table of tools for which a cause applies, and what each of them does."""
     rows = [
         Row((f"{convention.tool}@{convention.edition}", words))
         for convention in all_conventions()
@@ -79,7 +81,7 @@ def _cause_tool_blocks(id: str) -> list[Block]:
 
 
 def _convention_cause_text(convention: Convention, id: str) -> str:
-    """Return the rules of a convention that book the cause; "" if none does."""
+    """Return the text on what a convention does for a cause; "" if nothing."""
     sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
@@ -87,7 +89,7 @@ def _convention_cause_text(convention: Convention, id: str) -> str:
 
 
 def _convention_traits(convention: Convention, id: str) -> list[str]:
-    """Return the traits of the convention that are no rules."""
+    """Return the property of a convention that has this cause, such as "2 per MAC"."""
     if convention.formula is not None:
         return []
     traits = {
@@ -102,7 +104,7 @@ def _convention_traits(convention: Convention, id: str) -> list[str]:
 
 
 def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
-    """Return which parameters a tool leaves out, or counts again."""
+    """Return by cause which parameters a tool leaves out or counts twice."""
     if rules is None:
         return {}
     by_cause = {"params.unregistered": "counts parameters of registered modules"}
@@ -125,17 +127,19 @@ def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
 
 
 def _evaluates(convention: Convention) -> bool:
+    """Return whether the tool always runs the model in eval mode."""
     return convention.forces.get("training") is False
 
 
 def _walks(convention: Convention) -> str:
+    """Return the names of the formulas that a convention multiplies its counts by."""
     times = {rule.times.of for rule in convention.rules if rule.times}
     names = sorted(str(getattr(formula, "__name__", formula)) for formula in times)
     return f"times {' or '.join(names)}" if names else ""
 
 
 def _rule_text(rule: Rule) -> str:
-    """Return the subject of a rule, and the amount that it books.
+    """Return a rule as text: what it applies to, and the amount that it counts.
 
     >>> from crossflops.rules.conditions import output_elements
     >>> _rule_text(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
@@ -153,7 +157,7 @@ _ANY_BUT, _OUTSIDE = "any except", "outside layers with a rule"
 
 
 def whom(rule: Rule) -> str:
-    """Return the calls of a rule: classes without their modules, operators without "aten".
+    """Return the layers or functions that a rule applies to, as text with short names.
 
     >>> whom(Rule(id="x", cause="bias.conv", level="module", kind="part",
     ...           targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
@@ -184,15 +188,14 @@ def rule_target_names(names: tuple[str, ...]) -> str:
 
 
 def _drop_domain_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return operators that hold in every domain, each once."""
+    """Return operator names without those that "*.NAME" includes."""
     return tuple(
         name for name in names if name.removeprefix("*.") == name or name[2:] not in names
     )
 
 
 def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return the other conditions of a rule, in words. `known` are classes that need not be
-    listed.
+    """Return the conditions of a rule as texts, except the one on what it applies to.
 
     >>> from crossflops.rules.conditions import as_root, setting
     >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",
@@ -205,13 +208,14 @@ def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ..
 
 
 def _condition_words(condition: Condition, known: frozenset[str]) -> str:
+    """Return the words of a rule's condition, with the names that it lists."""
     if not condition.names or condition.words == _OUTSIDE:
         return condition.words
     return _condition_with_names(condition.words, condition.names, known)
 
 
 def rule_amount_words(rule: Rule) -> str:
-    """Return the amount of one call in words.
+    """Return the amount that a rule counts for one call, as text.
 
     >>> from crossflops.rules.conditions import input_elements
     >>> rule_amount_words(Rule(id="x", cause="norm.batch", level="module", kind="part",
@@ -234,6 +238,7 @@ def rule_amount_words(rule: Rule) -> str:
 def _condition_with_names(
     word: str, names: tuple[str, ...], known: frozenset[str] = frozenset()
 ) -> str:
+    """Return a word and the names it applies to, or a short form if they are all known."""
     if not names:
         return ""
     if known and set(names) == known:
@@ -242,7 +247,7 @@ def _condition_with_names(
 
 
 def _short_target_names(names: tuple[str, ...]) -> list[str]:
-    """Return short names, neighbours that differ in their number of dimensions as one."""
+    """Return short layer names, such as "Conv1d/2d" for names that differ in dimensions."""
     short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", name) for name in names]
     short = [sub(r"^torch\.nn\.functional\.", "F.", name) for name in short]
     groups = []
@@ -254,7 +259,7 @@ def _short_target_names(names: tuple[str, ...]) -> list[str]:
 
 
 def _split_dimension_name(name: str) -> tuple[str, str, str]:
-    """Return the name before its number of dimensions, that number, and what follows."""
+    """Split a layer name at its "1d", "2d" or "3d": before, dimension, after."""
     match = fullmatch(r"(.*?)([123]d)(.*)", name)
     return (match[1], match[2], match[3]) if match else (name, "", "")
 
@@ -280,7 +285,7 @@ _UNCHECKED = {True: "no tool", False: "not checked with any version"}
 
 
 def convention_page(convention: Convention) -> Page:
-    """Return the convention's head, its rules in their order, and its sum."""
+    """Return the page of a tool's counting convention: its properties and all rules."""
     if convention.formula is not None:
         return _formula_convention_page(convention, convention.formula)
     core, parts, unseen, fails = (
@@ -299,7 +304,7 @@ def convention_page(convention: Convention) -> Page:
 
 
 def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> Page:
-    """The formula as its source has it, and what leads to it from the native count."""
+    """Return the page of a convention that is a formula: the formula, and its causes."""
     title = Title(
         (
             f"{convention.tool}@{convention.edition}",
@@ -333,12 +338,13 @@ def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> 
 
 
 def _rules_by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
-    """Return rules about modules apart from those about functions, in the order of the first."""
+    """Group the rules by level (module, function), in the order in which these occur."""
     levels = dict.fromkeys(rule.level for rule in rules)
     return [tuple(rule for rule in rules if rule.level == level) for level in levels]
 
 
 def _convention_title(convention: Convention) -> Title:
+    """Return the title of a tool's page: edition, printed label, unit, checked versions."""
     nodes, checked = convention.sees == "node", ", ".join(convention.verified)
     return Title(
         (
@@ -359,6 +365,7 @@ _OF_STEPS = {
 
 
 def _head(convention: Convention) -> list[Block]:
+    """Return the texts that hold for all rules of a convention: mode, dead work, source."""
     forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
     dead = "counted" if convention.counts_dead else "not counted"
     outside = (part for rule in convention.rules for part in rule.where if part.words == _OUTSIDE)
@@ -380,7 +387,7 @@ def _head(convention: Convention) -> list[Block]:
 
 
 def _parameter_rules(rules: Parameters | None) -> str:
-    """Return which parameters the tool counts.
+    """Return the sentence on which parameters the tool counts.
 
     >>> _parameter_rules(Parameters(trainable=True, reference="count.py"))
     'parameters: each once, only trainable ones (count.py)'
@@ -402,7 +409,7 @@ def _parameter_rules(rules: Parameters | None) -> str:
 
 
 def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[Block]:
-    """Return the rules as a table; common facts stand once, above it."""
+    """Return a heading and a table of rules, with their common conditions above it."""
     if not rules:
         return []
     requested = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
@@ -440,11 +447,13 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
 
 
 def _rule_summary(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
+    """Return what a rule applies to, and its texts that are not shared with other rules."""
     alone = [text for text in texts if text not in shared]
     return "; ".join([whom(rule), *alone])
 
 
 def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
+    """Return what changes the number of a rule: its factor, divisor and scope."""
     parts = (
         f"times {_formula_name(rule.times.of)}" if rule.times else "",
         f"divided by {_formula_name(rule.batch)}" if rule.batch else "",
@@ -455,11 +464,12 @@ def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
 
 
 def _formula_name(formula: object) -> str:
+    """Return the name of a formula function, or the text of a formula."""
     return str(getattr(formula, "__name__", formula))
 
 
 def _legend(convention: Convention) -> list[Block]:
-    """Return how often a call is booked, and the divisors: the words of each name."""
+    """Return the table that explains the formulas which the rules of a convention use."""
     used = dict.fromkeys(
         formula
         for rule in convention.rules

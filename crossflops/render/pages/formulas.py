@@ -22,10 +22,12 @@ def formula_checks_page(content: FormulaChecks) -> Page:
 
 
 def _verdict(check: FormulaCheck) -> str:
+    """Return the verdict on a formula: "holds", "not checked" or its number of problems."""
     if check.unchecked:
         return "not checked"
     return count_with_noun(len(check.problems), "problem") if check.problems else "holds"
 
 
 def _tone(check: FormulaCheck) -> Tone:
+    """Return the colour name of a formula check: good, bad or warn."""
     return "warn" if check.unchecked else "bad" if check.problems else "good"

@@ -96,7 +96,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def inventory(content: ToolList) -> Page:
-    """Return the tools as a table, and the commands that install the missing ones."""
+    """Return the page of `tools`: all tools, other interpreters, install commands."""
     title = Title(("Tools", "`count --as ID@EDITION` works without installing them"))
     tools = content.tools
     return Page(
@@ -110,7 +110,7 @@ def inventory(content: ToolList) -> Page:
 
 
 def health(content: Health) -> Page:
-    """Return the components, the tools, and the commands that install what is missing."""
+    """Return the page of `doctor`: packages, tools, and commands to install missing ones."""
     rows = tuple(
         Row.from_cells(
             component.name,
@@ -146,7 +146,7 @@ def health(content: Health) -> Page:
 
 
 def _formula_inventory_blocks(formulas: tuple[FormulaRow, ...]) -> tuple[Heading | Table, ...]:
-    """The formulas of one's own that are installed, and those of crossflops."""
+    """Return the table of formulas of custom operators, by distribution."""
     if not formulas:
         return ()
     rows = tuple(
@@ -170,7 +170,7 @@ _CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}
 
 
 def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
-    """Return the replaced attributes of the installed libraries, by library."""
+    """Return the table of library attributes that crossflops patches, by library."""
     there = [patch for patch in patches if patch.version is not None]
     absent = dict.fromkeys(patch.library for patch in patches if patch.version is None)
     if not there:
@@ -196,10 +196,12 @@ def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Ta
 
 
 def _patch_state(patch: PatchRow) -> str:
+    """Return the state of a patched library attribute, with the message if any."""
     return f"{patch.state}: {patch.message}" if patch.message else patch.state
 
 
 def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
+    """Build the table of tools: conventions, verified versions, installed version, state."""
     return Table(
         columns=(
             Column(head="tool"),
@@ -223,13 +225,14 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
 
 
 def _state(tool: ToolRow) -> str:
+    """Return the state of a tool, with the verified versions or its error message."""
     if tool.state == "unverified" and tool.verified:
         return f"{tool.state}: checked with {', '.join(tool.verified)}"
     return f"{tool.state}: {tool.message}" if tool.message else tool.state
 
 
 def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
-    """Return the interpreters other than this one, each with the tools that it runs."""
+    """Return the blocks on other Python interpreters and the tools that each runs."""
     names: dict[str, list[str]] = {}
     for tool in tools:
         if tool.python not in ("", sys.executable):
@@ -239,11 +242,12 @@ def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Com
 
 
 def _tool_install_commands(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
+    """Return tool and install command for each tool that can be installed."""
     return [(tool.tool, tool.install) for tool in tools if tool.install]
 
 
 def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command, ...]:
-    """Return every command once, as a line to copy under the names of all that it installs."""
+    """Return each install command once, with the names of all that it installs."""
     names: dict[str, list[str]] = {}
     for name, install in lacking:
         names.setdefault(install, []).append(name)

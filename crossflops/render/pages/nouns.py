@@ -73,7 +73,7 @@ Noun: TypeAlias = (
 
 
 def content_page(content: Noun, unit: Unit = "macs") -> Page:
-    """Return the page of a result, with counts ordered by `unit` if it has any."""
+    """Return the page of any result: report, bench, profile, cause, device, ..."""
     match content:
         case Page():
             return content

@@ -40,7 +40,7 @@ class Distances(msgspec.Struct, frozen=True):
 
     @property
     def spread(self) -> dict[str, Fraction]:
-        """The spread of the numbers for a path, the native one among them."""
+        """The largest difference between tools' (and native) MACs, by module path."""
         spread = {}
         for path in self.native:
             values = [Fraction(0), *(gaps.get(path, Fraction(0)) for gaps in self.tools.values())]
@@ -49,7 +49,7 @@ class Distances(msgspec.Struct, frozen=True):
 
 
 def module_distances(report: Report) -> Distances:
-    """Return each tool's number for a module by itself, for tools that count MACs."""
+    """Return by module how each tool's MACs differ from native, without submodules."""
     accounts = [
         account
         for account in report.reconciliations or ()
@@ -69,7 +69,7 @@ def module_distances(report: Report) -> Distances:
 
 
 def disagreement(report: Report, top: int = TOP) -> list[Block]:
-    """Return the table of the modules where the tools differ most; nothing without a difference.
+    """Return the table of modules on which tools differ most; [] without a difference.
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
@@ -104,7 +104,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
 
 
 def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
-    """Return the paths with a difference, those of one kind together, the largest first."""
+    """Return groups of similar module paths on which tools differ, largest first."""
     spread = enclosing.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
     for path in (path for path in enclosing.native if spread[path]):
@@ -114,12 +114,12 @@ def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
 
 
 def pattern(path: str) -> str:
-    """Return the path with a star for every number."""
+    """Return the module path with each number replaced by "*"."""
     return sub(r"\d+", "*", path)
 
 
 def path_with_stars(paths: list[str]) -> str:
-    """Return the path, with a star for each number that differs between them."""
+    """Return the common path of similar paths, with "*" for numbers that differ."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
     return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
@@ -127,7 +127,7 @@ def path_with_stars(paths: list[str]) -> str:
 def _distance_columns(
     enclosing: Distances, shown: list[str]
 ) -> tuple[list[Own], list[str], list[str]]:
-    """Return the columns and their heads, tools with the same numbers in one, and their legend."""
+    """Return columns of differences, tools with equal ones merged, with heads and notes."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
     for tool, gaps in enclosing.tools.items():
         same.setdefault(tuple(gaps.get(path, Fraction(0)) for path in shown), []).append(tool)
@@ -147,17 +147,18 @@ def _distance_columns(
 
 
 def _account_distances(account: Reconciliation) -> Own:
+    """Return by module path the MACs of the tool less the native MACs."""
     return {row.path: _tool_macs_at_path(row, account) - row.ours for row in account.by_path}
 
 
 def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
-    """Return the tool's count there, as MACs: the printed number, or else the predicted one."""
+    """Return a tool's number for a module in MACs: printed, or else predicted."""
     other = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
     return Fraction(other) / (account.unit or 1)
 
 
 def _parent(path: str, known: Iterable[str]) -> str | None:
-    """Return the innermost known ancestor of this module."""
+    """Return the path of the nearest known ancestor of a module, or None."""
     while path:
         path = path.rpartition(".")[0]
         if path in known:
@@ -168,7 +169,7 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
 def _amounts_without_children(
     counts: "dict[str, int] | Own", parents: dict[str, str | None]
 ) -> Own:
-    """Return the amount of every path without its nested paths."""
+    """Return the amount of each path less the amounts of its children."""
     rest = {path: Fraction(amount) for path, amount in counts.items()}
     for path, amount in counts.items():
         parent = parents[path]
@@ -178,6 +179,7 @@ def _amounts_without_children(
 
 
 def _distance_text(amount: Fraction) -> str:
+    """Return an amount of MACs with its sign, or the mark for no difference."""
     if not amount:
         return SAME
     return f"{'+' if amount > 0 else '-'}{short_amount(abs(amount))}"
@@ -189,7 +191,7 @@ NAMED = 1  # calls that are named before the rest is only numbered
 
 
 def cause_title(id: str) -> str:
-    """Return the title of a cause; nothing for one of another release."""
+    """Return the title of a cause, or "" for an unknown cause."""
     try:
         return cause(id).title
     except UnknownNameError:
@@ -197,13 +199,13 @@ def cause_title(id: str) -> str:
 
 
 def first_calls_text(calls: tuple[str, ...]) -> str:
-    """Return the first call, and how many more there are."""
+    """Return the names of the first calls, and the number of the others."""
     rest = len(calls) - NAMED
     return ", ".join([*calls[:NAMED], *([f"and {rest} more"] if rest > 0 else [])])
 
 
 def explanations(account: Reconciliation) -> Table:
-    """Return every step from the native count, and the residual."""
+    """Build the table of causes from the native count to the tool's, with the residual."""
     tone: Tone = "bad" if account.residual else "good"
     rows = [_explanation_row(reason) for reason in account.explanations]
     rows.append(
@@ -224,6 +226,7 @@ def explanations(account: Reconciliation) -> Table:
 
 
 def _explanation_row(reason: Explanation) -> Row:
+    """Build the row of a cause: amount, number of calls, title, calls, reference."""
     calls = count_with_noun(len(reason.calls), "call") if reason.calls else ""
     return Row.from_cells(
         reason.cause,

@@ -41,7 +41,7 @@ class ProfileView(msgspec.Struct, frozen=True):
 
 
 def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
-    """Return the three views, errors, doubts and assumptions."""
+    """Return the page of a training profile: summary, largest modules, module tree."""
     blocks: list[Block] = [_profile_title(content), _profile_summary_table(content)]
     blocks += [
         block for row in content.conventions for block in _convention_section_blocks(content, row)
@@ -64,6 +64,7 @@ def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
 
 
 def _profile_title(content: TrainingProfile) -> Title:
+    """Return the title of a training profile: model, inputs, runtime, device, parameters."""
     parts = (
         content.name,
         *(
@@ -81,6 +82,7 @@ def _profile_title(content: TrainingProfile) -> Title:
 
 
 def _profile_summary_table(content: TrainingProfile) -> Table:
+    """Build the table of phases of a training step: MACs, FLOPs, time, rate."""
     times, work = content.latencies, content.work
     repeated = work.recomputed_macs if content.has_backward else 0
     again = f" + {short_amount(repeated, 'MACs')} again" if repeated else ""
@@ -110,6 +112,7 @@ def _profile_summary_table(content: TrainingProfile) -> Table:
 def _profile_phase_row(
     content: TrainingProfile, word: str, macs: int, flops: int, seconds: float | None
 ) -> Row:
+    """Build the row of a phase: MACs, FLOPs, time, FLOP/s and share of the peak."""
     rate = content.rate(macs, seconds)
     written = "-" if rate is None else short_amount(rate, "FLOP/s")
     return Row.from_cells(
@@ -123,7 +126,7 @@ def _profile_phase_row(
 
 
 def _extra_module_row(row: BesideProfile) -> Row:
-    """Return a module beside the model: its work in both directions, and recomputed work."""
+    """Build the row of a module outside the model: MACs, FLOPs, time, rate."""
     times = f", {row.calls} calls" if row.calls > 1 else ""
     name = f"beside: {row.class_}, {short_count_with_noun(row.params, 'parameter')}{times}"
     if row.training is None:
@@ -137,14 +140,17 @@ def _extra_module_row(row: BesideProfile) -> Row:
 
 
 def _flops_of(row: BesideProfile) -> int:
+    """Return the training FLOPs of a module outside of the model, 0 without training."""
     return row.training.flops if row.training is not None else 0
 
 
 def _time(seconds: float | None) -> str:
+    """Return seconds as text with a unit, or "-" if unknown."""
     return "-" if seconds is None else duration(seconds)
 
 
 def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
+    """Yield names and values of a profile: MFU, HFU, speed, parameter and activation bytes."""
     memory = content.memory
     if content.mfu is not None:
         yield "MFU", percent(content.mfu)
@@ -165,6 +171,7 @@ def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
 
 
 def _ranks(ranks: Ranks) -> list[Block]:
+    """Return the table of the ranks of a distributed step: samples, times, slowdown."""
     fastest = min((step.seconds for step in ranks.steps if step.seconds), default=None)
     rows = []
     for step in ranks.steps:
@@ -198,7 +205,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
 
 
 def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile) -> list[Block]:
-    """Return the section of one convention: its rates, and why its MACs are other ones."""
+    """Return the blocks of a tool convention in a profile: rates and causes."""
     forward, backward = content.latencies.forward, content.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []
@@ -243,7 +250,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
 
 
 def _right(content: TrainingProfile, times: int) -> int:
-    """Return the native work of the phases, as so many forward passes."""
+    """Return the native MACs of the forward pass (1), backward pass (2) or both (3)."""
     forward, backward = content.work.forward_macs, content.backward_macs
     return {1: forward, 2: backward, 3: forward + backward}[times]
 
@@ -252,6 +259,7 @@ def _right(content: TrainingProfile, times: int) -> int:
 
 
 def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
+    """Build the table of the largest module classes at each depth by params, MACs, time."""
     lines = []
     for depth, classes in classes_by_depth(rows).items():
         by_time = (
@@ -284,11 +292,13 @@ def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> T
 def _largest_classes(
     classes: Iterable[ClassesAtDepth], name: str, top: int
 ) -> list[ClassesAtDepth]:
+    """Return the first module classes by the amount of this name, largest first."""
     ordered = sorted(classes, key=lambda row: -getattr(row, name))
     return [row for row in ordered if getattr(row, name)][:top]
 
 
 def _name_value_text(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return pairs of name and value joined by ", ", or "-" for none."""
     return ", ".join(f"{name} {value}" for name, value in pairs) or "-"
 
 
@@ -296,6 +306,7 @@ def _name_value_text(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
+    """Build the table of the module tree: parameters, MACs, bytes, times and rates."""
     columns = (
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
@@ -311,6 +322,7 @@ def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) 
 
 
 def _profile_module_row(content: TrainingProfile, row: ModuleProfile) -> Row:
+    """Build the row of a module: parameters, MACs, bytes, forward and backward time."""
     model = content.modules[0]
     forward, backward = row.forward_seconds, row.backward_seconds
     rate = row.rate

@@ -21,7 +21,7 @@ _MARK = " <- cache"  # a kind that reads a cache
 
 
 def alternatives(roof: Roofline) -> Table:
-    """Return the step as requested, and under alternatives."""
+    """Build the table of a step under each --what-if alternative."""
     heads = ("what if", "a step", "examples/s", "bytes", "intensity", "ridge", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -41,7 +41,7 @@ def alternatives(roof: Roofline) -> Table:
 
 
 def node_kind_table(roof: Roofline) -> Table:
-    """Return the nodes by kind, the slowest first."""
+    """Build the table of nodes by kind, slowest first: shares of work, bytes, time."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
     first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
@@ -58,6 +58,7 @@ def node_kind_table(roof: Roofline) -> Table:
 
 
 def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
+    """Build the row of kinds of nodes: number, shares of work, bytes and time, bound."""
     work, moved = sum(kind.work for kind in kinds), sum(kind.bytes for kind in kinds)
     sides = {kind.bound for kind in kinds}
     marked = _MARK if any(kind.cache for kind in kinds) else ""
@@ -73,7 +74,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
 
 
 def roofline_kernel_table(roof: Roofline) -> Table:
-    """Return the kernels that ran, those that lose the most time first."""
+    """Build the table of measured kernels that are slowest relative to the roofline."""
     heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
     worst = sorted(roof.kernels, key=lambda kernel: kernel.seconds - kernel.measured)[:KINDS]
     return Table(
@@ -94,7 +95,7 @@ def roofline_kernel_table(roof: Roofline) -> Table:
 
 
 def roofline_node_table(roof: Roofline) -> Table:
-    """Return every node, if there is room."""
+    """Build the table of nodes: FLOPs, bytes, intensity, seconds, bound."""
     heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
     return Table(
         columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
@@ -104,6 +105,7 @@ def roofline_node_table(roof: Roofline) -> Table:
 
 
 def _roofline_node_row(node: NodeBound) -> Row:
+    """Build the row of a node: operator, FLOPs, bytes, intensity, seconds and bound."""
     figures = (
         exact_amount(node.work),
         exact_amount(node.bytes),
@@ -114,18 +116,19 @@ def _roofline_node_row(node: NodeBound) -> Row:
 
 
 def pace(value: float) -> str:
-    """Return examples a second, in four digits."""
+    """Return a number of examples per second as text with four digits."""
     if value >= 1e6:
         return short_amount(value)
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
 
 
 def flops_per_byte_text(value: float | None) -> str:
-    """Return FLOPs per byte in four digits."""
+    """Return FLOPs per byte as text in four digits, or "-"."""
     return "-" if value is None else f"{value:.4g}" if value < 10_000 else short_amount(value)
 
 
 def _roofline_percent(part: float, full: float) -> str:
+    """Return a part in percent with one decimal, or "-" if the total is 0."""
     return f"{100 * part / full:.1f}" if full else "-"
 
 
@@ -133,7 +136,7 @@ _VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True
 
 
 def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
-    """Return all blocks of a roofline; of several, one line for each."""
+    """Return the blocks of a roofline, or a table with a row for each of several."""
     if not roofs:
         return ()
     first = roofs[0]
@@ -157,11 +160,12 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
 
 
 def _heading(roof: Roofline, name: str) -> Heading:
+    """Return the heading with the byte model of a roofline and its formula."""
     return Heading(f"{name}, bytes {roof.byte_model}: {roof.formula}")
 
 
 def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
-    """Return the step on each device."""
+    """Build the table of a step on several devices: intensity, ridge, rate, bound."""
     heads = ("device", "intensity", "ridge", "attainable", "examples/s", "reached", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -181,7 +185,7 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
 
 
 def roofline_verdict(roof: Roofline) -> str:
-    """Return the limit, by how much it binds, and whether a larger batch changes it."""
+    """Return the sentence on whether a step is compute-bound or memory-bound, and how far."""
     step = roof.step
     if step.intensity is None:
         return "No bytes are moved: compute-bound"
@@ -195,6 +199,7 @@ def roofline_verdict(roof: Roofline) -> str:
 
 
 def _any_batch(roof: Roofline) -> str:
+    """Return from which batch size on the model is compute-bound, or that it never is."""
     limit, batch = roof.intensity_limit, roof.compute_from
     if limit is None and batch is None:
         return ""
@@ -206,6 +211,7 @@ def _any_batch(roof: Roofline) -> str:
 
 
 def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
+    """Yield the rows of a roofline summary: work, bytes, intensity, ridge, shortest time."""
     step, took = roof.step, roof.achieved
     examples = count_with_noun(step.examples, "example")
     yield Row.from_cells("work", short_amount(step.work, "FLOPs"), f"a step of {examples}")
@@ -232,7 +238,7 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
 
 
 def _byte_parts_note(step: StepBound) -> str:
-    """Return the parts of the bytes, if they are known."""
+    """Return the bytes of a step by weights, cache and activations, as text."""
     rest = step.bytes - step.weights - step.cache
     known = [("weights", step.weights), ("cache", step.cache), ("activations", rest)]
     if not step.weights and not step.cache:
@@ -241,17 +247,19 @@ def _byte_parts_note(step: StepBound) -> str:
 
 
 def _ridge(step: StepBound) -> str:
+    """Return the ridge point as the quotient of peak (FLOP/s) and bandwidth (B/s)."""
     return f"{short_amount(step.peak, 'FLOP/s')} / {short_amount(step.bandwidth, 'B/s')}"
 
 
 def _overlap_time_note(step: StepBound) -> str:
+    """Return the note on the time of a step if all nodes overlapped."""
     if step.seconds is None:
         return "; the model as a whole"
     return f"; nodes run one after the other, {duration(step.whole_seconds)} if all overlapped"
 
 
 def _limit_shares_text(roof: Roofline) -> str:
-    """Return the shares of both limits, the lesser one as an aside."""
+    """Return the achieved shares of the peak and of the bandwidth, as text."""
     took, step = roof.achieved, roof.step
     if took is None:
         return ""
@@ -265,5 +273,5 @@ def _limit_shares_text(roof: Roofline) -> str:
 
 
 def intensity(value: float | None) -> str:
-    """Return FLOP/B in four digits."""
+    """Return an intensity as text with the unit FLOP/B, or "-"."""
     return "-" if value is None else f"{flops_per_byte_text(value)} FLOP/B"

@@ -50,7 +50,7 @@ from crossflops.report.report import (
 
 
 def model_title(report: Report) -> Title:
-    """Return the model, and its totals."""
+    """Return the title of a report: name, parameters, inputs, setting, MACs, FLOPs."""
     totals, run = report.totals, report.observed
     if isinstance(report.module, ModuleRow):
         return _module_title(report.module, report)
@@ -67,7 +67,7 @@ def model_title(report: Report) -> Title:
 
 
 def input_value_notes(report: Report) -> list[Block]:
-    """Return the input values on which sizes depend, with cautions."""
+    """Return notes on input values and weights that the count depends on."""
     weights, run = report.weights, report.observed
     made: list[Block] = []
     if isinstance(weights, WeightsKind) and weights.reason:
@@ -92,6 +92,7 @@ def input_value_notes(report: Report) -> list[Block]:
 
 
 def _module_title(module: ModuleRow, report: Report) -> Title:
+    """Return the title of a page of one module: class, parameters, inputs, MACs, FLOPs."""
     return Title(
         (
             f"{module.path or '(the model)'} of {report.name}",
@@ -106,7 +107,7 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
 
 
 def totals_exactness(report: Report) -> str:
-    """Return how far the totals can be trusted, in the words of the weakest node."""
+    """Return how exact the totals are: "exact", a weaker grade, or uncounted nodes."""
     if report.uncounted:
         return f"without {count_with_noun(len(report.uncounted), 'uncounted node')}"
     grades = {node.exactness for node in report.nodes}
@@ -115,13 +116,14 @@ def totals_exactness(report: Report) -> str:
 
 
 def input_descriptions(provided: tuple[InputInfo, ...]) -> list[str]:
-    """Return every input, by its name if there are several."""
+    """Return shape and dtype of each input as text, with names if there are several."""
     if len(provided) == 1:
         return [f"input {command_line_shape(provided[0].shape)} {provided[0].dtype}"]
     return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in provided]
 
 
 def _setting_parts(setting: object) -> list[str]:
+    """Return the parts of a setting that differ from CPU, eval mode and gradients."""
     if not isinstance(setting, Setting):
         return []
     parts = [] if setting.device == "cpu" else [setting.device]
@@ -141,7 +143,7 @@ _FORMULA_KINDS = (
 
 
 def formulas(report: Report) -> list[Block]:
-    """Return the polynomials, or why there are none; and the sizes of the tables."""
+    """Return the blocks with the totals as polynomials in named dimensions."""
     polynomials = report.formulas
     if not isinstance(polynomials, Formulas):
         return []
@@ -173,7 +175,7 @@ def formulas(report: Report) -> list[Block]:
 
 
 def _where(dim: Dimension) -> Text:
-    """Return where the formulas hold in one dimension, and why not elsewhere."""
+    """Return the sentence on the range of a dimension in which the formulas were checked."""
     checked = f"checked from {dim.smallest} to {dim.largest}"
     where = f"node {dim.node!r}: " if dim.node else ""
     if dim.multiple_of == 1 and dim.node:
@@ -202,7 +204,7 @@ _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 
 def summary_page(report: Report, unit: Unit = "macs") -> Page:
-    """Return the count: totals by kind, operators by `unit`, uncounted nodes, the convention."""
+    """Return the page of a count: totals, operators, uncounted nodes, conventions."""
     blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
         blocks += [*formulas(report), *_workload(report), _report_totals_table(report)]
@@ -238,7 +240,7 @@ def _workload(report: Report) -> list[Block]:
 def module_and_node_figures(
     report: Report, instead: tuple[Block, ...] = (), of: str = ""
 ) -> list[Block]:
-    """Return the modules and the nodes as interactive tables; `instead` is in words.
+    """Return the figures of modules and nodes for HTML, with a text for other formats.
 
     `of` says of which model, where there are two.
     """
@@ -249,7 +251,7 @@ def module_and_node_figures(
 
 
 def nodes_without_cost(report: Report) -> list[Block]:
-    """Return the nodes that have no cost, each with the reason; none, if all have one."""
+    """Return the table of uncounted nodes with their reasons; [] if there are none."""
     columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
     return [
@@ -259,7 +261,7 @@ def nodes_without_cost(report: Report) -> list[Block]:
 
 
 def _formula_stub_blocks(report: Report) -> list[Block]:
-    """The lines of a formula for each operator without a count: of its first call."""
+    """Return code templates of formulas for the operators without a count."""
     by_op: dict[str, UncountedRow] = {}
     for row in report.uncounted:
         if row.stub:
@@ -278,7 +280,7 @@ DIGEST_DIGITS = 12
 
 
 def custom_operator_blocks(report: Report) -> list[Block]:
-    """The operators that formulas of one's own, or their own bodies, count, and whose they are."""
+    """Return the table of operators that custom formulas or their own bodies count."""
     if isinstance(report.custom_operators, UnsetType):
         return []
     rows = [
@@ -304,6 +306,7 @@ def custom_operator_blocks(report: Report) -> list[Block]:
 
 
 def _count_source(row: CustomOperatorRow) -> str:
+    """Return what counted a custom operator: its body or a formula with its origin."""
     if row.by == "body":
         text = f"its body, run on {row.run} tensors"
     else:
@@ -324,7 +327,7 @@ _PARTS = (
 
 
 def training_step_blocks(report: Report) -> list[Block]:
-    """Return the parts of a training step, and its difference to 3 x forward."""
+    """Return the table of a training step's work, and its difference to 3 x forward."""
     step = report.training
     if isinstance(step, UnsetType):
         return []
@@ -370,7 +373,7 @@ _WORK = (*_KINDS, "flops", "bytes_read", "bytes_written")
 
 
 def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
-    """Return the step of the optimizer: all of it, and for one parameter."""
+    """Return the blocks on an optimizer step: FLOPs in all and per parameter."""
     step = training.optimizer
     if isinstance(step, UnsetType):
         return []
@@ -402,7 +405,7 @@ _WORDS = {"flops": "FLOPs", "bytes_read": "bytes read", "bytes_written": "bytes 
 
 
 def _branch_blocks(report: Report) -> list[Block]:
-    """Return the counted branch of every If."""
+    """Return the table of If nodes and the branches that are counted."""
     columns = (Column(head="If"), Column(head="counted", flows=True))
     rows = [Row.from_cells(row.node, row.counted) for row in report.branches]
     return _first_table_rows("Branches", columns, rows, "If")
@@ -411,9 +414,7 @@ def _branch_blocks(report: Report) -> list[Block]:
 def _first_table_rows(
     heading: str, columns: tuple[Column, ...], rows: Sequence[Row], content: str
 ) -> list[Block]:
-    """Return the first rows under a heading, and the number of the others; nothing without
-    rows.
-    """
+    """Return a heading and the first rows of a table; [] without rows."""
     if not rows:
         return []
     rest = len(rows) - NAMED
@@ -426,6 +427,7 @@ def _first_table_rows(
 
 
 def _report_totals_table(report: Report) -> Table:
+    """Build the table of the totals of a report: MACs, FLOPs, bytes and parameters."""
     totals = report.totals
     rows: list[tuple[str, int | Fraction, str]] = [
         ("MACs", totals.macs, _doubt(report, "macs") + _MACS)
@@ -472,14 +474,14 @@ def _report_totals_table(report: Report) -> Table:
 
 
 def _doubt(report: Report, unit: Unit) -> str:
-    """Return the prefix of a total that is not exact."""
+    """Return "at most: " for a bound, "about: " for an estimate, "" for an exact total."""
     grades = report.totals.exactness
     grade = "exact" if isinstance(grades, UnsetType) else grades.get(unit, "exact")
     return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
 
 
 def _doubtful_node_blocks(report: Report) -> list[Block]:
-    """Return the nodes whose work depends on data, or is not fixed, each with its counted part."""
+    """Return the table of nodes whose count is a bound or an estimate."""
     words = {"bound": "at most", "estimate": "about"}
     columns = (
         Column(head="node", flows=True),
@@ -501,11 +503,12 @@ def _doubtful_node_blocks(report: Report) -> list[Block]:
 
 
 def _exact_or_short(count: int | Fraction) -> str:
+    """Return an integer exactly, and a fraction with four digits and an SI prefix."""
     return exact_amount(count) if isinstance(count, int) else short_amount(count)
 
 
 def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
-    """Return memory figures, each with its meaning; none in a report without them."""
+    """Return rows on memory: name, bytes and meaning; none if the report has no memory."""
     memory = report.memory
     if not isinstance(memory, Memory):
         return []
@@ -538,21 +541,24 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16", "complex")
 
 
 def _type_bytes_rows(by_type: Mapping[str, int]) -> list[tuple[str, int | Fraction, str]]:
-    """Return a row for each type, the largest first."""
+    """Return a row with the bytes of each dtype, largest first."""
     ordered = sorted(by_type.items(), key=lambda item: (-item[1], item[0]))
     return [("", amount, f"of these in {name}") for name, amount in ordered]
 
 
 def _mean(total: int, tokens: int) -> int | Fraction:
+    """Return the mean per token, as an integer if it is one."""
     mean = Fraction(total, tokens)
     return mean.numerator if mean.denominator == 1 else mean
 
 
 def _precisions_by_macs(report: Report) -> list[tuple[str, int]]:
+    """Return MACs by precision as pairs, largest first."""
     return sorted(report.macs_by_precision.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _operator_summary_table(report: Report, unit: Unit) -> Table:
+    """Build the table of operators: number of nodes, MACs, FLOPs and share."""
     total = getattr(report.scope, unit)
     rows = sorted(report.by_op, key=lambda row: (-getattr(row, unit), -row.flops, row.op))
     return Table(
@@ -575,6 +581,7 @@ def _operator_summary_table(report: Report, unit: Unit) -> Table:
 
 
 def _convention_total_blocks(report: Report) -> list[Block]:
+    """Return the table of the totals under tool conventions, with its notes."""
     rows = tuple(
         Row.from_cells(
             f"{fold.tool}@{fold.edition}", exact_amount(fold.total), short_amount(fold.total)
@@ -590,7 +597,7 @@ def _convention_total_blocks(report: Report) -> list[Block]:
 
 
 def _training_formula_notes(report: Report) -> list[Block]:
-    """Return which totals are FLOPs of a training step, where the count is a forward pass."""
+    """Return a note on which convention totals are for a training step."""
     accounts = report.llm.accounts if isinstance(report.llm, FormulaReport) else ()
     names = [
         f"{account.tool}@{account.edition}"
@@ -603,7 +610,7 @@ def _training_formula_notes(report: Report) -> list[Block]:
 
 
 def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
-    """Return the basis of the figures of conventions, and their omissions."""
+    """Return warnings on the totals by convention: assumptions and uncounted calls."""
     blocks: list[Block] = []
     for fold in folds:
         if fold.assumed:
@@ -617,6 +624,7 @@ def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
 
 
 def _module_summary_table(report: Report) -> Table:
+    """Build the table of modules: class, MACs, FLOPs and parameters."""
     return Table(
         columns=(
             Column(head="module", flows=True),

@@ -40,9 +40,7 @@ class ReportTable(msgspec.Struct, frozen=True):
 
 
 def view_page(content: ReportTable) -> Page:
-    """Return the title of the report, the table with a line for the whole model, uncounted
-    nodes.
-    """
+    """Return the page of one table of a report, with a row of totals."""
     view = content.view
     blocks: list[Block] = [
         model_title(content.report),
@@ -58,6 +56,7 @@ def view_page(content: ReportTable) -> Page:
 
 
 def _view_table(content: ReportTable) -> Table:
+    """Build the table of a view of a report, with shares and a row of totals."""
     view = content.view
     shown = [location for location, _ in enumerate(view.columns) if _is_shown(view, location)]
     heads = _view_heads(content)
@@ -91,7 +90,7 @@ def _view_table(content: ReportTable) -> Table:
 
 
 def _is_shown(view: TableView, location: int) -> bool:
-    """Return whether the value of the column is known: files do not tell calls and owners."""
+    """Return whether a column of the view has any value to show."""
     cells = [row[location] for row in view.rows]
     if view.columns[location] == "params":
         return any(cells) or not view.total[location]
@@ -99,7 +98,7 @@ def _is_shown(view: TableView, location: int) -> bool:
 
 
 def _view_heads(content: ReportTable) -> tuple[str, ...]:
-    """Return the heads: a tool's own words, if all conventions are columns of one tool."""
+    """Return the column heads of a view, with the words that the tools print."""
     view, folds = content.view, content.report.folds
     try:
         printed = [find_convention(fold.tool, fold.edition).printed_as for fold in folds]
@@ -112,9 +111,7 @@ def _view_heads(content: ReportTable) -> tuple[str, ...]:
 
 
 def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
-    """Return the priority of columns in a narrow table, the first to go with the highest
-    number.
-    """
+    """Return by column how early a narrow table leaves it out: the highest number first."""
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
     spares |= dict.fromkeys(native, 6 if view.folds else 2)
@@ -129,6 +126,7 @@ def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
 
 
 def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
+    """Return a cell of a view as text, module names indented by their depth."""
     cell = row[location]
     if isinstance(cell, int):
         return exact_amount(cell)
@@ -139,9 +137,11 @@ def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
 
 
 def _view_total_cell(view: TableView, location: int) -> str:
+    """Return a cell of the row of totals of a view as text."""
     cell: Cell = view.total[location]
     return exact_amount(cell) if isinstance(cell, int) else cell
 
 
 def _view_share_cell(part: Cell, full: Cell) -> str:
+    """Return the share of a part in a total in percent."""
     return percent_share(int(part), int(full))

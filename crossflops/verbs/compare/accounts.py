@@ -66,7 +66,7 @@ def report_answers(
 
 
 def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failure:
-    """Return a tool's failure with the predicted one, if there was a prediction."""
+    """Return the failure of a tool, with the hint that it was predicted if it was."""
     if not isinstance(prediction, MissingPrediction) or not prediction.foreseen:
         return failure
     hint = f"this was predicted ({prediction.foreseen}): leave the tool out for this model"
@@ -80,7 +80,7 @@ def _account_for_answer(
     answer: Profile,
     lessons: tuple[Lesson, ...],
 ) -> tuple[Profile, Reconciliation] | Failure:
-    """Return the answer with its account; if either failed, the reason and the printed number."""
+    """Return the tool's result with its explanation by causes, or why there is none."""
     outcome: tuple[Profile, Reconciliation] | Failure
     if isinstance(prediction, Failure):
         outcome = prediction
@@ -100,7 +100,7 @@ def _explain(
     lessons: tuple[Lesson, ...],
     answer: Profile,
 ) -> tuple[Profile, Reconciliation]:
-    """Return the answer with the facts of its tool, and the way to it from our count."""
+    """Return a tool's result, and the causes that lead from the native count to it."""
     tool, convention = answer.tool, prediction.convention
     native, setting = counts.counted[requested.training], convention.setting(requested)
     if convention.sees == "node":
@@ -158,7 +158,7 @@ def _reconcile_step(
     requested: bool,
     profile: Profile,
 ) -> Reconciliation:
-    """Return the way to a number for a training step, from the native count of it."""
+    """Explain a tool's number for a training step by causes, from the native count of it."""
     native, own = counts.steps[requested], counts.steps[forced]
     if isinstance(prediction, MissingPrediction) or prediction.convention.step == "runs":
         return _reconcile_tool(prediction, native.whole, own.whole, profile)
@@ -177,6 +177,7 @@ def _reconcile_tool(
     own: CountedModel,
     profile: Profile,
 ) -> Reconciliation:
+    """Explain the number of a tool by causes, or leave the full difference as a residual."""
     if isinstance(prediction, MissingPrediction):
         return residual_reconciliation(
             prediction.convention, native.ledger, profile, prediction.obstacle
@@ -190,7 +191,7 @@ def _reconcile_parameters(
     profile: Profile,
     stock: Stock | Failure | None,
 ) -> ParamsReconciliation | UnsetType:
-    """Return why the tool counts other parameters, if it counts any and the reason is known."""
+    """Explain the difference in number of parameters; UNSET if the tool counts none."""
     rules, other = convention.parameters, profile.params
     if rules is None or other is None:
         return UNSET

@@ -15,7 +15,7 @@ FORWARD = "leave out --train to compare forward passes"
 
 
 def answers_to_show(answers: Answers, choice: Choice) -> Answers:
-    """Return the answers by the names of the tools, each with the interpreter that gave it.
+    """Return the results by tool, sorted, with the path of a tool's own interpreter.
 
     A tool of another framework is no failure where the caller did not name it.
     """
@@ -27,11 +27,12 @@ def answers_to_show(answers: Answers, choice: Choice) -> Answers:
 
 
 def _is_declined(answer: Profile | Failure) -> bool:
+    """Return whether the tool declined the model before it ran."""
     return isinstance(answer, Failure) and answer.stage == "accept"
 
 
 def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile | Failure:
-    """Return the answer with its interpreter, if that is another one.
+    """Return the result with the path of the other Python interpreter that gave it.
 
     One in the current folder is named from there: a report does not say where the folder is.
     """
@@ -49,7 +50,7 @@ def collect_answers(
     on_progress: Progress,
     begin: float,
 ) -> Answers:
-    """Return the answers of tools as they come, and report one line for each.
+    """Collect the results of tools as they finish; announce each with the time left.
 
     Args:
         answers: tool and answer, as the tools end.
@@ -68,7 +69,7 @@ def collect_answers(
 
 
 def _time_left(passed: float, ended: int, tool_count: int) -> str:
-    """Return how long the other tools take at the pace of the finished ones, "" after the last.
+    """Estimate the seconds until the other tools end, as text; "" after the last tool.
 
     >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')

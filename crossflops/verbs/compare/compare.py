@@ -74,7 +74,7 @@ def compare_with_tools(
     on_progress: Progress,
     single_threaded: Still | None = None,
 ) -> Report:
-    """Return the report of one model and its tools; with `against` also of a second model.
+    """Count a model, run the tools on it, and return the report; `against` a second model.
 
     Args:
         request: the model.
@@ -98,6 +98,7 @@ def compare_with_tools(
 def _compare_model(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _ComparedModel:
+    """Count a prepared model and run the tools on it; return the count and the report."""
     setting = model.request.setting
     with naming_model_in_errors(model.number), collecting_warnings() as sentences:
         attempt = _attempt_with_values_if_needed(model, runner, on_progress)
@@ -115,8 +116,7 @@ def _compare_model(
 def _attempt_with_values_if_needed(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _Outcome:
-    """Count and run the tools; if counting needs weight values, rebuild the model with them and
-    retry once. Raises InputError if values are forbidden.
+    """Count and run the tools; on ValuesNeededError retry with real weights.
 
     Raises InputError where it cannot have any.
     """
@@ -139,7 +139,7 @@ def _attempt_with_values_if_needed(
 def _count_and_run_tools(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str = ""
 ) -> _Outcome:
-    """Count a model, predict each tool's number, and then run the tools."""
+    """Count a model, predict each tool's number, then run the tools; return all results."""
     setting = model.request.setting
     counts, conventions, early = _count_in_tool_modes(model, runner, on_progress, reason)
     native = counts.counted[setting.training]
@@ -161,7 +161,7 @@ def _count_and_run_tools(
 def _count_in_tool_modes(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str
 ) -> tuple[ModelCounts, Mapping[str, Convention], dict[str, Predicted]]:
-    """Count a model in every mode that a tool needs; release tools whose prediction is fixed.
+    """Count a model in each mode that its tools need, and predict what calls decide.
 
     Return the counts, the conventions of the tools that are asked about the model itself, and the
     predictions of those that were released.
@@ -190,7 +190,7 @@ def _count_in_tool_modes(
 
 
 def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedModel) -> Answers:
-    """Write the file of the tools of graph nodes; return the Failures of those without one."""
+    """Write the ONNX file for tools; return the failures of tools if that fails."""
     group = model.group
     if group.file is None:
         return {}
@@ -207,7 +207,7 @@ def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedM
 
 
 def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
-    """Return the report of the first model, with the other questions answered."""
+    """Build the report of one model, or of two models that are compared."""
     comparison, (first, *_) = plan.comparison, plan.models
     flags = {
         **flags_of_training(first.request),
@@ -227,6 +227,6 @@ def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
 
 
 def _with_request(compared: Report, request: Request, flags: Mapping[str, Any]) -> Report:
-    """Return the report with the command that makes it."""
+    """Return the report with the request (target and flags) that it answers."""
     typed = build_request_record("compare", request, compared.model, flags)
     return msgspec.structs.replace(compared, request=typed)

@@ -41,7 +41,7 @@ class TrainingCounts(msgspec.Struct, frozen=True):
     def from_step_setting(
         cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()
     ) -> "TrainingCounts":
-        """Return the step of a model that was counted. Raises InputError."""
+        """Count the training step of a counted model; raise InputError for wrong parameters."""
         forward = sever_outputs(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
         trace, ledger = with_step(native.trace, native.ledger, exact)
@@ -69,15 +69,13 @@ class ModelCounts(msgspec.Struct, frozen=True):
     steps: dict[bool, TrainingCounts] = {}
 
     def run(self, tool: str, training: bool) -> CountedModel:
-        """Return the count of a tool's run, in a mode."""
+        """Return the count, in train or eval mode, of the model that this tool runs."""
         return self.rebuilt.get(tool, self.counted)[training]
 
     def model_for_tool(
         self, tool: str, convention: Convention, setting: Setting
     ) -> CountedModel | Failure:
-        """Return the model in the form that a tool counts: the nodes of the file, or the model in
-        its mode.
-        """
+        """Return the count a tool is compared with: of the ONNX file, the mode, or the step."""
         training = convention.setting(setting).training
         if self.steps and convention.step == "runs":
             return self.steps[training].whole
@@ -88,9 +86,10 @@ class ModelCounts(msgspec.Struct, frozen=True):
         return self.file
 
     def without_programs(self) -> "ModelCounts":
-        """Drop the ONNX models, whose weights nobody reads once their file is written."""
+        """Return the counts without the exported ONNX models, to free their weights."""
 
         def bare(model: CountedModel) -> CountedModel:
+            """Return the counted model without its exported program."""
             return msgspec.structs.replace(model, program=None)
 
         return msgspec.structs.replace(
@@ -112,7 +111,7 @@ class ModelCounts(msgspec.Struct, frozen=True):
 def settings_with_views(
     setting: Setting, conventions: Mapping[str, Convention]
 ) -> Iterator[tuple[Setting, list[View]]]:
-    """Yield the requested setting and each that a tool forces, with the runs to watch."""
+    """Yield each setting to count in (train, eval), with the runs to observe in it."""
     training = {setting.training} | {
         convention.setting(setting).training for convention in conventions.values()
     }
@@ -127,7 +126,7 @@ def settings_with_views(
 def count_by_training_mode(
     source: Source, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[bool, CountedModel]:
-    """Count a model in every mode that these tools need, by training mode."""
+    """Count a model in train and eval mode as its tools need; return counts by mode."""
     return {
         mode.training: count_source(source, mode, views)
         for mode, views in settings_with_views(setting, conventions)
@@ -142,7 +141,7 @@ def collect_counts(
     file: ToolInputFile | None = None,
     reason: str = "",
 ) -> ModelCounts:
-    """Return the counts of a model with those of its training step, or of the tools' file.
+    """Collect the counts of a model by mode, of its training step, and of its ONNX file.
 
     The file is written where only its bytes tell the shapes in it, and otherwise later; of a model
     without values not at all.
@@ -180,4 +179,5 @@ def collect_counts(
 
 
 def _infer_shapes(file: ToolInputFile, in_file: CountedModel) -> CountedModel:
+    """Return the counted ONNX file with its shapes inferred anew by the library of the file."""
     return msgspec.structs.replace(in_file, graph=file.infer_shapes(in_file))

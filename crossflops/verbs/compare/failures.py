@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 def catch_tool_failure(
     tool: str, stage: Stage, compute: Callable[[], _Result]
 ) -> _Result | Failure:
-    """Return a result about one tool, or its Failure if the computation raises.
+    """Return the result of `compute`, or a failure of the tool if it raises.
 
     That values are needed concerns the whole comparison, which begins again with some: that error
     passes.

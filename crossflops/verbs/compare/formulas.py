@@ -15,7 +15,7 @@ from crossflops.verbs.provenance import build_request_record
 
 @imports_restored()
 def compare_with_formulas(request: Request, names: Sequence[str] = ()) -> Report:
-    """Return the report of a language model with the account of every formula, or of these.
+    """Count a language model and explain the numbers of the named formulas, or of all.
 
     Raises UnknownNameError for a formula that there is not, InputError for a tool that is none,
     and for a model that formulas are not about.

@@ -41,11 +41,12 @@ class ToolGroup(msgspec.Struct, frozen=True):
         return len(self.choice.conventions)
 
     def jobs(self) -> list[Job]:
-        """Return the job of a worker for each of the tools."""
+        """Return a job for each tool, which tells a worker what to run."""
         points = discovery.plugin_entry_points()
         return [self._job(tool, points) for tool in self.choice.conventions]
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
+        """Build the job that tells a worker which tool to run, on which model or file."""
         request = self.request
         adapter = None if tool in self.choice.elsewhere else points[tool].value
         job = Job(
@@ -75,23 +76,21 @@ class ToolGroup(msgspec.Struct, frozen=True):
 
     @property
     def _weights(self) -> Literal["real", "fake"] | None:
-        """Whether a worker gives the model values; None lets a target's size decide."""
+        """Whether workers build the model with real or fake weights; None: by its size."""
         if self.model is not None:
             return "fake" if self.model.weights == META else "real"
         return self.request.weights
 
 
 def needs_own_process(choice: Choice, tool: str) -> bool:
-    """Return whether the tool cannot be forked: its framework has threads, or its adapter says
-    so.
-    """
+    """Return whether the tool must run in a process that is started, not forked."""
     declared = getattr(choice.here.get(tool), "own_process", False)
     torch = choice.conventions[tool].framework == "torch"
     return declared or not torch or tool in choice.elsewhere or tool in file_reading_tools(choice)
 
 
 def can_be_forked(request: Request, choice: Choice) -> bool:
-    """Return whether some tool can be forked from a process that has built the model."""
+    """Return whether a tool can be forked from the process that builds the model."""
     if request.is_file or request.given is not None:
         return False
     shared = any(not needs_own_process(choice, tool) for tool in choice.conventions)
@@ -99,7 +98,7 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
 
 
 def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
-    """Return whether the model may be of a framework that not all of its tools have."""
+    """Return whether the model may be of another framework than some of its tools."""
     requested = {choice.conventions[tool].framework for tool in runners(choice)}
     return len(requested) > 1 or may_be_of_another(
         full_target_name(request.target or ""), requested
@@ -114,7 +113,7 @@ def group_for_model(
     file: ToolInputFile | None,
     isolate: bool,
 ) -> ToolGroup:
-    """Return the tools that run the model itself or read its file."""
+    """Return the tools for a model without those that need it in another framework."""
     natives = choice
     if request.is_file:
         natives = choice.only(file_reading_tools(choice))
@@ -124,7 +123,7 @@ def group_for_model(
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
-    """Return the conventions of the tools that run the model itself or read its file.
+    """Return the conventions of tools that take the model as it is, not rebuilt.
 
     Without values those alone that can do without.
     """
@@ -140,19 +139,19 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
 
 
 def file_reading_tools(choice: Choice) -> tuple[str, ...]:
-    """Return the tools that count a file: those that see its nodes."""
+    """Return the tools that count the nodes of an ONNX file."""
     return tuple(
         tool for tool, convention in choice.conventions.items() if convention.sees == "node"
     )
 
 
 def runners(choice: Choice) -> set[str]:
-    """Return the other tools: they run a model."""
+    """Return the tools that run a model, not those that read an ONNX file."""
     return set(choice.conventions) - set(file_reading_tools(choice))
 
 
 def _natives(choice: Choice, source: Source) -> set[str]:
-    """Return the tools without those that get a model rebuilt in their own framework."""
+    """Return the tools that take the model in its own framework, or its ONNX file."""
     framework, running = require_frontend(source.model).name, runners(choice)
     return {
         tool

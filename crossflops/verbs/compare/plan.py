@@ -61,7 +61,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        """Where the tools run."""
+        """The limits of the tools: timeout, memory, and own processes."""
         return Limits(self.timeout, self.memory, self.isolate)
 
 
@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def with_training_step(request: Request, comparison: Comparison) -> Request:
-    """Return the request with the training step in its setting, if one is requested.
+    """Return the request with a training step if --train is set; check its options.
 
     A loss of the caller is run on the model, to see which outputs it takes. Raises InputError for
     what does not go together, and what running the loss raises.
@@ -115,7 +115,7 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
 
 
 def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) -> Plan:
-    """Return which tools run on which models, and where they run.
+    """Plan a comparison: check its options, choose tools for each model, and processes.
 
     Args:
         request: the first model.
@@ -145,6 +145,7 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
 def _plan_model(
     model_index: int, request: Request, choice: Choice, comparison: Comparison, can_fork: bool
 ) -> PlannedModel:
+    """Plan the comparison of one model: which tools run, and whether they share one build."""
     with collecting_warnings() as sentences:
         choice = _without_distant_tools(choice, comparison.isolate)
         if request.train:
@@ -156,7 +157,7 @@ def _plan_model(
 
 
 def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
-    """Raise InputError for a model whose training steps no tool of the comparison runs."""
+    """Raise InputError if no chosen tool counts training steps of the model's framework."""
     frontend = require_frontend(source.model)
     asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
     if all(rules.framework != frontend.name for rules in asked):
@@ -167,7 +168,7 @@ def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
 
 
 def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> None:
-    """Raise InputError for an option of tools none of which is requested."""
+    """Raise InputError if --python names a tool that does not run."""
     if comparison.tools is None or comparison.against is not None:
         return
     asked = {*(comparison.tools or ()), *(comparison.between or ())}
@@ -185,7 +186,7 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
 
 
 def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
-    """Return the choice without the tools of other interpreters, unless workers may run."""
+    """Return the choice of tools; without worker processes none of other interpreters."""
     if isolate:
         return choice
     failures = {tool: _distant_failure(tool) for tool in choice.elsewhere}
@@ -193,6 +194,7 @@ def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
 
 
 def _distant_failure(tool: str) -> Failure:
+    """Return the failure of a tool with its own interpreter, if all must run in this one."""
     return Failure(
         tool=tool,
         stage="load",
@@ -203,7 +205,7 @@ def _distant_failure(tool: str) -> Failure:
 
 
 def _trainers(choice: Choice) -> Choice:
-    """Return the choice without the tools that count no training step; a warning names these."""
+    """Return the choice of tools that count a training step; warn about the others."""
     others = [tool for tool, rules in choice.conventions.items() if not rules.step]
     if others and not choice.named:
         warnings.warn(

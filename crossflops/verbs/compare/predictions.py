@@ -33,7 +33,7 @@ Predicted: TypeAlias = Prediction | MissingPrediction | Failure
 def predict_from_calls(
     recording: Recording, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Return the predictions for tools that see calls, before their model has a graph.
+    """Predict the numbers of tools that count calls, from a recording of the model.
 
     None of a tool that forces another mode than that of the recording, of one that sees nodes or
     weighs the cost of calls, and of a training step, in which calls of the backward pass come
@@ -53,7 +53,7 @@ def predict_from_calls(
 def predict_from_counts(
     counts: ModelCounts, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Return each tool's predicted number, from the counts alone."""
+    """Predict the number of each tool from the counts; return numbers or reasons."""
     return {
         tool: predict_tool(
             tool, convention, partial(_predict_one, tool, convention, setting, counts)
@@ -65,6 +65,7 @@ def predict_from_counts(
 def _predict_one(
     tool: str, convention: Convention, setting: Setting, counts: ModelCounts
 ) -> Prediction | Failure:
+    """Predict the number that a tool prints for the model under its counting convention."""
     own = counts.model_for_tool(tool, convention, setting)
     if isinstance(own, Failure):
         return own
@@ -76,9 +77,10 @@ def _predict_one(
 def predict_tool(
     tool: str, convention: Convention, compute: Callable[[], Prediction | Failure]
 ) -> Predicted:
-    """Return a tool's predicted number, or why it is unknown."""
+    """Return the number that a tool should print, or why it is unknown."""
 
     def ask() -> Predicted:
+        """Return the prediction, or a record of the error that made it impossible."""
         try:
             return compute()
         except WatchError as error:
@@ -92,4 +94,5 @@ def predict_tool(
 
 
 def _with_tool_name(tool: str, problem: Failure) -> Failure:
+    """Return the failure with the name of this tool."""
     return msgspec.structs.replace(problem, tool=tool)

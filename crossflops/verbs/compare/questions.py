@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def select_tools(
     tools: Sequence[str] | None, between: tuple[str, str] | None
 ) -> tuple[str, ...] | str | None:
-    """Return the tools to run: with those of `between`, or these alone if none is named.
+    """Return the tools to run: the requested ones and the two of `between`.
 
     Raises InputError when a tool is to be set against itself.
     """
@@ -38,9 +38,7 @@ def select_tools(
 def select_tools_per_model(
     tools: Sequence[str] | None, between: tuple[str, str] | None, two: bool
 ) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
-    """Return the tools to run on the first model and on the second; with `two` one of `between`
-    each.
-    """
+    """Return the tools to run on each of two models; `between` has one tool for each."""
     if between is None or not two:
         both = select_tools(tools, between)
         return both, both
@@ -50,7 +48,7 @@ def select_tools_per_model(
 
 
 def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
-    """Return the report with the difference between two tools, if both answered.
+    """Return the report with the difference between the two tools of `between`.
 
     Raises UnknownNameError for a tool that was not asked.
     """
@@ -67,7 +65,7 @@ def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
 
 
 def _check_tools_in_report(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
-    """Check that these tools were requested."""
+    """Raise UnknownNameError if a tool is not in the report."""
     tried = {answer.tool for answer in profiles}
     for tool in tools:
         if tool not in tried:
@@ -82,7 +80,7 @@ def answer_report_questions(
     module: str | None = None,
     consensus: bool = False,
 ) -> Report:
-    """Return the report with the answers to the questions besides the comparison."""
+    """Return the report for --between, --module and --consensus."""
     report = contrast_tools(report if module is None else focus(report, module), between)
     if not consensus:
         return report
@@ -97,7 +95,7 @@ _OPTION = re.compile(r"--(?=(input|inputs|arg|dim|trips|branch)\b)")
 
 
 def reject_second_model_options(module: str | None, consensus: bool, onnx: str | None) -> None:
-    """Raise InputError for questions about one model alone."""
+    """Raise InputError for --module, --consensus or --onnx together with --against."""
     questions = {"--module": module, "--consensus": consensus, "--onnx": onnx}
     flag = next((name for name, value in questions.items() if value), None)
     if flag is not None:
@@ -109,7 +107,7 @@ def reject_second_model_options(module: str | None, consensus: bool, onnx: str |
 
 @contextmanager
 def naming_second_model() -> Iterator[None]:
-    """Add to errors of the block that they are about the second model, and name its options."""
+    """Reword errors of the block: about the second model, with options --against-*."""
     try:
         yield
     except CrossflopsError as error:
@@ -121,7 +119,7 @@ def naming_second_model() -> Iterator[None]:
 
 
 def naming_model_in_errors(model_index: int) -> AbstractContextManager[None]:
-    """Return a context that adds the model's name to errors, if it is the second."""
+    """Return a context that names the model in errors if it is the second of two."""
     return naming_second_model() if model_index else nullcontext()
 
 
@@ -131,7 +129,7 @@ def set_against(
     counted: Sequence["CountedModel"],
     between: tuple[str, str] | None,
 ) -> Report:
-    """Return the first report with the difference between its model and that of the second."""
+    """Return the first report with the difference to the second model, by layer and tool."""
     from crossflops.reconcile.alignment import align
     from crossflops.reconcile.contractions import read_alignable_model
 
@@ -153,7 +151,7 @@ def set_against(
 
 
 def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> Report:
-    """Return the report with the tools compared with each other, the first on the first model.
+    """Return the report with tool results on the first and second model compared.
 
     Unless two are named, these are each tool that answered for both models, and each that answered
     for one alone with all that answered for the other.

@@ -27,7 +27,7 @@ class RebuiltGroups(msgspec.Struct, frozen=True):
 
     @property
     def conventions(self) -> dict[str, Convention]:
-        """The conventions of the tools that run."""
+        """The conventions of the tools that run on rebuilt models, by tool."""
         return {
             tool: convention
             for group in self.groups
@@ -38,7 +38,7 @@ class RebuiltGroups(msgspec.Struct, frozen=True):
 def rebuild_for_tools(
     request: Request, choice: Choice, native: CountedModel, on_progress: Progress
 ) -> RebuiltGroups:
-    """Rebuild a counted model in each framework whose tools cannot run it as it is.
+    """Rebuild a model in each other framework, for tools that cannot run it as it is.
 
     Args:
         request: the model that was asked for.
@@ -80,4 +80,5 @@ def rebuild_for_tools(
 
 
 def _tools_of(framework: str, choice: Choice) -> list[str]:
+    """Return the chosen tools that run models of the framework, such as "torch"."""
     return [tool for tool in runners(choice) if choice.conventions[tool].framework == framework]

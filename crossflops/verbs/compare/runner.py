@@ -75,15 +75,15 @@ class _StartedTools(Protocol):
     """Tools that were started: workers, or this process."""
 
     def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
-        """Let the tools run on a model, and yield tool and answer as they finish."""
+        """Run the tools on a model; yield tool and result as they finish."""
         ...
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools run before that, if they run beside this process."""
+        """Let these tools begin their run on the model, if workers are used."""
         ...
 
     def cancel_tools(self, model: int) -> None:
-        """Cancel the tools of a model."""
+        """Stop all tools of a model."""
         ...
 
 
@@ -93,7 +93,7 @@ class _LocalTools(msgspec.Struct, frozen=True):
     groups: Mapping[int, ToolGroup]
 
     def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
-        """Run one tool after the other."""
+        """Run the tools of a model one by one in this process; yield tool and result."""
         group = self.groups[model]
         setting = group.request.setting
         for tool, adapter in group.choice.here.items():
@@ -105,7 +105,7 @@ class _LocalTools(msgspec.Struct, frozen=True):
                 yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
-        """Do nothing: the tools run when their results are read."""
+        """Do nothing: in this process a tool runs when its result is read."""
 
     def cancel_tools(self, model: int) -> None:
         """Do nothing: no process was started for them."""
@@ -171,7 +171,7 @@ class ToolRunner:
                 kept.close()
 
     def prepare(self, models: Sequence[PlannedModel]) -> list[PreparedModel]:
-        """Start the tools of all models: they load and build, and wait until they are released."""
+        """Start workers of all models; they load tools and models and wait for a release."""
         if models[0].is_shared:
             self._kept.enter_context(one_thread())
         prepared = []
@@ -182,7 +182,7 @@ class ToolRunner:
         return prepared
 
     def restart(self, model: PreparedModel, request: Request) -> PreparedModel:
-        """Cancel the tools of a model, and start them on what this request builds."""
+        """Stop the workers of a model and start new ones for another request."""
         self._started[model.number].cancel_tools(model.number)
         self.finish(model)
         again = self._prepare(msgspec.structs.replace(model.plan, request=request))
@@ -190,12 +190,12 @@ class ToolRunner:
         return again
 
     def finish(self, model: PreparedModel) -> None:
-        """End and remove everything that belongs to this model alone."""
+        """Stop the observation of a model and remove its temporary files."""
         self._watches.pop(model.number, None)
         self._of_model.pop(model.number).close()
 
     def take_source(self, model: PreparedModel) -> tuple[Source, str]:
-        """Return the model to count, and the reason for values that were not requested.
+        """Return the built model to count, and why its weights needed values, "" if not.
 
         It is given away: nothing here holds its weights any longer.
         """
@@ -206,29 +206,29 @@ class ToolRunner:
         return source, reason
 
     def pending_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
-        """Return the pending observations of a fork that runs a model; None without any."""
+        """Return a function that waits for the observed runs of a forked process, or None."""
         watch = self._watches.get(model.number)
         return watch.result if watch else None
 
     def can_release_early(self, model: PreparedModel) -> bool:
-        """Return whether tools may run while the model, whose source was taken, is converted.
+        """Return whether memory allows tools to run while the model is converted.
 
         Large weights are held once while tools run.
         """
         return model.number not in self._large
 
     def release(self, model: PreparedModel, tools: Collection[str]) -> None:
-        """Release these tools, whose predictions are fixed."""
+        """Let these tools run on the model, once their numbers are predicted."""
         if tools:
             self._released.setdefault(model.number, time.monotonic())
             self._started[model.number].release_tools(model.number, tools)
 
     def reclaim_memory(self, model: PreparedModel) -> None:
-        """Free the memory of a model whose source was taken and is not used any more."""
+        """Free the memory of the model after its count."""
         unfreeze_memory(collect=model.number in self._large)
 
     def results(self, model: PreparedModel, failures: Answers) -> Answers:
-        """Let all tools of a model run, and return their answers in the order they finish in.
+        """Run all tools on a model; return their results in the order in which they finish.
 
         Args:
             model: the model.
@@ -239,7 +239,7 @@ class ToolRunner:
         return collect_answers(answers, model.group.size, failures, self._on_progress, begin)
 
     def results_of(self, group: ToolGroup, failures: Answers) -> Answers:
-        """Start and run tools on what was rebuilt for them, and return their answers."""
+        """Start workers for tools on a rebuilt model; return the results."""
         with self._workers([group]) as started:
             answers = started.iterate_results(group.number)
             return collect_answers(
@@ -247,7 +247,7 @@ class ToolRunner:
             )
 
     def _prepare(self, model: PlannedModel) -> PreparedModel:
-        """Build the model that tools are forked with, and start the fork that observes its run.
+        """Build the model if needed early, choose its tools, and start to observe its run.
 
         Tools that see nodes are given a file: that of `--onnx`, or of the target, or the
         normalized model. The others run the model; of a file, or of a model of another framework,
@@ -273,9 +273,7 @@ class ToolRunner:
         return PreparedModel(model, group, (*model.warnings, *sentences))
 
     def _build_early(self, model: PlannedModel) -> Source | None:
-        """Build the model now if this process runs tools itself, if workers will be forked from
-        it, or if its framework must be known; otherwise return None and let it be built while
-        workers start.
+        """Build the model before workers start if this process needs it; otherwise return None.
 
         Return None where it may as well be built while they start.
         """
@@ -293,7 +291,7 @@ class ToolRunner:
         return built[0]
 
     def _watch_runs(self, group: ToolGroup, source: Source) -> Background | None:
-        """Fork this process to run the model as tools do, and observe the run.
+        """Fork a process that runs the model in all needed modes; return its pending result.
 
         Return None where nothing is to be seen, or this process has more than one thread.
         """
@@ -309,6 +307,7 @@ class ToolRunner:
             )
 
     def _start(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
+        """Start workers for the models and give them models already built; `kept` ends them."""
         built = {
             model.number: self._sources[model.number][0]
             for model in models
@@ -321,7 +320,7 @@ class ToolRunner:
     def _workers(
         self, groups: Sequence[ToolGroup], built: Mapping[int, Source] | None = None
     ) -> AbstractContextManager[_StartedTools]:
-        """Yield workers that load their tools and build their models until they are released.
+        """Return a context with the workers of these tools, or one that runs tools here.
 
         They are forked from this process where it has `built` models of targets for them, by
         number.
@@ -348,7 +347,7 @@ class ToolRunner:
 
 
 def _build_counted_source(request: Request) -> tuple[Source, str]:
-    """Build the model to count; return it with the reason for values that were not requested.
+    """Build the model to count; return it, and why its weights needed values.
 
     One that the caller gave without values is one that can be run, as for tools.
     """

@@ -34,7 +34,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
     path: Path
 
     def count_file(self, native: CountedModel, setting: Setting) -> CountedModel:
-        """Count the graph in the file, nothing inlined. `native` is the model that is counted.
+        """Count the graph of the ONNX file without inlining its functions.
 
         A converted model is its file, except for loops: the count has their runs, where these
         differ. A module that a formula counts whole has its nodes in the file.
@@ -51,7 +51,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(made, program=program)
 
     def stock(self, own: CountedModel) -> Stock:
-        """Return the stored tensors of the file. `own` is the graph in it."""
+        """Return initializers, nodes and weights that the ONNX file stores."""
         model = read_onnx_model(self.given.path) if self.given else own.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
@@ -67,7 +67,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         )
 
     def infer_shapes(self, own: CountedModel) -> Graph:
-        """Return the graph of the file with the shapes that onnx.shape_inference alone finds.
+        """Return the graph of the file with the shapes that ONNX's shape inference finds.
 
         Of a model that was exported these are its own, but for sizes that values decided and for
         what loops give back.
@@ -99,7 +99,7 @@ def _has_loop(program: Any) -> bool:
 
 
 def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
-    """Yield each node's name and inputs, of a GraphProto or of a graph of onnx_ir."""
+    """Yield name and input names of each node of an ONNX graph."""
     if hasattr(graph, "initializers"):
         for node in graph:
             yield node.name or "", [value.name if value else "" for value in node.inputs]
@@ -112,9 +112,10 @@ def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
-    """Return the nodes with the names that the file has for weights."""
+    """Return the nodes with the input names that the ONNX file has."""
 
     def with_stored_names(node: Node) -> Node:
+        """Return a node and its bodies with the input names that the ONNX file has for them."""
         names = inputs.get(node.key, [])  # a node without a name has another key
         if len(names) != len(node.inputs):
             return node
@@ -132,7 +133,7 @@ def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tupl
 
 
 def _initializers(model: Any) -> Iterator[TensorSpec]:
-    """Yield the initializers of a ModelProto, or of a model of onnx_ir."""
+    """Yield name and shape of each initializer of an ONNX model."""
     values = getattr(model.graph, "initializers", None)
     if values is None:
         for initializer in model.graph.initializer:
@@ -144,7 +145,7 @@ def _initializers(model: Any) -> Iterator[TensorSpec]:
 
 
 def file_of_tools(request: Request, onnx: str | None, scratch: str) -> ToolInputFile:
-    """Return the file for the tools: that of `--onnx`, of the target, or the normalized model.
+    """Return the ONNX file for tools: --onnx, the target itself, or one to be exported.
 
     A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
     """

@@ -61,7 +61,7 @@ _COUNTED = (
 def request_of(
     target: Any, inputs: Any, config: Mapping[str, Any], question: Question
 ) -> Request | None:
-    """Return the request for the model, or None if the work is given by numbers.
+    """Build the request of a model, or return None if the work is given by numbers.
 
     The length of the question is that of the usual input of a model by name. Raises InputError
     for options of a model without one.
@@ -87,7 +87,7 @@ def request_of(
 
 
 def _flags(name: str, value: Any) -> Iterator[str]:
-    """Yield the flags that a request takes for a field."""
+    """Yield the command-line flags that set a field of a request."""
     if name == "setting":
         yield from ["--no-grad"] * (not value.grad) + ["--train-mode"] * value.training
     elif name == "sizes":
@@ -134,6 +134,7 @@ def check_efficiency_question(
 
 
 def _refuse_numbers(fields: Mapping[str, Any]) -> None:
+    """Raise an error if a field of the question is not positive, or not a whole number."""
     for name in _MEASURED:
         value = fields[name]
         if value is not None and not 1e-30 <= value <= 1e30:
@@ -149,6 +150,7 @@ def _refuse_numbers(fields: Mapping[str, Any]) -> None:
 
 
 def _refuse_multiplier(text: str | None) -> None:
+    """Raise an error if the text of --train-multiplier is not a positive number."""
     try:
         passes = Fraction(text) if text is not None else Fraction(1)
     except (ValueError, ZeroDivisionError):
@@ -171,7 +173,7 @@ class RatedWork(msgspec.Struct, frozen=True, kw_only=True):
 def answer_efficiency(
     question: Question, request: Request | None, on_progress: Progress = lambda _: None
 ) -> RatedWork:
-    """Return the answer of one run, or of every run of a table."""
+    """Answer an efficiency question for one run, or for each run of a table."""
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
     )
@@ -183,7 +185,7 @@ def rate_work(
     on_progress: Progress,
     memory: dict[bool, WorkStudy] | None = None,
 ) -> RatedWork:
-    """Compare the work of a model, or a provided number, with the requested peaks.
+    """Compute FLOP/s and MFU of a model's work, or of given MACs, on each device.
 
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
     device (with the required rate) and InputError for what contradicts itself.
@@ -227,7 +229,7 @@ def rate_work(
 def _merge_equal_answers(
     rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
 ) -> tuple[Efficiency, ...] | None:
-    """Return the answers for the devices of an ambiguous name as one, if they are equal."""
+    """Merge equal results for several devices of one name; None if they differ."""
     if not isinstance(trouble, AmbiguousDeviceError):
         return None
     names = " or ".join(device.label for device in trouble.candidates)
@@ -244,7 +246,7 @@ def _merge_equal_answers(
 
 
 def _without_device_names(answer: Efficiency) -> Efficiency:
-    """Return an answer without the name of its device, and remarks on it."""
+    """Return a result without device name, assumptions and warnings, to compare it."""
     roof = answer.roofline
     if isinstance(roof, Roofline):
         roof = replace(roof, device="", assumptions=(), warnings=())
@@ -252,7 +254,7 @@ def _without_device_names(answer: Efficiency) -> Efficiency:
 
 
 def with_request_record(content: EfficiencyReport, question: Question) -> EfficiencyReport:
-    """Return the answer with its request and its versions."""
+    """Return the report with the question's options and the versions."""
     usual = Question().flat
     flags = {name: value for name, value in question.flat.items() if value != usual[name]}
     if "loss" in flags:
@@ -266,9 +268,7 @@ def with_request_record(content: EfficiencyReport, question: Question) -> Effici
 
 
 def peak_precisions(question: Question) -> tuple[str, ...]:
-    """Return the precisions that a peak is needed for, as far as they are known before the
-    count.
-    """
+    """Return the precisions that need a peak, as far as the options name them."""
     requested = question.precisions
     base = (
         tuple(terms.parse_precision_mix(requested.mix))
@@ -280,6 +280,7 @@ def peak_precisions(question: Question) -> tuple[str, ...]:
 
 
 def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.MeasuredRun:
+    """Build the measured run of a question from its speed, devices, tokens and parameters."""
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -311,7 +312,7 @@ def _build_efficiency(
     against: Peaks | None,
     bench: Bench | None,
 ) -> Efficiency:
-    """Return the rate and its share. Optional parts are added here, one after the other."""
+    """Compute rate, MFU and all requested parts of an efficiency result."""
     question = run.question
     pieces = numerator.split
     split = terms.terms(pieces, question.training, question.causality, question.precisions)
@@ -366,7 +367,7 @@ def _build_efficiency(
 
 
 def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy) -> Efficiency:
-    """Return the same with the modules of a table of times, by their native MACs."""
+    """Return the result with time, rate and MFU of each module of a table of times."""
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
     batches = (run.question.speed.batch or 1) / work.examples / run.world.split
@@ -381,7 +382,7 @@ def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy
 
 
 def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
-    """Return the same with the roofline of the whole, and its assumptions."""
+    """Return the result with intensity, ridge and bound of the roofline."""
     return replace(
         answer,
         intensity=roof.step.intensity,
@@ -393,6 +394,7 @@ def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
 
 
 def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameError:
+    """Return the error of an unknown device, extended by the required FLOP/s if it is known."""
     from crossflops.report.quantity import short_amount  # a renderer is not imported for `count`
 
     if answer.rate is None:
@@ -407,7 +409,7 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 def rate_run_table(
     question: Question, request: Request | None, on_progress: Progress
 ) -> RatedWork:
-    """Return an efficiency for every run, and for every device of an ambiguous name.
+    """Compute an efficiency for each run of a table, and for each device of an unclear name.
 
     A row that cannot be answered is named by its line in `left_out`, and the trouble is that
     there are such. Raises InputError where there is no table, and the error of the rows where
@@ -447,12 +449,14 @@ def rate_run_table(
 
 
 def _surplus_column_notes(table: runs.RunTable) -> list[str]:
+    """Return a note that names the columns of a table of runs that are not used, if any."""
     if not table.unused:
         return []
     return [f"{table.name}: unused columns: {', '.join(table.unused)}"]
 
 
 def _trouble(table: runs.RunTable, number: int) -> InputError:
+    """Return the error that says how many rows of a table of runs are invalid."""
     rows = "row" if len(table.rows) == 1 else "rows"
     return InputError(
         f"{number} of {len(table.rows)} {rows} in {table.name} are invalid",

@@ -87,22 +87,22 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_byte_total(self) -> bool:
-        """Whether only the total of the bytes is known, not those of single nodes."""
+        """Whether the user gives the total of bytes; bytes of single nodes are then unknown."""
         return self.moved is not None
 
     @property
     def has_element_sizes(self) -> bool:
-        """Whether the bytes follow from sizes, so that elements may have another width."""
+        """Whether bytes follow from element counts, so that the element size can change."""
         return self.param_bytes is not None
 
     @property
     def bytes_name(self) -> str:
-        """The byte model, or a note that the bytes are provided."""
+        """The name of the byte model, or "given" for bytes that the user gives."""
         return "given" if self.has_byte_total and not self.has_element_sizes else self.model
 
     @property
     def unchangeable_keys(self) -> tuple[str, ...]:
-        """The keys that no alternative can change."""
+        """The keys of --what-if that cannot be used, since the bytes are given."""
         known = (
             ("bytes",) if self.has_element_sizes else ("precision", "weights", "cache", "bytes")
         )
@@ -110,7 +110,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
-    """Return the roofline, node by node if the bytes are counted.
+    """Build the roofline of a step: bounds of nodes and of the model, alternatives.
 
     Raises UnknownNameError for a precision that the device does not have.
     """
@@ -157,6 +157,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
 
 
 def _base(roofing: Roofing) -> Variant:
+    """Build the roofline variant that was requested: device, batch size, passes and formats."""
     scale = Fraction(roofing.batch, roofing.counted)
     run = Scenario(
         label="as asked",
@@ -172,10 +173,11 @@ def _base(roofing: Roofing) -> Variant:
 
 
 def _whole_model_loads(roofing: Roofing) -> Loads:
-    """Return one load of one example for the whole model, all passes in it."""
+    """Return a function that gives one load for the whole model, per example."""
     macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
+        """Return one load for the whole model: its MACs and bytes, by use of the bytes."""
         weights = _bytes_in_precision(
             roofing.weights, roofing.param_bytes, formats.format_of_weights()
         )
@@ -199,21 +201,21 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
 
 
 def _bytes_in_precision(total: int, per_example: float | None, precision: str) -> int:
-    """Return the bytes of the same elements in another precision; `per_example` are those of
-    one.
-    """
+    """Return the bytes in another precision; `per_example` has now the bytes per element."""
     if per_example is None or not precision:
         return total
     return round(total * BITS[storage(precision)] / (8 * per_example))
 
 
 def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
+    """Return a function from byte model, formats and batch scale to the loads of all nodes."""
     if model is None:
         raise ValueError("a roofline needs a model or a number of bytes")
     graph, ledger = model.graph, model.ledger
 
     @cache
     def loads_of(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
+        """Return work and bytes of each node for a byte model, formats and batch scale."""
         counts = ledger if byte_model == "unfused" else count_whole(graph)
         rows = loads(graph, counts, byte_model, formats, scale)
         return tuple(_precisely(row, roofing.precision_of) for row in rows)
@@ -222,7 +224,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
 
 
 def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
-    """Return the node in the precision of the last pattern that it matches."""
+    """Return the load with the precision of the last name pattern that it matches."""
     names = (load.op, load.node, load.path)
     kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
     return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
@@ -231,6 +233,7 @@ def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
 def _roofline_kernel_bounds(
     roofing: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
 ) -> tuple[KernelBound, ...]:
+    """Return the time bounds of the kernels that a roofline names; none without a model."""
     if model is None or not roofing.kernels:
         return ()
     graph, ledger = model.graph, model.ledger
@@ -238,6 +241,7 @@ def _roofline_kernel_bounds(
 
 
 def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) -> tuple[str, ...]:
+    """Return sentences on what a roofline assumes: byte formula, passes, batch, energy."""
     assumptions = [
         f"bytes, {roofing.bytes_name}: {roofing.formula or FORMULAS[roofing.bytes_name]}"
     ]
@@ -268,6 +272,7 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
 
 
 def _constant_folding_notes(model: CountedModel) -> list[str]:
+    """Return sentences about work that depends on no input and is left out of a roofline."""
     before = [count for count in model.ledger.counted if count.node.constant]
     sentences = []
     if before:
@@ -287,6 +292,7 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
 
 
 def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
+    """Return " and do N MACs" for the constant MACs of the nodes; an empty text for none."""
     macs = sum(count.constant_cost.macs for count in counts)
     return f" and do {macs} MACs" if macs else ""
 
@@ -294,6 +300,7 @@ def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
 def _warnings(
     model: CountedModel | None, efficiency: float | None, roofing: Roofing
 ) -> tuple[str, ...]:
+    """Return warnings of a roofline: uncounted nodes, or a run faster than its bound."""
     warnings = []
     unknown = 0 if model is None or roofing.has_byte_total else len(model.ledger.uncounted)
     if unknown:
@@ -316,7 +323,7 @@ _HINT = "give a file written by `crossflops bench MODEL -o FILE.json`"
 
 
 def with_bench(question: Question) -> tuple[Question, Bench | None]:
-    """Return the question with the time of a measured run, and that run.
+    """Return the question with the time of a saved bench result, and that result.
 
     Raises CrossflopsError for a file that cannot be read or has no measurement.
     """
@@ -350,6 +357,7 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
 
 
 def _read_bench_file(path: Path) -> Bench:
+    """Read the saved result of `bench`; raise an error if it is unreadable or another file."""
     try:
         return Bench.from_json(contents(path))
     except OSError as error:
@@ -359,7 +367,7 @@ def _read_bench_file(path: Path) -> Bench:
 
 
 def check_roofline_question(question: Question, request: Request | None) -> None:
-    """Raise InputError if a roofline is requested that cannot be drawn."""
+    """Raise InputError if the options of a roofline are incomplete or contradictory."""
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.is_requested:
         return
@@ -413,7 +421,7 @@ def roof(
     against: Peaks | None,
     bench: Bench | None,
 ) -> Roofline | UnsetType:
-    """Return the roofline of one device, if it is requested."""
+    """Build the roofline of a device if the question requests one, else return UNSET."""
     question = run.question
     if not question.roof.is_requested or against is None:
         return UNSET
@@ -449,7 +457,7 @@ def roof(
 
 
 def _ceiling(against: Peaks, precision: str) -> Ceiling:
-    """Return all peaks of the device, with the one of a precision that it derives from others.
+    """Return the peaks and the memory bandwidth of the device as limits of a roofline.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """
@@ -468,7 +476,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
 
 
 def _device_step_seconds(run: MeasuredRun) -> float | None:
-    """Return the seconds of a step of one device."""
+    """Return the seconds in which one device runs a batch; None without a speed."""
     pace = run.pace
     if pace is None:
         return None

@@ -30,48 +30,48 @@ class AskedWork(NamedTuple):
 
     @property
     def has_only_sizes(self) -> bool:
-        """Whether the work follows from the sizes of a transformer."""
+        """Whether the work is computed from the sizes of a transformer, without a model."""
         return not self.has_model and not self.has_given_macs
 
     @property
     def has_width(self) -> bool:
-        """Whether sizes tell the width of attention."""
+        """Whether options give the width of attention (hidden size or heads)."""
         return any(self.fields[name] for name in ("hidden", "heads", "head_dim"))
 
     @property
     def has_nodes(self) -> bool:
-        """Whether the work is that of the nodes of a model that is counted here."""
+        """Whether the work is the native count of a model's nodes."""
         whose = self.fields["as_"] or self.fields["compare"]
         return self.has_model and not self.has_given_macs and not whose
 
     @property
     def decodes(self) -> bool:
-        """Whether sizes are those of one new token after a context."""
+        """Whether the question is about one new token after a context."""
         return self.has_only_sizes and self.fields["context"] is not None
 
     @property
     def has_rate(self) -> bool:
-        """Whether a rate was measured, and no time."""
+        """Whether a rate (examples or tokens per second) was measured."""
         return any(self.fields[name] for name in ("examples_per_second", "tokens_per_second"))
 
     @property
     def has_time(self) -> bool:
-        """Whether the time of a pass, or of its parts, was measured."""
+        """Whether a time (of a pass, its parts, or a bench result) was measured."""
         return any(self.fields[name] for name in ("latency_ms", "fwd_ms", "bench"))
 
     @property
     def has_speed(self) -> bool:
-        """Whether anything was measured."""
+        """Whether a rate or a time was measured."""
         return any(self.fields[name] is not None for name in WAYS) or bool(self.fields["bench"])
 
     @property
     def has_peak(self) -> bool:
-        """Whether there is a peak to divide by."""
+        """Whether a device or a peak is given."""
         return bool(self.fields["device"] or self.fields["peak_tflops"])
 
     @property
     def has_length(self) -> bool:
-        """Whether the compute of a whole run is requested."""
+        """Whether the length of a whole training run is given."""
         return self.question.length.is_requested
 
 
@@ -84,10 +84,12 @@ class Use(NamedTuple):
 
 
 def _always(work: AskedWork) -> bool:
+    """Return True: the field has a use in every question."""
     return True
 
 
 def _is_training_work(work: AskedWork) -> bool:
+    """Return whether the question is about training (--train)."""
     return bool(work.fields["train"])
 
 
@@ -107,6 +109,7 @@ _OF_A_CACHE = Use(
 
 
 def _attends(work: AskedWork) -> bool:
+    """Return whether attention can be counted: from nodes, or from sizes with a width."""
     return work.has_nodes or (work.has_only_sizes and work.has_width)
 
 
@@ -118,6 +121,7 @@ _OF_ATTENTION = Use(
 
 
 def _needs_length(work: AskedWork) -> bool:
+    """Return whether the question needs a sequence length to compute its work."""
     by_example = work.fields["tokens_per_second"] is None and work.has_speed
     return work.has_model or (
         work.has_only_sizes
@@ -126,12 +130,14 @@ def _needs_length(work: AskedWork) -> bool:
 
 
 def _needs_tokens(work: AskedWork) -> bool:
+    """Return whether the question needs the number of tokens of an example."""
     if work.has_only_sizes and (work.fields["seq"] or work.fields["context"]):
         return False
     return work.has_speed or work.has_length
 
 
 def _moves_bytes(work: AskedWork) -> bool:
+    """Return whether the question needs bytes that move between memory and the device."""
     moved = work.decodes or (
         work.has_model and not work.has_given_macs and not work.fields["compare"]
     )
@@ -143,18 +149,20 @@ def _moves_bytes(work: AskedWork) -> bool:
 
 
 def _has_examples(work: AskedWork) -> bool:
-    """Return whether a whole run is known in examples, which steps are made of."""
+    """Return whether the length of a training run can be given in examples."""
     known = ("tokens", "seq", "run_examples", "run_steps")
     return work.has_length and (work.has_given_macs or any(work.fields[name] for name in known))
 
 
 def _repeats(work: AskedWork) -> bool:
+    """Return whether the question is about several steps or batches."""
     steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
     batches = work.fields["batch"] and (work.question.roof.is_requested or work.has_length)
     return steps or batches
 
 
 def _heads_matter(work: AskedWork) -> bool:
+    """Return whether the work is computed from sizes to which numbers of heads contribute."""
     both = work.fields["heads"] and work.fields["head_dim"]
     full = both and not work.fields["hidden"]
     return work.has_only_sizes and (full or work.fields["kv_heads"] or not work.fields["hidden"])
@@ -327,12 +335,12 @@ _USUAL = Question().flat
 
 
 def non_default_fields(question: Question) -> dict[str, Any]:
-    """Return the fields that are not at their defaults."""
+    """Return the fields of a question that differ from their defaults."""
     return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
 
 
 def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
-    """Raise InputError for a field that changes nothing in the answer, and is not `shown`."""
+    """Raise InputError for an option that has no effect on the answer."""
     work = AskedWork(question.flat, question, has_model)
     for name in (name for name in non_default_fields(question) if name not in shown):
         for use in USES[name]:
@@ -341,7 +349,7 @@ def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str]
 
 
 def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
-    """Raise InputError for a field about attention that changes nothing in the count."""
+    """Raise InputError for an option about attention if the model has none to change."""
     training, causality = question.training, question.causality
     products = [piece for piece in pieces if piece.scores]
     scores = [piece.scores for piece in pieces if piece.scores]
@@ -376,7 +384,7 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
 
 
 def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
-    """Raise InputError for a field that every row of a table of runs replaces.
+    """Raise InputError for an option that every row of a table of runs sets itself.
 
     A device goes over a peak that is given for all precisions alike.
     """
@@ -391,5 +399,5 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
 
 
 def flag(name: str) -> str:
-    """Return a field as its option is typed."""
+    """Return the command-line option of a field: "train_multiplier" is "--train-multiplier"."""
     return f"--{name.strip('_').replace('_', '-')}" if name != "tools" else "--tool"

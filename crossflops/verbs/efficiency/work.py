@@ -67,7 +67,7 @@ def study_work(
     only_count: bool = False,
     memory: dict[bool, WorkStudy],
 ) -> WorkStudy:
-    """Return the numerators of a question. With `only_count` no tool runs.
+    """Return the work (MACs) that a question is about; with `only_count` no tool runs.
 
     `memory` keeps what a model came to, for questions that differ only in what was measured.
     """
@@ -82,7 +82,7 @@ def study_work(
 def _study_model(
     question: Question, request: Request, on_progress: Progress, only_count: bool
 ) -> WorkStudy:
-    """Return the numerators of the model, by itself or by tools, for the pass of its inputs."""
+    """Count a model, or run tools on it; return its work and what is known of its pass."""
     work = question.work
     if work.compare and not only_count:
         from crossflops.verbs.compare import compare
@@ -110,7 +110,7 @@ def _study_model(
 
 
 def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
-    """Return the report with every reason why each convention differs from the native count.
+    """Return the report with the causes by which each convention differs from native.
 
     Left out of nodes, and where the convention is about another mode than was counted.
     """
@@ -125,6 +125,7 @@ def explain_conventions(report: Report, counted: CountedModel, setting: Setting)
 
 
 def _without_model(question: Question, params: int | None) -> WorkStudy:
+    """Return the work of a question without a model: from given MACs, or from model sizes."""
     work, training = question.work, question.training
     thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
@@ -138,7 +139,7 @@ def _without_model(question: Question, params: int | None) -> WorkStudy:
 
 
 def _numerator_from_options(question: Question) -> Numerator:
-    """Return MACs from elsewhere: of an example, or of a pass over a batch."""
+    """Return the work of one example from --macs or --pass-macs."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
         return external_numerator(quantity(work.macs))
@@ -148,7 +149,7 @@ def _numerator_from_options(question: Question) -> Numerator:
 
 
 def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
-    """Return the minimal memory traffic of a pass over `scale` times the counted examples.
+    """Return the least memory traffic of each node for a pass scaled by `scale`.
 
     In the precision that ran, where its width is known.
     """
@@ -160,7 +161,7 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
 def _to_single_example(
     question: Question, studied_pass: WorkStudy, params: int | None
 ) -> WorkStudy:
-    """Return the same for one example, if the counted pass had a batch of them."""
+    """Return the work of one example from the work of a counted pass over a batch."""
     report = studied_pass.report
     assert report is not None
     examples = _examples(question, report)
@@ -201,7 +202,7 @@ def _to_single_example(
 def _run_optimizer_step(
     name: str, counted: CountedModel, exact: Steps | None
 ) -> OptimizerStep | None:
-    """Return the step of the optimizer of a whole run, if one is named."""
+    """Return the FLOPs of an optimizer step; None if no optimizer is named."""
     if not name:
         return None
     if exact is None:
@@ -217,7 +218,7 @@ def _run_optimizer_step(
 def _exact_step(
     training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
-    """Return the exact step of training, and warnings about it; None if a multiple must do."""
+    """Return the exact training step and warnings; None if 3 x forward must do."""
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
     if not chosen and not knows_trained(counted.trace):
@@ -228,7 +229,7 @@ def _exact_step(
 
 
 def _without_backward(exact: Steps) -> tuple[str, ...]:
-    """Return a warning that some backward passes have no count, if so."""
+    """Return a warning that names backward passes without a count, if any."""
     if not exact.unknown:
         return ()
     names = ", ".join(unknown.key for unknown in exact.unknown[:3])
@@ -240,6 +241,7 @@ def _without_backward(exact: Steps) -> tuple[str, ...]:
 
 
 def _divide_by_examples(numerator: Numerator, examples: int, question: Question) -> Numerator:
+    """Return the MACs of one example if they were counted for a batch and a batch is given."""
     if question.speed.batch is None:
         return numerator
     per_example = Fraction(numerator.macs, examples)
@@ -247,7 +249,7 @@ def _divide_by_examples(numerator: Numerator, examples: int, question: Question)
 
 
 def _examples(question: Question, report: Report) -> int:
-    """Return the examples of the counted pass: 1, or all of the requested batch."""
+    """Return the number of examples in the counted pass: 1 or the requested batch."""
     batch = question.speed.batch
     if batch is None:
         return 1
@@ -261,9 +263,7 @@ def _examples(question: Question, report: Report) -> int:
 
 
 def _sequence_length(report: Report) -> int | None:
-    """Return the tokens of one example: the second dimension of the first input of integers [B,
-    T].
-    """
+    """Return the sequence length: dimension 1 of the first 2-D integer input; None if none."""
     for spec in report.model.inputs:
         if spec.dtype.startswith("int") and len(spec.shape) == 2:
             return spec.shape[1]

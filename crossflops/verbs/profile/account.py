@@ -53,7 +53,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     finished: frozenset[str] | None = None
 
     def recompute_work(self, path: str, single: Training) -> tuple[int, int]:
-        """Return the MACs and FLOPs that one of the calls recomputed in a module of that work."""
+        """Return the MACs and FLOPs that one recomputed call repeats in a module."""
         if self.finished is None:
             return single.forward_macs, single.forward_flops
         within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
@@ -84,7 +84,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> Report:
-        """The report of the first inputs."""
+        """The report of the first kind of call."""
         return self.parts[0].report
 
     @property
@@ -95,7 +95,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
-    """Return a sum for each module that the loop called."""
+    """Return the sum of an amount over the parts, by module path."""
     sums: dict[str, int] = {}
     for part in parts:
         sums[part.path] = sums.get(part.path, 0) + amount(part)
@@ -103,7 +103,7 @@ def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int])
 
 
 def count_profile_step(request: Request) -> Report:
-    """Return the count of a training step, with its explanation if a convention is requested."""
+    """Count a training step; explain the requested conventions."""
     report, native = native_count(msgspec.structs.replace(request, train=True))
     return explain_conventions(report, native, request.setting)
 
@@ -112,10 +112,12 @@ _SUMMED = Training.__struct_fields__
 
 
 def _scale_training_work(work: Training, times: int) -> Training:
+    """Return the work of a training step with every amount multiplied by an integer."""
     return Training(**{name: times * getattr(work, name) for name in _SUMMED})
 
 
 def _sum_training_work(works: Iterable[Training]) -> Training:
+    """Return the sum of the work of several training steps, amount by amount."""
     sums = dict.fromkeys(_SUMMED, 0)
     for work in works:
         for name in _SUMMED:
@@ -124,7 +126,7 @@ def _sum_training_work(works: Iterable[Training]) -> Training:
 
 
 def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training:
-    """Return the work of all calls of a part, or of a module in it, from that of a single one."""
+    """Return the training work of all calls of a part, from the work of one call."""
     if not part.is_again:
         return _scale_training_work(single, part.times)
     macs, flops = part.recompute_work(path, single)
@@ -139,7 +141,7 @@ def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training
 
 
 def work_of(count: Count) -> Training:
-    """Return the work of the whole step."""
+    """Return the training work of all calls of a step."""
     return _sum_training_work(
         _work_of_part(part, part.report.training) for part in count.parts if part.report.training
     )
@@ -154,12 +156,12 @@ class _PartTable(NamedTuple):
 
     @classmethod
     def from_part(cls, part: CountPart) -> "_PartTable":
-        """Return the tables of a part."""
+        """Build the table of modules, and of their own work, of a part."""
         rows = {row.path: row for row in part.report.modules}
         return cls(part, rows, _own_work_by_module(part.report))
 
     def path_in_part(self, path: str) -> str | None:
-        """Return the path of the model's module in the part; "" for an ancestor of the part."""
+        """Return a module path relative to the part; "" for its ancestors, None outside."""
         index = self.part.path
         if path == index or not path or index.startswith(f"{path}."):
             return ""
@@ -168,12 +170,12 @@ class _PartTable(NamedTuple):
         return path.removeprefix(f"{index}.") if path.startswith(f"{index}.") else None
 
     def is_outside(self, path: str) -> bool:
-        """Return whether the module is around the part."""
+        """Return whether the path is shorter than that of the part, as for its ancestors."""
         return len(path) < len(self.part.path)
 
 
 def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
-    """Return every module with its work and its time, in the order of the model."""
+    """Return MACs, FLOPs, bytes and seconds of each module, in the order of the model."""
     tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
@@ -208,9 +210,7 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
 
 
 def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
-    """Return the class and the parameters of every module, by its path, in the order of the
-    model.
-    """
+    """Return class and number of parameters of each module, by path."""
     rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
         for row in part.report.modules:
@@ -224,7 +224,7 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
 
 
 def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
-    """Return, by module, MACs and FLOPs of its own nodes, and bytes of all that is in it."""
+    """Return by module the MACs and FLOPs of its own nodes, and the bytes with submodules."""
     work: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     known_paths = {row.path for row in report.modules}
     for node in report.nodes:
@@ -242,7 +242,7 @@ def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
 
 
 def _depth(path: str, depths: Mapping[str, int]) -> int:
-    """Return the number of listed ancestors of a module."""
+    """Return the depth of a module: the depth of its nearest listed ancestor plus 1."""
     outer = path
     while outer:
         outer = outer.rpartition(".")[0]
@@ -252,7 +252,7 @@ def _depth(path: str, depths: Mapping[str, int]) -> int:
 
 
 def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
-    """Return the times of a module. One that is only a list has those of its members."""
+    """Return the seconds of a module; for a mere container the sum over its submodules."""
     if not times:
         return {}
     spent = times.get(path)
@@ -274,7 +274,7 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
 
 
 def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
-    """Return whether a called module lies within the path, and in no other called module."""
+    """Return whether `other` is the nearest called module below `path`."""
     if other == path or not times[other].calls:
         return False
     if path and not other.startswith(f"{path}."):
@@ -288,7 +288,7 @@ def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
 
 
 def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
-    """Return a lower bound of the forward MACs that ran again.
+    """Return the least forward MACs that were recomputed, from the calls of modules.
 
     A module's own products ran again as often as its forward pass did to its end, as a share of
     its calls that a backward pass ran through. Of a pass that ended early it is not known what had
@@ -320,7 +320,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None = None
 
     def check(self) -> None:
-        """Check the peak before anything runs. Raises UnknownNameError or InputError."""
+        """Raise an error if the device, the peak or the precision is invalid."""
         peaks = [parse_peak_tflops(text) for text in self.peak_tflops]
         if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
             raise InputError(
@@ -336,7 +336,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
 def peak_of(
     rated: RatedAgainst, stored: str, device: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
-    """Return the peak, or None and a sentence that says why there is none.
+    """Return the peak to rate a profile against, or None with a note on why.
 
     `stored` is the element type of the products, `device` the name of the one that ran, "cpu" for
     this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
@@ -370,6 +370,7 @@ def peak_of(
 def _this_machine_peak(
     precision: str, stored: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
+    """Measure the peak of this CPU for a precision; return it, or why there is no MFU."""
     try:
         measured = own_peak(threads)
     except CrossflopsError as error:
@@ -408,7 +409,7 @@ RULE = "rates are 2 x MACs / seconds; MFU leaves out recomputed work, HFU includ
 
 
 def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
-    """Return the profile: see `crossflops.report.profile`."""
+    """Build the profile of a training step from its count, its times and a peak."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
     rows = module_profiles(count, times)
@@ -485,11 +486,13 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
 
 
 def _opaque_module_warning(path: str) -> str:
+    """Return the warning that torch.compile hides the submodules of this path."""
     name = path or "the model"
     return f"torch.compile hides the modules in {name}: they have work, but no time"
 
 
 def _to_latencies(times: StepTimes | None) -> Latencies | None:
+    """Return forward, backward, optimizer and iteration seconds of a step with hooks."""
     if times is None:
         return None
     return Latencies(
@@ -502,23 +505,24 @@ def _to_latencies(times: StepTimes | None) -> Latencies | None:
 
 
 def _main_product_dtype(report: Report) -> str:
-    """Return the type of most products."""
+    """Return the dtype in which most MACs are computed."""
     kinds = report.macs_by_precision
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
 
 
 def _model_of(count: Count) -> ModelInfo:
-    """Return the model, or what is known of its first part if the loop calls only parts."""
+    """Return the model's name and inputs; of a part if the loop calls only parts."""
     model = count.report.model
     return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
 
 
 def _params_of(count: Count) -> int:
+    """Return the number of parameters of the model of the step."""
     return count.outer[0].params if count.outer else count.report.params
 
 
 def _param_bytes(count: Count) -> int:
-    """Return the bytes of the parameters, or those of the parts if the loop calls only parts."""
+    """Return the bytes of the parameters of the model, or of the called parts."""
     parts = {part.path: part.report.memory for part in reversed(count.parts)}
     if not count.outer:
         parts = {"": count.report.memory}
@@ -526,7 +530,7 @@ def _param_bytes(count: Count) -> int:
 
 
 def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
-    """Return the nodes without a count in any call."""
+    """Return all nodes without a count, over all kinds of calls of the step."""
     rows: dict[UncountedRow, None] = {}
     for part in count.parts:
         rows |= dict.fromkeys(part.report.uncounted)
@@ -538,7 +542,7 @@ def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
 def _add_times(
     additional: Iterable[BesideProfile], watched: StepTimes | None
 ) -> tuple[BesideProfile, ...]:
-    """Return the modules beside the model with their times."""
+    """Return the modules outside the model with their forward and backward seconds."""
     seen = watched.beside if watched is not None else ()
     return tuple(
         msgspec.structs.replace(row, forward_seconds=time.forward, backward_seconds=time.backward)
@@ -549,7 +553,7 @@ def _add_times(
 def _coverage_share_notes(
     work: Training, additional: Iterable[BesideProfile], timing: Timing
 ) -> Iterable[str]:
-    """Yield, for an observed step, the share of its time that counted work has."""
+    """Yield a note on the share of the step's time in which counted work ran."""
     times, rows = timing.latencies, tuple(additional)
     if timing.watched is None or not times.iteration or times.forward is None:
         return
@@ -564,7 +568,7 @@ def _coverage_share_notes(
 
 
 def _examples(count: Count) -> int | None:
-    """Return the first axis of the first input, over all trained calls: None without one.
+    """Return the batch size over all calls with a backward pass; None if an input has none.
 
     Of a model whose parts the loop calls, that of the part that had most.
     """
@@ -582,7 +586,7 @@ def _examples(count: Count) -> int | None:
 
 
 def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:
-    """Return a note on an optimizer's step that is faster than the memory of a named device."""
+    """Return a note if the optimizer's step is faster than the device's memory allows."""
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
         return ()
@@ -593,7 +597,7 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
 
 
 def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
-    """Yield each requested convention, with the way there from the native count."""
+    """Yield for each requested convention its MACs, and the causes of its difference."""
     accounts: Sequence[Any] = count.report.reconciliations or ()
     if len(count.parts) > 1:
         return

@@ -46,7 +46,7 @@ _INPUTS = (
 
 
 def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
-    """Return the count of every kind of call in the step. The random state is kept."""
+    """Count each kind of call of the model in an observed step; keep the random state."""
     counter = _CallCounter(conventions)
     inner = without_wrappers(model)
     with preserving_random_state():
@@ -78,7 +78,7 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
 
 
 def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
-    """Return the modules around the called parts, outermost first."""
+    """Return path, class and parameters of the modules that enclose the paths."""
     enclosing = dict.fromkeys(above for path in paths for above in _above(path))
     return tuple(
         OuterModule(
@@ -92,13 +92,14 @@ def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
 
 
 def _above(path: str) -> Iterator[str]:
+    """Yield the paths of all ancestors of a module path, the nearest first, the root last."""
     while path:
         path = path.rpartition(".")[0]
         yield path
 
 
 def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
-    """Yield the work outside of the counted passes, by module."""
+    """Yield sentences on work of a step that the counted backward passes do not include."""
     numbers: dict[tuple[str, str], int] = {}
     for call in calls:
         for why in call.passes.beside:
@@ -110,7 +111,7 @@ def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
 
 
 def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Yield warnings of products behind a loss that are of no call in the step."""
+    """Yield a warning on matrix products of a backward pass outside of all modules."""
     named = ", ".join(f"{number} x {name}" for name, number in products)
     if named:
         yield (
@@ -120,6 +121,7 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
 
 
 def _name_of(call: ModelCall) -> str:
+    """Return the module path of a call, or the class name of the model for its root."""
     return call.path or type(call.module).__name__
 
 
@@ -133,7 +135,7 @@ class _CallCounter:
         self.doubts: dict[str, None] = {}
 
     def part(self, kind: CallKind) -> CountPart:
-        """Return the count of equal calls."""
+        """Count one kind of call: its forward and backward passes, and how often it ran."""
         call = kind.call
         with _setting_trainable_parameters(call.module, call.trained):
             report, native, request = self._native(call)
@@ -148,7 +150,7 @@ class _CallCounter:
         )
 
     def other_module_profile(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
-        """Return a module beside the model: its work, or why that has no count."""
+        """Return the training work of a module outside the model, or why it is unknown."""
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
@@ -158,6 +160,7 @@ class _CallCounter:
         return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
 
     def _native(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
+        """Count the model with the inputs of a call; return a known count for equal inputs."""
         key = id(call.module), call.training, call.trained, call_signature(call)
         if key not in self._known:
             setting = Setting(training=call.training)
@@ -171,7 +174,7 @@ class _CallCounter:
         return self._known[key]
 
     def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
-        """Return the backward passes of the call, all of them together."""
+        """Return the training work of all backward passes through a call."""
         work: dict[str, TrainingStep] = {}
         unknown: dict[str, Unknown] = {}
         updated: dict[str, TensorSpec] = {}
@@ -186,7 +189,7 @@ class _CallCounter:
     def _steps(
         self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
     ) -> Steps:
-        """Return one backward pass."""
+        """Return the training work of one backward pass through a call."""
         native, step = self._sever_unused_outputs(call, native, backward)
         inputs = self._asking(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
@@ -202,7 +205,7 @@ class _CallCounter:
     def _sever_unused_outputs(
         self, call: ModelCall, native: CountedModel, backward: BackwardPass
     ) -> tuple[CountedModel, StepSetting]:
-        """Return the count, with outputs cut off that the pass did not reach."""
+        """Return the count without the outputs that a backward pass did not use."""
         if not backward.missed:
             return native, StepSetting()
         reached = tuple(index not in backward.missed for index in range(call.outputs))
@@ -215,7 +218,7 @@ class _CallCounter:
     def _asking(
         self, call: ModelCall, native: CountedModel, indices: tuple[int, ...]
     ) -> Mapping[str, bool]:
-        """Return the inputs of the graph that have a gradient."""
+        """Return the inputs of the graph whose gradient the backward pass computed."""
         if not indices:
             return {}
         shapes, specs = call_signature(call)[0], native.graph.inputs
@@ -227,7 +230,7 @@ class _CallCounter:
 
 @contextmanager
 def _setting_trainable_parameters(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
-    """Set the trainable parameters of the module as they were in a call, for the block."""
+    """Set requires_grad of the parameters as it was in a call, within the block."""
     changed = [
         (weight, was)
         for weight, was in zip(module.parameters(), trained, strict=False)

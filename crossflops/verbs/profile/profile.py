@@ -45,7 +45,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def are_there(self) -> bool:
-        """Whether any is given. Raises InputError for others without a forward pass."""
+        """Whether times are given as options. Raises InputError if --fwd-ms is missing."""
         if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
             raise InputError(
                 "--fwd-ms is missing: the times of other passes need it", "add --fwd-ms"
@@ -84,9 +84,7 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
 def profile_training(
     request: Request, conditions: ProfileConditions, on_progress: Progress
 ) -> TrainingProfile:
-    """Profile a training: see `crossflops.profile`. Raises InputError for a model of another
-    framework.
-    """
+    """Profile the training of a PyTorch model: run it, or use the given times."""
     provided = conditions.given.are_there
     conditions.against.check()
     if not provided:
@@ -130,6 +128,7 @@ def profile_training(
 
 
 def _check_trainable_request(request: Request) -> None:
+    """Raise an error if the request cannot be trained: an ONNX file, or frozen modules."""
     if request.is_file:
         raise InputError(
             "profile cannot train an ONNX file",
@@ -145,9 +144,7 @@ def _check_trainable_request(request: Request) -> None:
 def _train_copy(
     request: Request, conditions: ProfileConditions, inputs: Any
 ) -> tuple[Timing, int]:
-    """Train a copy of the model, or one built for this; return the steps and the passes of
-    each.
-    """
+    """Train a copy of the model; return the times and the forward passes in a step."""
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
@@ -168,6 +165,7 @@ def _train_copy(
 
 
 def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
+    """Build the times of a training run with the notes and warnings that describe them."""
     iterations, phases = steps.iterations, steps.phases
     mode = "train" if recipe.training else "eval"
     notes = [
@@ -216,13 +214,13 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
 def compare_forward_pass(
     request: Request, tools: tuple[str, ...], on_progress: Progress
 ) -> Report:
-    """Return the comparison of one forward pass. Raises UnknownNameError for an unknown tool."""
+    """Run tools on one forward pass of the model; return the comparison."""
     forward = msgspec.structs.replace(request, train=False, as_=(), frozen=(), trainable=())
     return compare_with_tools(forward, Comparison(tools=tools), on_progress)
 
 
 def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfile:
-    """Return the profile with each tool's number, or the reason for none."""
+    """Return the profile with a row for each tool, or a warning why it has none."""
     return msgspec.structs.replace(
         profile,
         conventions=(*profile.conventions, *_tool_convention_rows(compared)),
@@ -231,6 +229,7 @@ def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfil
 
 
 def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
+    """Yield for each tool its total in MACs, the causes of its difference, MACs by module."""
     answers = [answer for answer in compared.profiles or () if not isinstance(answer, Failure)]
     versions = {answer.tool: answer.version for answer in answers}
     for account in compared.reconciliations or ():
@@ -251,6 +250,7 @@ def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
 
 
 def _without_rows(compared: Report) -> Iterable[str]:
+    """Yield a sentence for each tool that failed or that counts no MACs."""
     for answer in compared.profiles or ():
         if isinstance(answer, Failure):
             yield f"{answer.tool} gave no number: {answer.message}; {answer.hint}"
