@@ -93,6 +93,7 @@ def knows_trained(trace: Trace) -> bool:
 
 
 def _takes_parameters(trace: Trace) -> bool:
+    """Return whether a trace's framework takes parameters as inputs and no module has any."""
     frontend = frontend_named(trace.framework)
     takes = frontend is not None and frontend.takes_parameters
     return takes and not any(module.params for module in trace.modules)
@@ -257,6 +258,7 @@ def require_frontend(model: Any) -> Frontend:
 
 
 def _value_type_name(value: Any) -> str:
+    """Return a value's type name for messages, with its module unless it is a builtin."""
     kind = type(value)
     name = kind.__qualname__
     return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"

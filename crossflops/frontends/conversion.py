@@ -57,6 +57,7 @@ def pausing_conversion() -> Iterator[None]:
 
 
 def _tell(word: str | None) -> None:
+    """Call every listener with the running converter's name, or with None at its end."""
     for listener in _listeners:
         listener(word)
 
@@ -67,6 +68,7 @@ def silencing_loggers(*names: str, up_to: int = ERROR) -> Iterator[None]:
     families = tuple(f"{name}." for name in names)
 
     def is_dropped(record: "LogRecord") -> bool:
+        """Return whether a log record is of a silenced logger and not above the level."""
         return record.levelno <= up_to and f"{record.name}.".startswith(families)
 
     with silence_logs(is_dropped):

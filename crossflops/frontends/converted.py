@@ -51,6 +51,7 @@ def has_known_cost(domain: str, name: str) -> bool:
 
 
 def _to_node_attribute(value: Scalar) -> Attribute:
+    """Return a setting of a trace as an attribute of a graph's node: a list becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
@@ -65,6 +66,7 @@ def standing(
     begun: set[str] = set()
 
     def annotate_node(node: Node) -> Node:
+        """Return the node, or the nodes of its bodies, with a note of its source operation."""
         meaning = operation(node)
         if meaning is not None:
             identity, meant = meaning
@@ -88,11 +90,13 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
     """
 
     def rename_spec(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return the tensor's spec with its weight's new name, if it has one."""
         if spec is None or spec.name not in names:
             return spec
         return msgspec.structs.replace(spec, name=names[spec.name])
 
     def rename_node_inputs(node: Node) -> Node:
+        """Return the node, bodies included, with its inputs renamed as the model's weights."""
         bodies = tuple(with_weights(body, names) for body in node.bodies)
         return msgspec.structs.replace(
             node, inputs=tuple(map(rename_spec, node.inputs)), bodies=bodies
@@ -174,6 +178,7 @@ def digest(graph: Graph) -> str:
 
 
 def _digest(graph: Graph, functions: dict[int, str]) -> str:
+    """Return 16 hex digits of a SHA-256 hash over operators and shapes of a graph's nodes."""
     encode = msgspec.json.Encoder().encode
     hashed = sha256(b"[")
     for index, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
@@ -200,6 +205,7 @@ def hash_text(text: str) -> str:
 
 
 def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
+    """Return the hashed part of a node: operator, attributes, dtypes, shapes and bodies."""
     row = (
         str(node.op),
         sorted((key, repr(value)) for key, value in node.attrs.items()) if node.attrs else [],

@@ -89,16 +89,19 @@ def mark_decisions(state: _Conversion) -> _Conversion:
 
 
 def _with_trace_fields(state: _Conversion, **fields: Any) -> _Conversion:
+    """Return the conversion's state with these fields of its trace replaced."""
     return msgspec.structs.replace(state, trace=msgspec.structs.replace(state.trace, **fields))
 
 
 def _run_error_text(error: Exception) -> str:
+    """Return a run's exception as one line of text for a message, shortened if it is long."""
     if isinstance(error, CrossflopsError):
         return f"{error.message} ({error.hint})"
     return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
 
 
 def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
+    """Return the nodes, bodies included, marked as input-dependent if their key is known."""
     marked = []
     for node in nodes:
         depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
@@ -114,6 +117,7 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
 
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the keys of nodes that are open or have an input of unknown shape."""
     for node in _self_standing_nodes(nodes):
         if _is_open(node) or any(tensor and tensor.shape is None for tensor in node.inputs):
             yield node.key.partition("@")[0]
@@ -129,6 +133,7 @@ def _is_open(node: Node) -> bool:
 
 
 def _is_control(node: Node) -> bool:
+    """Return whether a node is one of ONNX's `If`, `Loop` or `Scan`."""
     return not node.op.domain and node.op.type in ("If", "Loop", "Scan")
 
 
@@ -179,6 +184,7 @@ def _standard_model_part(data: bytes) -> bytes:
 
 
 def _node_and_body_nodes(node: Any) -> Iterator[Any]:
+    """Yield an ONNX node and all nodes in its subgraphs, at any depth."""
     yield node
     for body in node_subgraphs(node):
         for inner in body.node:

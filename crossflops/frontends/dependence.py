@@ -45,6 +45,7 @@ class _MaskScope:
         self._groups = groups
 
     def __getitem__(self, name: str) -> int:
+        """Return a value's bit mask by name, from enclosing scopes too; 0 if unknown."""
         known = self._masks.get(name)
         if known is not None or self._around is None:
             return known or 0
@@ -73,6 +74,7 @@ def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
 
 
 def _union(masks: Iterable[int]) -> int:
+    """Return the bitwise OR of all masks, 0 without any."""
     joined = 0
     for mask in masks:
         joined |= mask
@@ -98,6 +100,7 @@ class _DependenceWalk:
     """
 
     def __init__(self, argument: str) -> None:
+        """Start with empty caches of function bodies for the marks of one model argument."""
         self._argument = argument
         self._functions: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Graph] = {}
         self._ends: dict[tuple[int, tuple[int, ...]], list[int]] = {}
@@ -228,6 +231,7 @@ class _DependenceWalk:
 
 
 def _is_loop(node: Node) -> bool:
+    """Return whether a node is one of ONNX's `Loop`, `Scan` or `SequenceMap`."""
     return not node.op.domain and node.op.type in ("Loop", "Scan", "SequenceMap")
 
 
@@ -244,10 +248,12 @@ class _LoopForm(NamedTuple):
     decides: bool = False
 
     def input_masks(self, state: State) -> State:
+        """Return a loop body's input masks: those before the state, the state, the others."""
         return (*self.before, *state, *self.behind)
 
 
 def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
+    """Return the masks that a loop node gives its body: initial state and scanned inputs."""
     provided = tuple(scope.read(node.inputs))
     if node.op.type == "Loop":
         return _LoopForm((provided[1:2] or (0,)) + provided[2:], before=(0,), decides=True)
@@ -261,6 +267,7 @@ def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
 
 
 def _state_union(states: Sequence[State]) -> State:
+    """Return the union of several loop states' bit masks, position by position."""
     return tuple(map(_union, zip(*states, strict=True)))
 
 
@@ -352,6 +359,7 @@ def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tupl
         return tuple(nodes)
 
     def replace_spec(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return the tensor's replacement of the same name, or the tensor itself."""
         return others.get(spec.name, spec) if spec is not None else None
 
     return tuple(

@@ -106,6 +106,7 @@ def input_option_text(spec: TensorSpec | InputInfo) -> str:
 
 
 def _parse_input_spec(index: int, text: str) -> TensorSpec:
+    """Return the tensor spec of an `--input` text, `x=1x3x8x8:float32`; reject bad text."""
     match = re.fullmatch(_TEXT, re.sub(_LISTED, _with_crosses, text).strip())
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
@@ -206,6 +207,7 @@ def positional(
 
 
 def _parameter_value(parameter: inspect.Parameter, kwargs: Mapping[str, Any]) -> Any:
+    """Return a parameter's value from `kwargs` or its default; InputError without either."""
     if parameter.name in kwargs:
         return kwargs[parameter.name]
     if parameter.default is inspect.Parameter.empty:

@@ -49,6 +49,7 @@ def _symbolic_inputs(model: Any, requested: Any) -> dict[str, Any]:
 
 
 def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
+    """Return a hint that names one `--input` option with its shape for each tensor."""
     shapes = {
         name: "x".join(str(size or 1) for size in tensor.shape) for name, tensor in tensors.items()
     }

@@ -56,6 +56,7 @@ def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
     """Return the graph with the reasons why the gradients of these nodes, by key, are unknown."""
 
     def place_reason(node: Node) -> Node:
+        """Return the node, bodies included, with the reason for its own backward pass."""
         bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
         reason = reasons.get(node.key.partition("@")[0], node.training.own_backward)
         return msgspec.structs.replace(node.with_training(own_backward=reason), bodies=bodies)

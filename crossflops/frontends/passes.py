@@ -106,6 +106,7 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
 def _check_pass_order(
     passes: Passes[State], holding: frozenset[str], everything: Sequence[Pass[State]]
 ) -> frozenset[str]:
+    """Raise PassOrderError if a pass needs a fact not yet true; return the final facts."""
     for step in passes:
         for fact in sorted(step.requires - holding):
             raise PassOrderError(
@@ -128,6 +129,7 @@ def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[Sta
 
 
 def _flatten_passes(passes: Passes[State]) -> Iterator[Pass[State]]:
+    """Yield the single passes of a sequence in order, those of nested groups included."""
     for step in passes:
         if isinstance(step, PassGroup):
             yield from _flatten_passes(step.passes)
@@ -136,6 +138,7 @@ def _flatten_passes(passes: Passes[State]) -> Iterator[Pass[State]]:
 
 
 def _run_passes(passes: Passes[State], state: State, log: "_PassLog[State] | None") -> State:
+    """Return the state after all passes ran on it in order; `log` notes each, if given."""
     for step in passes:
         if isinstance(step, PassGroup):
             state = step.apply(state, partial(_run_passes, step.passes, log=log))
@@ -155,6 +158,7 @@ class _PassLog(Generic[State]):
     """A log of passes, which compares the nodes before and after each."""
 
     def __init__(self, logger: "Logger", look: Callable[[State], Snapshot]) -> None:
+        """Write to `logger` what changes between the snapshots that `look` takes of a state."""
         self._logger = logger
         self._look = look
 
@@ -252,6 +256,7 @@ def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
 
     class Relay(loggers.Handler):
         def emit(self, record: loggers.LogRecord) -> None:
+            """Pass a log record's text, with its logger's name, to the stream as a line."""
             relay(f"{record.name}: {record.getMessage()}", stream)
 
     handler, level, propagates = Relay(), logger.level, logger.propagate

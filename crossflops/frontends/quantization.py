@@ -102,6 +102,7 @@ def _propagate_storage(index: int, node: Node, floats: set[str], scope: _Storage
 
 
 def _scale(node: Node) -> tuple[str, ...]:
+    """Return the names of a quantization node's scale and zero point."""
     return tuple(spec.name if spec is not None else "" for spec in node.inputs[1:])
 
 
@@ -128,6 +129,7 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
 
 
 def _node_input_names(node: Node) -> Iterable[str]:
+    """Yield the names of a node's inputs and of those in its bodies, functions excluded."""
     yield from (spec.name for spec in node.inputs if spec is not None)
     for body in node.bodies if node.choice != "function" else ():
         for inner in body.nodes:
@@ -140,6 +142,7 @@ def _with_operand_storage(
     """Return the node with the storage of its operands and results, bodies included."""
 
     def replace_storage(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return the tensor's spec with the stored dtype of its values, if it differs."""
         if spec is None or spec.name not in storage or storage[spec.name] == spec.dtype:
             return spec
         return msgspec.structs.replace(spec, storage=storage[spec.name])
@@ -154,6 +157,7 @@ def _with_operand_storage(
 
 
 def _body(node: Node, body: Graph, storage: Mapping[str, str], functions: Functions) -> Graph:
+    """Return a node's body with the stored types of its values; function bodies are cached."""
     if node.choice == "function":  # one graph for all calls whose operands are held alike
         operands = zip(node.inputs, body.inputs, strict=False)
         provided = {

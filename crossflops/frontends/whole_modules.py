@@ -59,6 +59,7 @@ def _outermost_calls(
 
 
 def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -> Graph:
+    """Return the graph with the nodes of one module's call replaced by one with the formula."""
     inside = {
         inner.key
         for inner in trace.calls
@@ -184,6 +185,7 @@ def _name_within(name: str, modules: Iterable[str]) -> str:
 
 
 def _has_same_form(value: TensorSpec, spec: TensorSpec) -> bool:
+    """Return whether two tensors have the same shape and dtype."""
     return value.shape == spec.shape and value.dtype == spec.dtype
 
 
@@ -198,6 +200,7 @@ def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> 
 
 
 def _names_used(nodes: Iterable[Node]) -> set[str]:
+    """Return the names of all inputs of the nodes, those in their bodies included."""
     return {spec.name for node in all_nested_nodes(nodes) for spec in node.inputs if spec}
 
 

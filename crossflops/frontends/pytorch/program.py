@@ -131,9 +131,11 @@ def _with_opened_operators(
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
     def convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
+        """Return the graph of a module that is recorded and converted on these tensors."""
         return record_and_convert_torch(module, tensors, {}, setting)[1]
 
     def run(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
+        """Run the model with values; return each call's arguments of these operators."""
         args, kwargs = recording.program.example_inputs
         if not has_values(model, args, kwargs) or is_fake_model(model, args, kwargs):
             return {}
@@ -164,6 +166,7 @@ def _observe_operator_arguments(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and store a copy of its arguments if it is a requested one."""
             if func in seen:
                 seen[func].append(_copy_tensors((args, kwargs or {})))
             return func(*args, **(kwargs or {}))
@@ -258,6 +261,7 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
 
 
 def _torch_version_label() -> str:
+    """Return PyTorch's name and version without the build suffix, such as `PyTorch 2.9.0`."""
     import torch
 
     return f"PyTorch {torch.__version__.partition('+')[0]}"
@@ -369,6 +373,7 @@ def _runs_by_setting(
 
 
 def _setting_level(setting: Setting) -> str:
+    """Return the level of calls that a setting asks for; `operator` unless it is a view."""
     return setting.level if isinstance(setting, View) else "operator"
 
 
@@ -382,6 +387,7 @@ def _turn(setting: Setting) -> int:
 
 
 def _sees_kernels(setting: Setting) -> bool:
+    """Return whether a setting's view is at the level of kernels."""
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 

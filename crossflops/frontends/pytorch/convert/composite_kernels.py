@@ -35,6 +35,7 @@ class CompositeKernels:
         composite: Mapping[Any, Callable[..., Any]],
         plain: Mapping[Any, Callable[..., Any]],
     ) -> None:
+        """Prepare the kernels of a decomposition table, split into composite and plain."""
         self._table, self._composite, self._plain = dict(table), composite, plain
         self._kernels: tuple[_OperatorKernels, ...] = ()
         self._fake_rules: Mapping[Any, Any] = {}
@@ -48,6 +49,7 @@ class CompositeKernels:
         split = original(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
         def replace(composite: Mapping[Any, Any]) -> Any:
+            """Return a context that overrides composite operators by kernels, cached if known."""
             if composite != self._composite:  # a program that another table takes apart
                 return override(composite)
             if self._is_known():
@@ -55,6 +57,7 @@ class CompositeKernels:
             return self._noting_kernels(override)
 
         def split_once(table: dict[Any, Any]) -> Any:
+            """Split a table into composite and plain decompositions; our own from a cache."""
             if table != self._table:
                 return split(table)
             return dict(self._composite), dict(self._plain)

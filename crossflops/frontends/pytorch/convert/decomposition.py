@@ -149,6 +149,7 @@ class Decomposer:
     """
 
     def __init__(self, registered: frozenset[Any]) -> None:
+        """Build the decomposition table for these ONNX operators, with empty caches."""
         from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp
         from torch.onnx._internal.exporter import _decomp
 
@@ -174,12 +175,14 @@ class Decomposer:
         return self._apply_pieces(program, runs)
 
     def _stays_whole(self, target: Any) -> bool:
+        """Return whether the decomposition keeps calls of an operator as they are; cached."""
         known = self._stays.get(target)
         if known is None:
             known = self._stays[target] = self._is_left(target)
         return known
 
     def _is_left(self, target: Any) -> bool:
+        """Return whether no decomposition rule would replace calls of an operator."""
         from torch._export.utils import _is_cia_op, _special_op_to_preserve_cia
 
         if target._schema.is_mutable or target in self._plain:
@@ -204,6 +207,7 @@ class Decomposer:
             index = end + 1
 
     def _call(self, node: "fx.Node", writes: "_Writes") -> _CallRun:
+        """Return an operator's call as a run of one node; NotUnderstoodError for others."""
         target, written = node.target, None
         if not _is_plain_operator(target):
             raise NotUnderstoodError(target)
@@ -274,6 +278,7 @@ class Decomposer:
     def _apply_pieces(
         self, program: "ExportedProgram", runs: Sequence[_CallRun]
     ) -> "ExportedProgram":
+        """Return the program with each run of calls replaced by its decomposed operators."""
         by_node = {run.nodes[-1]: run for run in runs}
         inside = {node for run in runs for node in run.nodes[:-1]}
         stamp = _Stamp(program)
@@ -300,6 +305,7 @@ class Decomposer:
 
 
 def _check_decomposable_program(program: "ExportedProgram") -> None:
+    """Raise NotUnderstoodError for a program that cached decompositions cannot handle."""
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
     from torch.utils._python_dispatch import _len_torch_dispatch_stack
@@ -324,12 +330,14 @@ def _check_decomposable_program(program: "ExportedProgram") -> None:
 
 
 def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
+    """Return whether a call's target is an operator overload of these namespaces."""
     from torch._ops import OpOverload
 
     return isinstance(target, OpOverload) and target.namespace in spaces
 
 
 def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
+    """Return a fake tensor's dtype, shape, stride and device; NotUnderstoodError for others."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -443,6 +451,7 @@ def _call_run_kind(run: _CallRun) -> Any:
 
 
 def _is_in_rows(layout: TensorLayout) -> bool:
+    """Return whether a tensor's layout is contiguous, with the last axis the fastest."""
     expected, strides = 1, []
     for extent in reversed(layout.shape):
         strides.append(expected)
@@ -451,6 +460,7 @@ def _is_in_rows(layout: TensorLayout) -> bool:
 
 
 def _without_sizes(layout: TensorLayout) -> Any:
+    """Return a layout's dtype, device, `requires_grad`, and which axes have size 1."""
     axes = tuple(extent == 1 for extent in layout.shape)
     return layout.dtype, layout.device, layout.requires_grad, axes
 
@@ -464,6 +474,7 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     result = _fake_tensor_layout(run.values[0])
 
     def like(layout: Any) -> Any:
+        """Return a layout as a reference to an equal operand or result; also in tuples."""
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
@@ -477,6 +488,7 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
         return layout
 
     def generalize_sizes(argument: Any) -> Any:
+        """Return an argument with the result's shape replaced by a placeholder."""
         if isinstance(argument, list | tuple):
             if tuple(argument) == result.shape:
                 return _RESULT
@@ -503,6 +515,7 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     result = _fake_tensor_layout(run.values[0])
 
     def specialize_layout(layout: Any) -> Any:
+        """Return a layout with its references replaced by the actual operands' layouts."""
         if isinstance(layout, _Like):
             return result if layout.operand is None else operands[layout.operand]
         return (
@@ -512,6 +525,7 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
         )
 
     def specialize_sizes(argument: Any) -> Any:
+        """Return an argument with the placeholder replaced by the result's actual shape."""
         return list(result.shape) if argument == _RESULT else argument
 
     steps = tuple(
@@ -587,6 +601,7 @@ class _Writes:
     """
 
     def __init__(self, nodes: Sequence["fx.Node"]) -> None:
+        """Find the tensors that nodes write in place, and the node ranges that this affects."""
         self.ranges: list[tuple[int, int]] = []
         self._position = {node: index for index, node in enumerate(nodes)}
         self._sharing: dict[Any, list[fx.Node]] = {}
@@ -669,6 +684,7 @@ class _Writes:
 
 
 def _is_writing(node: "fx.Node") -> bool:
+    """Return whether a node calls an ATen operator that changes an argument in place."""
     return _is_plain_operator(node.target) and node.target._schema.is_mutable
 
 
@@ -749,6 +765,7 @@ class _CopiedCalls(NamedTuple):
 
 
 def _tensor_from_layout(layout: TensorLayout) -> Any:
+    """Return a new tensor without set values that has this layout's shape, stride and dtype."""
     import torch
 
     tensor = torch.empty_strided(
@@ -761,6 +778,7 @@ class _Fakes:
     """A cache of tensors without values, one for each layout."""
 
     def __init__(self, mode: Any) -> None:
+        """Start an empty cache of fake tensors, by layout, that belong to this fake mode."""
         self._mode = mode
         self._known: dict[TensorLayout, Any] = {}
 
@@ -864,6 +882,7 @@ class _TraceRecord:
     """The graph of a trace, before dead nodes are eliminated."""
 
     def __init__(self) -> None:
+        """Start with no inputs, nodes or outputs of a traced graph."""
         self.inputs: list[fx.Node] = []
         self.nodes: list[_TracedNode] = []
         self.outputs: tuple[Any, ...] = ()
@@ -873,6 +892,7 @@ class _TraceRecord:
         return watch_dead(self._note)
 
     def _note(self, graph: "fx.Graph") -> None:
+        """Note inputs, operator calls and outputs of a graph that PyTorch decomposed."""
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         if self.inputs or (nodes and not any(node.meta.get("from_node") for node in nodes)):
             return
@@ -944,11 +964,13 @@ def _piece(
     operands: dict["fx.Node", Any],
     outputs: list[Any],
 ) -> OperatorPiece:
+    """Return the operators that a run of calls decomposes into, as a reusable piece."""
     import torch
 
     known: dict[fx.Node, Any] = dict(operands)
 
     def piece_argument(argument: Any) -> Any:
+        """Return a traced node's argument as a reference to an operand or an earlier result."""
         if not isinstance(argument, torch.fx.Node):
             return argument
         if argument not in known:
@@ -991,6 +1013,7 @@ class _Stamp:
     """
 
     def __init__(self, program: "ExportedProgram") -> None:
+        """Start an empty FX graph for the decomposed form of an exported program."""
         import torch
 
         self._program = program
@@ -1043,6 +1066,7 @@ class _Stamp:
         made: list[fx.Node] = []
 
         def stamp_argument(argument: Any) -> Any:
+            """Return the new graph's node for a reference to an operand or to a step."""
             if isinstance(argument, PieceOperand):
                 return operands[argument.place]
             return made[argument.step] if isinstance(argument, PieceResult) else argument
@@ -1121,6 +1145,7 @@ class _Stamp:
             node.name = node.target = name
 
     def _add(self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any) -> "fx.Node":
+        """Append a call of an operator to the new graph, with this metadata and fake value."""
         named = getattr(target, "overloadpacket", target).__name__
         name = self._graph._target_to_str(named)
         node = self._graph.create_node("call_function", target, args, kwargs, name)
@@ -1128,6 +1153,7 @@ class _Stamp:
         return node
 
     def _set(self, run: _CallRun, value: Any) -> None:
+        """Set the new graph's value of a call, also for the tensor that it wrote in place."""
         if run.written is None:
             self._cells[run.nodes[0]] = [value]
         else:
@@ -1135,9 +1161,11 @@ class _Stamp:
             cell[0] = value
 
     def _value(self, node: Any) -> Any:
+        """Return the new graph's current value for a node of the old graph."""
         return self._cells[node][0]
 
     def _with_stamp_values(self, arguments: Any) -> Any:
+        """Return arguments with each old graph's node replaced by its value in the new one."""
         from torch.fx.node import map_arg
 
         return map_arg(arguments, self._value)
@@ -1153,6 +1181,7 @@ def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _meta(node: "fx.Node") -> dict[str, Any]:
+    """Return a node's metadata with a note that a decomposition made the new node from it."""
     from torch.fx.traceback import NodeSource
 
     return {**node.meta, "from_node": [NodeSource(node, "decomposition")]}
@@ -1188,6 +1217,7 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
     decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
 
     def decompose_or_delegate(program: Any, registry: Any) -> Any:
+        """Decompose a program from cached pieces, or by PyTorch's pass if impossible."""
         try:
             return _decomposer(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
@@ -1222,6 +1252,7 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
     from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
 
     def look(self: Any, node: Any) -> Any:
+        """Promote the types of a call node's operands by rule; return its fake value."""
         if _STAMPED not in self.module.meta or node.op != "call_function":
             return run_node(self, node)
         rule = get_type_promotion_rule(node, self.type_promotion_table)

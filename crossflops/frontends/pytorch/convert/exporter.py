@@ -48,6 +48,7 @@ def reusing_export_registry() -> Iterator[None]:
         return
 
     def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a copy of PyTorch's table of ONNX translations, built once per library set."""
         # what another library brings is in the table only once that has been imported
         there = tuple(name for name in _BRINGING if name in sys.modules)
         return _copy_export_registry(
@@ -74,6 +75,7 @@ def reusing_schema_signatures() -> Iterator[None]:
     derive = OpSignature.from_op_schema
 
     def from_op_schema(schema: Any) -> Any:
+        """Return the signature of an ONNX operator's schema, cached for ONNX's own domains."""
         if schema.domain not in _DOMAINS_OF_ONNX:  # two models have other operators of one name
             return derive(schema)
         key = schema.domain, schema.name, schema.since_version
@@ -100,6 +102,7 @@ def _build_export_registry(
     args: tuple[Any, ...],
     **kwargs: Any,
 ) -> Any:
+    """Build PyTorch's registry of ONNX translations, cached by its arguments and libraries."""
     return build.__func__(registry, *args, **kwargs)
 
 
@@ -184,12 +187,14 @@ def translating_complex_operators(
     dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
     def dispatch_known_form(node: Any, registry: Any) -> tuple[Any, str]:
+        """Return an FX node's translation to ONNX, replayed where known, and a message."""
         if is_reference_export():
             return ours_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
         return form_of(node, flags, functools.partial(ours_first, node, registry), writing_place)
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
+        """Return an FX node's translation to ONNX, ours before PyTorch's, and a message."""
         if loses_argument(node):
             return opaque(node.target), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
@@ -235,6 +240,7 @@ def promoting_scalar_operands() -> Iterator[None]:
     promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
 
     def promote_scalar_operand(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
+        """Return a number operand as a scalar tensor of `dtype` where a tensor is expected."""
         is_number = isinstance(fx_arg, int | float) and dtype is not None
         if not is_number or not _is_tensors_place(node, fx_arg):
             return promote(self, node, fx_arg, dtype)
@@ -257,6 +263,7 @@ def _is_tensors_place(node: Any, number: Any) -> bool:
 
 
 def _takes_complex(node: Any) -> bool:
+    """Return whether an FX node has an input tensor of complex numbers."""
     values = (source.meta.get("val") for source in node.all_input_nodes)
     return any(_has_dtype_and_shape(value) and value.is_complex() for value in values)
 
@@ -277,6 +284,7 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
     opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
 
     def translate(*args: Any, **kwargs: Any) -> Any:
+        """Write a call as one opaque ONNX node: tensors as inputs, numbers as attributes."""
         provided = (
             dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
         )
@@ -358,6 +366,7 @@ def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> A
 
 
 def _inputs_of_any_number() -> Any:
+    """Return an ONNX schema's parameter that accepts any number of inputs of any types."""
     from onnx.defs import OpSchema
 
     return OpSchema.FormalParameter(
@@ -395,15 +404,18 @@ def _attribute_type(written: str) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
+    """Return whether a value is a number or text, or a list of them."""
     items = value if _is_list(value) else [value]
     return all(isinstance(item, int | float | str) for item in items)
 
 
 def _is_list(value: Any) -> bool:
+    """Return whether a value is a list or a tuple."""
     return isinstance(value, list | tuple)
 
 
 def _has_dtype_and_shape(value: Any) -> bool:
+    """Return whether a value has a dtype and a shape, as tensors have."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
@@ -824,6 +836,7 @@ def _projects(hidden: Any, cell: Any) -> bool:
 
 
 def _root_export_error(error: BaseException) -> BaseException:
+    """Return the exception at the end of an export error's chain of causes."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

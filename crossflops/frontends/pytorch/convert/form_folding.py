@@ -164,6 +164,7 @@ class _FormNumbers:
         argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
         evaluate: Callable[..., Any],
     ) -> None:
+        """Compute which nodes of an ONNX form are constants, from its arguments' shapes."""
         self.values: dict[Any, np.ndarray[Any, Any]] = {}
         self.new_nodes: dict[int, int] = {}
         self._provided, self._evaluate = argument_types, evaluate
@@ -231,12 +232,14 @@ class _FormNumbers:
                 self.new_nodes[index] = 0
 
     def _static_extents(self, value: Any) -> tuple[int, ...] | None:
+        """Return the shape of a form's value if it is known statically, else None."""
         if isinstance(value, GivenValue):
             return self._provided[value.place][1]
         number = self.values.get(value)
         return None if number is None else number.shape
 
     def _static_type(self, value: Any) -> Any:
+        """Return the element type of a form's value if it is known statically, else None."""
         if isinstance(value, GivenValue):
             return self._provided[value.place][0]
         number = self.values.get(value)
@@ -264,6 +267,7 @@ def _constant_number(attributes: Sequence[Any]) -> "np.ndarray[Any, Any] | None"
 
 
 def _type_of(number: "np.ndarray[Any, Any]") -> Any:
+    """Return the ONNX element type of a NumPy array."""
     import onnx_ir as ir
 
     return ir.DataType.from_numpy(number.dtype)

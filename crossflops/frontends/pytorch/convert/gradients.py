@@ -118,6 +118,7 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
     result = TensorSpec("", first.outputs[0].dtype if first.outputs[0] else "", (rows, weight[0]))
 
     def whole(node: Node, *names: str) -> Node:
+        """Return one trilinear node of the named operands with the result's shape."""
         operands = zip(names, shapes, strict=True)
         inputs = tuple(TensorSpec(name, result.dtype, shape) for name, shape in operands)
         attrs: dict[str, Attribute] = {**_ROWS_BY_OUTPUTS, "unroll_dim": 1}
@@ -306,6 +307,7 @@ def with_trainability_marks(graph: Graph, names: Collection[str]) -> Graph:
 
 
 def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
+    """Return the graph with `reason` as `own_backward` of nodes that use named weights."""
     nodes = (
         node.with_training(own_backward=reason)
         if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
@@ -489,6 +491,7 @@ def _gives_more(node: "fx.Node") -> bool:
 
 
 def _is_in_place_call(call: Call) -> bool:
+    """Return whether a call's operator changes its operand in place: its name ends in `_`."""
     name = call.target.removeprefix("aten.").partition(".")[0]
     return name.endswith("_") and not name.endswith("__")
 
@@ -589,6 +592,7 @@ def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
 
 
 def _merge_gradient_sources(many: list[_Sources]) -> _Sources:
+    """Return the union of several maps of gradient sources, with their flags joined."""
     merged: _Sources = {}
     for sources in many:
         for source, flags in sources.items():

@@ -52,6 +52,7 @@ def simplify(program: "ONNXProgram") -> None:
     _stand_in_for_hollow_tensors(model)
 
     def is_shape_arithmetic(node: "ir.Node") -> bool:
+        """Return whether an ONNX node computes shapes or small constants and may be folded."""
         inputs = [value for value in node.inputs if value is not None]
         if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
             return False
@@ -62,6 +63,7 @@ def simplify(program: "ONNXProgram") -> None:
         return all(map(_is_small_or_integer, inputs)) and not _works(node)
 
     def fold() -> None:
+        """Fold the constants of the ONNX model, only those of shape arithmetic."""
         with reusing_shape_inference():
             fold_constants(model, onnx_shape_inference=True, should_fold=is_shape_arithmetic)
 
@@ -170,6 +172,7 @@ def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
 
 
 def _unknown_shapes(model: "ir.Model") -> int:
+    """Return the number of values in an ONNX model whose shape is unknown or symbolic."""
     return sum(
         value.shape is None or any(not isinstance(extent, int) for extent in value.shape)
         for node in model.graph.all_nodes()
@@ -178,6 +181,7 @@ def _unknown_shapes(model: "ir.Model") -> int:
 
 
 def _drop_made_up_biases(program: "ONNXProgram") -> None:
+    """Remove the bias inputs of ONNX convolutions that have no bias in the PyTorch program."""
     biased = {node.name for node in program_operator_nodes(program) if _has_bias(node)}
     unbiased = {node.name for node in program_operator_nodes(program)} - biased
     for node in program.model.graph.all_nodes():
@@ -197,6 +201,7 @@ def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
 
 
 def _has_bias(node: Any) -> bool:
+    """Return whether a convolution's FX node has a bias argument (the third)."""
     return len(node.args) > 2 and node.args[2] is not None
 
 
@@ -215,10 +220,12 @@ def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
 
 
 def _is_integer(value: "ir.Value") -> bool:
+    """Return whether an ONNX value has a known type that is not a floating point type."""
     return value.dtype is not None and not value.dtype.is_floating_point()
 
 
 def _is_small_or_integer(value: "ir.Value") -> bool:
+    """Return whether an ONNX value is of integers, or has few elements."""
     if _is_integer(value):
         return True
     extents = list(value.shape) if value.shape is not None else []
@@ -478,10 +485,12 @@ def _is_there(value: "ir.Value") -> bool:
 def _onnx_value_specs(
     values: Iterable["ir.Value"], origins: Origins, role: str = ""
 ) -> tuple[TensorSpec, ...]:
+    """Return the graph's tensor specs of ONNX values."""
     return tuple(_onnx_value_spec(value, origins, role) for value in values)
 
 
 def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
+    """Return the tensor spec of an ONNX value: name, dtype, shape if known, and role."""
     if not role and value.is_initializer():
         role = "parameter" if value.name in origins.weights else "constant"
     shape = tuple(value.shape) if value.shape is not None else None
@@ -492,6 +501,7 @@ def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> Ten
 
 
 def _attributes(node: "ir.Node") -> dict[str, Attribute]:
+    """Return an ONNX node's attributes as Python values, and the training mode of a Dropout."""
     attributes = {
         name: value
         for name, attribute in node.attributes.items()
@@ -514,6 +524,7 @@ def _dropout_training_mode(node: "ir.Node") -> int | None:
 
 
 def _plain_attribute_value(attribute: "ir.Attr") -> Attribute | None:
+    """Return an ONNX attribute's numbers or text as Python values; None for graphs, tensors."""
     value = attribute.value
     if isinstance(value, list | tuple):
         plain = [item for item in value if isinstance(item, int | float | str)]

@@ -54,6 +54,7 @@ class WritingPlace:
     """
 
     def __init__(self) -> None:
+        """Start without a node and a graph that are being translated."""
         self.node: fx.Node | None = None
         self.graph: Any = None
 
@@ -74,6 +75,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     may_fold = _has_plain_names(source_program)
 
     def translate_here(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+        """Translate an FX node to ONNX while `writing_place` says which node and graph."""
         graph = kwargs.get("graph_like")
         writing_place.graph = graph if may_fold and graph is model.graph else None
         writing_place.node = node
@@ -82,6 +84,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     noted: list[Any] = [None, {}]
 
     def annotate_once(fx_node: Any, ir_node: Any) -> None:
+        """Copy an FX node's annotations to an ONNX node, computed once for each FX node."""
         if noted[0] is not fx_node:
             notes = SimpleNamespace(metadata_props={})
             annotate(fx_node, notes)
@@ -141,6 +144,7 @@ _PLAIN = (int, float, bool, str, type(None))
 
 
 def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
+    """Return a cache key of an FX node's ONNX form: operator, arguments, dtypes and shapes."""
     import torch
 
     target = node.target
@@ -154,6 +158,7 @@ def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
 
 
 def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
+    """Return a cache key of an FX argument; tensors by their order of first use in `known`."""
     import torch
 
     if isinstance(argument, torch.fx.Node):
@@ -168,6 +173,7 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
 
 
 def _tensor_key(value: Any) -> Any:
+    """Return dtype and shape of a tensor, or of each in a list, as a cache key."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -302,6 +308,7 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
 
 
 def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Return an ONNX value's element type, and its shape if all sizes are known."""
     extents = None if value.shape is None else tuple(value.shape.dims)
     is_known = extents is not None and all(type(extent) is int for extent in extents)
     return value.dtype, extents if is_known else None
@@ -345,6 +352,7 @@ def _replay_form_nodes(
 
 
 def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) -> Any:
+    """Return the ONNX value for a stored reference: a given argument or a new node's output."""
     if isinstance(index, MadeValue):
         return node_outputs[index.node][index.place]
     return None if index is None else values[index.place]
@@ -353,6 +361,7 @@ def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) ->
 def _form_results(
     form_record: _WrittenForm, values: Sequence[Any], node_outputs: Sequence[Any]
 ) -> Any:
+    """Return the ONNX values of a stored form's results: one, or a list or tuple of them."""
     if isinstance(form_record.outputs, list | tuple):
         return type(form_record.outputs)(
             [_value_at(at, values, node_outputs) for at in form_record.outputs]
@@ -361,6 +370,7 @@ def _form_results(
 
 
 def _new_results(node: FormNode, tracer: Any) -> list[Any]:
+    """Return new symbolic ONNX tensors for a stored node's outputs, with dtypes and shapes."""
     from torch.onnx._internal.exporter import _tensors
 
     return [
@@ -372,6 +382,7 @@ def _new_results(node: FormNode, tracer: Any) -> list[Any]:
 
 
 def _new_form_node(node: FormNode, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    """Return a new ONNX node of a stored form with these inputs and outputs."""
     import onnx_ir as ir
 
     return ir.Node(
@@ -427,6 +438,7 @@ def _fold_form(
 
 
 def _takes_bias(node: "fx.Node") -> bool:
+    """Return whether an FX node has a bias argument (the third)."""
     return len(node.args) > 2 and node.args[2] is not None
 
 

@@ -58,6 +58,7 @@ def open_operator_bodies(
 
 
 def _is_uncounted_operator(node: Node) -> bool:
+    """Return whether a node is of a custom operator without a body or a cost rule."""
     foreign = node.op.domain == DOMAIN and not node.op.type.startswith(OWN)
     if not foreign or node.bodies or is_counted_by_package(node.op):
         return False
@@ -68,6 +69,7 @@ class _Opening:
     """Opens nodes, each kind of call once."""
 
     def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
+        """Prepare conversion of custom operators' kernels to graphs, with empty caches."""
         self._convert, self._run, self._calls = convert, run, calls
         self._known: dict[Any, Graph | str] = {}
         self._ran: Mapping[Any, Sequence[tuple[Any, Any]]] | None = None
@@ -99,6 +101,7 @@ class _Opening:
         return replace(_with_body(node, real, "real"), depends_on_inputs=True)
 
     def _body_on_fakes(self, node: Node, call: Any, kernel: Callable[..., Any]) -> Graph | str:
+        """Return the graph of a kernel on tensors without values, or why there is none."""
         import torch
 
         if any(spec is None or spec.shape is None for spec in node.inputs):
@@ -107,6 +110,7 @@ class _Opening:
         plain = without_values()
 
         def stand_in(item: Any) -> Any:
+            """Return a tensor without values for an FX node, of the graph's shape."""
             entry = item.meta.get("val")
             if not isinstance(entry, torch.Tensor):
                 return entry
@@ -118,6 +122,7 @@ class _Opening:
         return self._convert_kernel(kernel, args, kwargs)
 
     def _body_of_run(self, call: Any, kernel: Callable[..., Any], number: int) -> Graph | str:
+        """Return the graph of a kernel on the arguments of a real run, or why there is none."""
         if self._ran is None:
             targets = frozenset(entry.target for entry in self._calls.values())
             self._ran = self._run(targets)
@@ -127,6 +132,7 @@ class _Opening:
         return self._convert_kernel(kernel, *seen[number])
 
     def _convert_kernel(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
+        """Return the graph of a kernel called with these arguments, or the error's text."""
         module, tensors = _kernel_module(kernel, args, kwargs)
         try:
             return self._convert(module, tensors)
@@ -235,11 +241,13 @@ def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None
 
 
 def _full_name(operator: Any) -> str:
+    """Return an operator's name with its overload, such as `aten::add.Tensor`."""
     overload, name = operator._schema.overload_name, str(operator._schema.name)
     return f"{name}.{overload}" if overload else name
 
 
 def _kernel_registrations(dump: str) -> Iterator[tuple[str, str]]:
+    """Yield dispatch key and source line of each kernel in PyTorch's dump of an operator."""
     for line in dump.splitlines():
         if match := _KERNEL.match(line):
             yield match["key"], f"{match['place']}:{match['line']}"

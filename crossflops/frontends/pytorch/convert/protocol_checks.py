@@ -25,6 +25,7 @@ def reusing_protocol_attributes() -> Iterator[None]:
     known: dict[type, set[str]] = {}
 
     def collect_once(protocol: type) -> set[str]:
+        """Return a protocol's member names, collected once for each protocol."""
         if protocol not in known:
             known[protocol] = collect(protocol)
         return known[protocol]

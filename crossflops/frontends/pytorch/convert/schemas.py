@@ -34,6 +34,7 @@ def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
 
 
 def _has_schema(call: Any) -> bool:
+    """Return whether an FX call exists and its target is an operator with a schema."""
     return call is not None and hasattr(call.target, "_schema")
 
 
@@ -49,6 +50,7 @@ def _call_arguments(call: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _tensors_in(value: Any) -> Iterator[Any]:
+    """Yield the FX nodes in an argument, or in a list of them, that are tensors."""
     import torch
 
     for item in value if isinstance(value, list | tuple) else (value,):

@@ -132,6 +132,7 @@ def _observe_sparse_run(
         """An interpreter that notes the operands and results of sparse operators."""
 
         def run_node(self, n: Any) -> Any:
+            """Run an FX node; note its result and facts if it is a sparse call."""
             result = super().run_node(n)
             if n.name in sparse and n.op != "output":
                 args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -154,6 +155,7 @@ def _observe_sparse_run(
 
 
 def _sparse_storage_error(why: str) -> NormalizeError:
+    """Return the error that the number of elements stored in sparse tensors is unknown."""
     return NormalizeError(
         f"the number of elements in the model's sparse tensors is unknown: {why}",
         "give the model and its inputs values, or use dense tensors instead",
@@ -270,20 +272,24 @@ def _coordinates(tensor: Any) -> Any:
 
 
 def _coalesce_tensor(tensor: Any) -> Any:
+    """Return a sparse COO tensor with duplicate indices summed, other tensors unchanged."""
     return tensor.coalesce() if tensor.is_sparse else tensor
 
 
 def _sparse_tensor_values(tensor: Any) -> Any:
+    """Return the stored values of a sparse tensor, and a dense tensor itself."""
     if not is_sparse(tensor):
         return tensor
     return tensor._values() if tensor.is_sparse else tensor.values()
 
 
 def _sparse_storage_size(tensor: Any) -> int:
+    """Return the number of elements that a sparse or dense tensor stores."""
     return int(_sparse_tensor_values(tensor).numel())
 
 
 def _tensors_in_arguments(values: Any) -> Iterator[Any]:
+    """Yield all tensors in nested arguments."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -365,6 +371,7 @@ def _sparse_operator() -> Any:
     )
 
     def empty_result(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+        """Return an empty tensor of the sparse operator's size and dtype, for tracing."""
         return torch.empty(size, dtype=dtype, device=operands[0].device if operands else "cpu")
 
     library.impl("on_sparse", empty_result, "CompositeExplicitAutograd")
@@ -380,6 +387,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
 
 
 def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+    """Write a sparse operator as one ONNX node with its stored element counts as attributes."""
     from onnxscript import values
 
     name = f"{operator}{SUFFIX}"

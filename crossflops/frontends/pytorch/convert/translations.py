@@ -109,6 +109,7 @@ def attention_form(
 
 
 def _true() -> Any:
+    """Return an ONNX constant of the boolean true."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(True))
@@ -123,6 +124,7 @@ def _expand_mask_rows(mask: Any, query: Any) -> Any:
 
 
 def _are_numbers(sizes: Sequence[Any]) -> bool:
+    """Return whether all sizes are plain integers, not symbolic values."""
     return all(isinstance(size, int) for size in sizes)
 
 

@@ -90,6 +90,7 @@ def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"
 
 
 def _to_writing_call(node: "fx.Node") -> _WritingCall:
+    """Return an FX call that writes in place: operator, arguments, written tensors."""
     target: Any = node.target
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
@@ -166,6 +167,7 @@ def _replace_writing_node(
     values = (*own, *(source.meta.get("val") for source in call.written))
 
     def add(target: Any, args: tuple[Any, ...], value: Any) -> "fx.Node":
+        """Add a call to the FX graph with this fake value and the original node's metadata."""
         added = graph.call_function(target, args)
         added.meta = {**node.meta, "val": value, "from_node": origin}
         return added

@@ -132,6 +132,7 @@ def _spectrogram(config: Any) -> tuple[int, int]:
 
 
 def _config_text_length(config: Any, sizes: Mapping[str, int]) -> int:
+    """Return the number of tokens of a text input: `seq` of the sizes, or a default."""
     text = getattr(config, "text_config", None) or config
     most = getattr(text, "max_position_embeddings", None) or math.inf
     return sizes.get("seq", int(min(_TOKENS, most)))
@@ -212,6 +213,7 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
 
 
 def _row_table_shape(rows: Any) -> tuple[int, ...]:
+    """Return (rows, columns) of a nested list of rows."""
     return (len(rows), len(rows[0]))
 
 

@@ -43,6 +43,7 @@ def faking_grouped_products() -> Iterator[None]:
         return
 
     def infer_grouped_product(mat_a: Any, mat_b: Any, *scales: Any, **options: Any) -> Any:
+        """Return the fake result of a grouped matrix product, also of float32 and float16."""
         unscaled = not any(options.get(scale) is not None for scale in ("scale_a", "scale_b"))
         wider = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype == mat_b.dtype
         if scales or not unscaled or not wider:
@@ -94,6 +95,7 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
     mode, known = next(modes, None) or _new_fake_mode(), {}
 
     def fake(tensor: Any) -> Any:
+        """Return a tensor without values of the same size, stride and dtype, one per tensor."""
         if is_fake(tensor) and not _is_bare(tensor):
             return tensor
         if id(tensor) not in known:
@@ -121,6 +123,7 @@ def without_values() -> Callable[[Any], Any]:
     mode = _new_fake_mode()
 
     def fake(value: Any) -> Any:
+        """Return a tensor without values of the same shape and dtype; others unchanged."""
         if not isinstance(value, torch.Tensor):
             return value
         with mode:
@@ -171,6 +174,7 @@ def _fake_modes(model: Any) -> list[Any]:
 
 
 def _mode_of(tensor: Any) -> Any:
+    """Return the fake mode of a tensor if crossflops made it, None otherwise."""
     mode = getattr(tensor, "fake_mode", None)
     return mode if getattr(mode, "of_crossflops", False) else None
 
@@ -229,6 +233,7 @@ def is_fake(tensor: Any) -> bool:
 
 
 def _new_fake_mode() -> Any:
+    """Return a new fake mode of crossflops that accepts real tensors as operands."""
     return _fake_mode_class()(allow_non_fake_inputs=True)
 
 
@@ -258,6 +263,7 @@ def _fake_mode_class() -> Any:
         own: Own = []  # the functions that kernels find, where they are said
 
         def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            """Return the mode itself."""
             # A copy of a tensor has the same mode. A copied mode would hold its weak references
             # to storages twice, and each frees them: PyTorch crashes.
             return self
@@ -265,6 +271,7 @@ def _fake_mode_class() -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator on fake tensors, and note if it would have read their values."""
             if func is convolution and _C._get_tracing_state() is not None:
                 with _traceable():
                     return _convolution(*args, *_OF_CUDNN)
@@ -278,6 +285,7 @@ def _fake_mode_class() -> Any:
                 raise
 
         def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            """Run an operator's fake kernel, with grouped products of all float types."""
             # runs a kernel, unless the mode remembers what an alike call gave
             with undone(self.own), faking_grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
@@ -319,6 +327,7 @@ def _no_scripts(mode: Any) -> Iterator[None]:
     from torch.jit import RecursiveScriptModule
 
     def refuse(*args: Any, **kwargs: Any) -> None:
+        """Raise ValuesNeededError, as TorchScript needs real tensors; note it in the mode."""
         mode.asked = mode.asked or _SCRIPTED
         raise ValuesNeededError(_SCRIPTED)
 
@@ -338,6 +347,7 @@ def _real_imports() -> Iterator[None]:
         usual = SourceFileLoader.exec_module
 
     def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
+        """Execute a module's file with all dispatch modes off, so tensors have values."""
         with _disable_current_modes():
             usual(loader, module)
 

@@ -45,6 +45,7 @@ class Attending:
     """
 
     def __init__(self, model: Any, graded: bool = True) -> None:
+        """Note whether flexible attention would fail: gradients of weights on a CPU."""
         self._is_refused = graded and any(
             weight.requires_grad and weight.device.type == "cpu" for weight in model.parameters()
         )
@@ -78,6 +79,7 @@ def unfusing_flex_attention(
     api, operator, indexing = map(import_module, (_API, _OPERATOR, _INDEXING))
 
     def attend(*args: Any, **kwargs: Any) -> Any:
+        """Run flexible attention as plain tensor operations, and note calls with a mask."""
         if attended is not None:
             attended[:] = [_API]
         if calls is not None:
@@ -100,6 +102,7 @@ def unfusing_flex_attention(
 
 @contextmanager
 def _no_compiler() -> Iterator[str]:
+    """Return the `eager` backend name within a context that compiles nothing."""
     yield "eager"
 
 
@@ -120,6 +123,7 @@ def _indices() -> Any:
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run a function; index with numbers in a mask go through `aten.index`."""
             if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
                 indices = args[1] if isinstance(args[1], tuple | list) else (args[1],)
                 return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in indices])
@@ -194,6 +198,7 @@ def _mask_attention_calls(
 
 
 def _has_numbers(tensor: Any) -> bool:
+    """Return whether a tensor is a plain one with values, neither a subclass nor on `meta`."""
     import torch
 
     return type(tensor) is torch.Tensor and not tensor.is_meta

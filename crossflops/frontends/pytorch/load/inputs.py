@@ -95,6 +95,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _refuse_fakes(tensors: Iterable[Any]) -> None:
+    """Raise InputError for nested tensors and for fake tensors that crossflops did not make."""
     for tensor in tensors:
         if getattr(tensor, "is_nested", False):
             raise InputError(

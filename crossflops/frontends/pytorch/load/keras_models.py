@@ -42,6 +42,7 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
     from torch.utils._pytree import tree_map_only
 
     def symbol(tensor: Any) -> Any:
+        """Return Keras's symbolic tensor with a PyTorch tensor's shape and dtype."""
         return keras.KerasTensor(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
     try:
@@ -99,6 +100,7 @@ def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
 
 
 def _make_like(kind: Any) -> Any:
+    """Return a new instance of a class without running its `__init__`."""
     return kind.__new__(kind)
 
 

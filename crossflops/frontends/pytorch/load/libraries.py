@@ -135,6 +135,7 @@ class Torchvision(Library):
 
 
 def _has_backbone(models: Any, name: str) -> bool:
+    """Return whether a torchvision model's builder has the argument `weights_backbone`."""
     return "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters
 
 
@@ -371,6 +372,7 @@ def _set_image_size(config: Any, sizes: Mapping[str, int]) -> None:
 
 
 def _size_option_names(specs: Sequence[TensorSpec]) -> Iterator[str]:
+    """Yield the size options that apply to a model's inputs: `batch`, `seq`, `image_size`."""
     yield "batch"
     names = {spec.name for spec in specs}
     if names & {"input_ids", "decoder_input_ids", "decoder_input_values"}:
@@ -416,6 +418,7 @@ def _names_its_operators(error: BaseException | None) -> bool:
 
 
 def _declare_torchvision_schemas() -> None:
+    """Declare the schemas of torchvision's operators, and forget its failed import."""
     import torch
 
     # What the failed import left behind is half a module.

@@ -105,6 +105,7 @@ def quiet() -> Iterator[None]:
 
 
 def _is_library_record(record: "LogRecord") -> bool:
+    """Return whether a log record comes from a library, not from crossflops."""
     return not record.name.startswith("crossflops.")
 
 
@@ -149,6 +150,7 @@ def spelling_module_names() -> Iterator[None]:
 
 
 def _format_target(base: str, target: str) -> str:
+    """Return Python source of the attribute path `target` of `base`."""
     for name in target.split("."):
         plain = name.isidentifier() and not keyword.iskeyword(name)
         base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
@@ -190,6 +192,7 @@ def _compiles() -> bool:
 
 
 def _is_lazy(model: "nn.Module") -> bool:
+    """Return whether a model has lazy parameters or buffers, which have no shape yet."""
     from torch.nn.parameter import is_lazy
 
     return any(
@@ -353,10 +356,12 @@ _WITHOUT_MODEL_TENSORS = frozenset(("crossflops", "importlib", "sympy", "torch",
 
 
 def _package(code: Any) -> str:
+    """Return the top-level package of a function or class, "" without one."""
     return (getattr(code, "__module__", None) or "").partition(".")[0]
 
 
 def _is_of_pytorch(code: Any) -> bool:
+    """Return whether a function or class is from the package `torch`."""
     return _package(code) == "torch"
 
 
@@ -379,6 +384,7 @@ def _variable_content(value: Any) -> Any:
 
 
 def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
+    """Restore a variable's old content, in place for dicts and lists."""
     if isinstance(value, dict) and isinstance(content, dict):
         value.clear()
         value.update(content)
@@ -537,10 +543,12 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
         """A wrapper that calls the model."""
 
         def __init__(self) -> None:
+            """Make a module whose only child is the model."""
             super().__init__()
             self.add_module(WITHIN, model)
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
+            """Return the model's result on these arguments."""
             return model(*args, **kwargs)
 
     _name_parameters(model)
@@ -585,11 +593,13 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
     attending = Attending(model, setting.grad)
 
     def run_and_synchronize() -> None:
+        """Run the model once, and wait for its device to finish."""
         with torch.set_grad_enabled(setting.grad), attending.running():
             model(*args, **kwargs)
         sync()
 
     def trace(runs: int, path: str) -> str:
+        """Profile this number of the model's runs; write a Chrome trace and return its path."""
         from torch import profiler
 
         kinds = [profiler.ProfilerActivity.CPU]
@@ -621,4 +631,5 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
 
 
 def _run_mode_label(setting: Setting) -> str:
+    """Return a run's mode as text, such as `train, grad` or `eval, no grad`."""
     return f"{'train' if setting.training else 'eval'}, {'grad' if setting.grad else 'no grad'}"

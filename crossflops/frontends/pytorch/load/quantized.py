@@ -96,12 +96,14 @@ def _read_scales(module: "nn.Module") -> None:
 
 
 def _tensors_in_packed(packed: PackedWeight) -> Iterator[Any]:
+    """Yield weight and bias of a packed quantized weight, those nested in it included."""
     yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
     for inner in packed.inner:
         yield from _tensors_in_packed(inner)
 
 
 def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
+    """Yield name and value of a module's attributes that hold packed quantized weights."""
     import torch
 
     script: Any = torch.ScriptObject
@@ -111,6 +113,7 @@ def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
 
 
 def _class_of(value: Any) -> str:
+    """Return the TorchScript class of a script object as text, "" if it cannot be read."""
     try:
         return f"{value._type()}"
     except RuntimeError:
@@ -151,10 +154,12 @@ def _unpack_script_object(value: Any) -> PackedWeight:
 
 
 def _detach_bias(bias: Any) -> Any:
+    """Return a bias detached from autograd, None without one."""
     return None if bias is None else bias.detach()
 
 
 def _unpack_linear_weights(value: Any) -> tuple[Any, Any]:
+    """Return weight and bias of a packed quantized linear layer."""
     import torch
 
     try:
@@ -166,6 +171,7 @@ def _unpack_linear_weights(value: Any) -> tuple[Any, Any]:
 
 
 def _integer_or_half_weight(weight: Any) -> Any:
+    """Return a quantized weight's integers, or another weight as float16."""
     return weight.int_repr() if weight.is_quantized else weight.half()
 
 
@@ -210,6 +216,7 @@ def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., 
     """
 
     def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a tensor, or each of a list, quantized and dequantized, in float."""
         enter()
         requested = kwargs["dtype"] if "dtype" in kwargs else args[index]
         kind = str(requested).removeprefix("torch.q")
@@ -243,6 +250,7 @@ def _round_through(x: Any, kind: str = "uint8") -> Any:
 
 
 def _quantize(x: Any, kind: str = "uint8") -> Any:
+    """Return a float tensor quantized to integers with scale 1 and zero point 0."""
     import torch
 
     operator = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -282,6 +290,7 @@ def _last_axis_sizes(sizes: list[int], count: int) -> list[int]:
 def _float_convolution(
     axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any
 ) -> Any:
+    """Return a quantized convolution's result in float, its activations quantized."""
     import torch
 
     transposed = bool(p.output_padding)
@@ -298,6 +307,7 @@ def _float_convolution(
 
 
 def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+    """Return a quantized linear layer's result in float, its activations quantized."""
     import torch
 
     halves = p.weight.dtype == torch.float16
@@ -307,10 +317,12 @@ def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) ->
 
 
 def _identity_function(x: Any) -> Any:
+    """Return the argument unchanged."""
     return x
 
 
 def _relu(x: Any) -> Any:
+    """Return the elementwise ReLU of a tensor, by ATen's operator."""
     import torch
 
     return torch.ops.aten.relu.default(x)
@@ -425,10 +437,12 @@ def _functional_replacements() -> dict[str, Callable[..., Any]]:
 
 
 def _detach_weight(weight: Any) -> Any:
+    """Return a weight detached from autograd; other values unchanged."""
     return weight.detach() if hasattr(weight, "detach") else weight
 
 
 def _cell_functions() -> dict[str, Any]:
+    """Return ATen's functions of recurrent cells by kind: LSTM, GRU, RNN with ReLU or tanh."""
     import torch
 
     aten = torch.ops.aten
@@ -443,6 +457,7 @@ def _cell_functions() -> dict[str, Any]:
 def _run_float_cell(
     function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any
 ) -> Any:
+    """Return a quantized recurrent cell's result, computed in float with its inputs rounded."""
     weights = _float(first.weight), _float(second.weight)
     states = (
         list(map(_round_through, state[:1])) + list(state[1:])
@@ -454,6 +469,7 @@ def _run_float_cell(
 
 
 def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
+    """Return the sums of embedding rows for each bag of indices, computed in float."""
     import torch
 
     last = options.get("include_last_offset", False)
@@ -475,10 +491,12 @@ def _flat_layer_weights(params: Any) -> list[Any]:
 
 
 def _float_lstm(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a quantized LSTM's result, computed in float."""
     return _recurrence("lstm", x, *args)
 
 
 def _gru(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a quantized GRU's result, computed in float."""
     return _recurrence("gru", x, *args)
 
 
@@ -500,6 +518,7 @@ def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
 
 
 def _is_states(value: Any) -> bool:
+    """Return whether a value is a list of tensors, the initial states of a recurrent layer."""
     import torch
 
     return isinstance(value, list) and all(isinstance(item, torch.Tensor) for item in value)

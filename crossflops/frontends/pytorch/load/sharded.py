@@ -85,6 +85,7 @@ def _without_theirs(hooks: Any) -> Any:
 
 
 def _distributes(hook: Any) -> bool:
+    """Return whether a hook was registered by `torch.distributed`."""
     while hasattr(hook, "func"):  # functools.partial
         hook = hook.func
     owners = getattr(hook, "__module__", ""), type(getattr(hook, "__self__", None)).__module__

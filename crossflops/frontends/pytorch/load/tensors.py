@@ -176,6 +176,7 @@ def _is_tensor_or_symbol(value: Any) -> bool:
 
 
 def _tensors_in_output(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the tensors and symbolic numbers nested in a model's output, in order."""
     if _is_tensor_or_symbol(value):
         yield value
     elif id(value) not in seen:
@@ -185,6 +186,7 @@ def _tensors_in_output(value: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def _value_items(value: Any) -> Iterator[Any]:
+    """Yield the items of a container, dataclass or object with attributes."""
     import torch
 
     if isinstance(value, Mapping):
@@ -264,6 +266,7 @@ class _InstanceExtras:
     """The state of an instance without its named values. For a tree any two are equal."""
 
     def __init__(self, value: Any, names: Any) -> None:
+        """Store an object's attributes except those with these names."""
         self.attributes = {
             name: stored
             for name, stored in getattr(value, "__dict__", {}).items()
@@ -271,25 +274,31 @@ class _InstanceExtras:
         }
 
     def __eq__(self, other: object) -> bool:
+        """Return whether the other is of this class too; contents are not compared."""
         return isinstance(other, _InstanceExtras)
 
     def __hash__(self) -> int:
+        """Return 0, as all instances compare equal."""
         return 0
 
 
 def _register(kind: Any) -> None:
+    """Register a class as a PyTree container, so `torch.export` finds the tensors in it."""
     from torch.utils import _pytree
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
+        """Return the items of a container, and their names with its other attributes."""
         stored = values_by_name(value) or {}
         return list(stored.values()), (tuple(stored), _InstanceExtras(value, stored))
 
     def with_keys(value: Any) -> tuple[list[Any], Any]:
+        """Return a container's items with their keys, and its names and other attributes."""
         items, context = flatten(value)
         keys = map(_pytree.MappingKey, context[0])
         return list(zip(keys, items, strict=True)), context
 
     def unflatten(items: Any, context: Any) -> Any:
+        """Return a container of the registered class with these items and attributes."""
         names, additional = context
         value = kind.__new__(kind)
         stored = dict(zip(names, items, strict=True))

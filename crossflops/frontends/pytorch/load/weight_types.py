@@ -94,6 +94,7 @@ def keep_single_precision(model: Any) -> None:
 
 
 def _weight_dtype_name(value: object, where: str) -> str:
+    """Return a weight dtype's name, "" for none or `auto`; TargetError if unusable."""
     if value is None or value == "auto":
         return ""
     name = str(value).removeprefix("torch.")

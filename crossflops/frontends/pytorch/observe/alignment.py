@@ -384,6 +384,7 @@ def observe_fused_kernels(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator; note fused kernels and the row counts of nested tensors."""
             name = str(func)
             if name == _NESTING and recorder.stack:
                 left[recorder.stack[-1].key] = int(args[1].sum())
@@ -398,6 +399,7 @@ def observe_fused_kernels(
 
 
 def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
+    """Yield the kernel of each frame that handled a nested tensor, with its row count."""
     for chain, frame in zip(frame_chains(recorder), recorder.frames, strict=True):
         if _is_nested(frame):
             rows = next((left[key] for key in chain if key in left), "")

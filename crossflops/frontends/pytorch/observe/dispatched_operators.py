@@ -69,12 +69,14 @@ def observe_dispatched_calls(
         depth = branches = 0
 
         def __init__(self) -> None:
+            """Start with no operators found."""
             super().__init__()
             self.found: Counted = []
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and note it with its FLOPs by PyTorch's own counter."""
             if func is torch.ops.higher_order.cond:
                 return self.either(*args)
             result = self.inside(func, args, kwargs or {})
@@ -173,12 +175,14 @@ def _larger(first: Counted, second: Counted) -> Counted:
 
 
 def _packet(seen: WatchedCall) -> str:
+    """Return the operator's name without its overload."""
     return seen.target.rpartition(".")[0]
 
 
 def _dispatch_watched_call(
     func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
 ) -> WatchedCall:
+    """Return a record of an operator's call: name, frames, settings, tensor shapes."""
     return WatchedCall(
         target=str(func),
         frames=tuple(frame.key for frame in reversed(recorder.stack)),
@@ -254,6 +258,7 @@ def observe_operator_events(
 
 @contextmanager
 def _marking_frame_event(number: int) -> Iterator[None]:
+    """Mark in the profile all events that run in the frame with this number."""
     with _event_marker(f"{_MARK}{number}"):
         yield
 
@@ -270,6 +275,7 @@ def _stops_marked() -> Iterator[None]:
         """A replacement of PyTorch's exception, raised in the midst of an operator."""
 
         def __init__(self, *args: Any) -> None:
+            """Mark in the profile that a run ended early."""
             super().__init__(*args)
             with _event_marker(_STOPPED):
                 pass
@@ -282,6 +288,7 @@ def _stops_marked() -> Iterator[None]:
 
 
 def _event_marker(name: str) -> Any:
+    """Return a context that records an event with this name in PyTorch's profiler."""
     import torch
 
     return torch._C._profiler._RecordFunctionFast(name)
@@ -385,4 +392,5 @@ def _mark_repeated(
 
 
 def _specs_from_shapes(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:
+    """Return a tensor spec for each shape, named by position and without a dtype."""
     return tuple(TensorSpec(str(at), "", tuple(shape)) for at, shape in enumerate(shapes))

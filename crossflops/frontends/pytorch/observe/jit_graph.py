@@ -154,16 +154,19 @@ def _with_flat_result(model: "nn.Module") -> "nn.Module":
         """A wrapper that calls the model."""
 
         def __init__(self) -> None:
+            """Wrap a model, so that its tracing gives a flat list of tensors."""
             super().__init__()
             self.model = model
 
         def forward(self, *args: Any) -> list[Any]:
+            """Return the model's result as a flat list of tensors."""
             return list(_jit_result_tensors(self.model(*args)))
 
     return Flat()
 
 
 def _jit_result_tensors(result: Any) -> Iterator[Any]:
+    """Yield the tensors in a result of nested lists, tuples and dicts."""
     import torch
 
     if isinstance(result, torch.Tensor):
@@ -210,6 +213,7 @@ def _jit_input_names(node: Any, count: int) -> list[str]:
 
 
 def _position_names(values: Sequence[Any]) -> list[str]:
+    """Return the positions of values as text: "0", "1", and so on."""
     return [str(index) for index in range(len(values))]
 
 
@@ -228,14 +232,17 @@ def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpe
 
 
 def _dtype(value: Any) -> str:
+    """Return the dtype name of a TorchScript value, "" if it has none."""
     name = value.type().scalarType() or ""
     return _DTYPES.get(name, name.lower())
 
 
 def _is_undefined(value: Any) -> bool:
+    """Return whether a TorchScript value is a tensor whose type is not known."""
     return value.type().kind() == "TensorType" and value.type().scalarType() is None
 
 
 def _jit_constant_value(value: Any) -> Scalar:
+    """Return the Python value of a TorchScript constant, None for tensors and other values."""
     is_constant = value.node().kind() == "prim::Constant" and value.type().kind() != "TensorType"
     return plain_json_value(value.toIValue()) if is_constant else None

@@ -92,6 +92,7 @@ def with_bodies(
 def _record_operator_run(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], setting: Setting
 ) -> Recorder:
+    """Run a model once and return a recorder with its calls, custom operators as frames."""
     import torch
 
     recorder = Recorder(ModuleIndex(model))
@@ -123,7 +124,10 @@ def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
 
 
 def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator's `__call__` that records calls of custom operators."""
+
     def recording(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call an operator; record the call if it is of a custom operator."""
         name = str(self)
         if not recorder.recording or name.startswith(OWN):
             return call(self, *args, **kwargs)
@@ -176,6 +180,7 @@ def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
 
 
 def _body_operator_call(frame: Frame, operator: Call, parent: str, recorder: Recorder) -> Call:
+    """Return the frame of a custom operator's body as a call below `parent`."""
     named = recorder.index.rows[frame.module].names
     return replace(
         call_of(frame),

@@ -71,6 +71,7 @@ def _round_otherwise(tensor: Any) -> Any:
 
 
 def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list[Any]:
+    """Run a copy of the model with this seed; return its output tensors."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -99,6 +100,7 @@ def _tensors_in_export_order(values: Any) -> Iterable[Any]:
 
 
 def _is_close_output(first: Any, second: Any) -> bool:
+    """Return whether two output tensors have the same shape and nearly equal values."""
     import torch
 
     return bool(first.shape == second.shape and torch.allclose(first, second, equal_nan=True))

@@ -125,5 +125,6 @@ def torch_loss_dependence(
 
 
 def _output_value_label(value: Any) -> str:
+    """Return a value's type and shape as text for a message, such as `a Tensor of (2, 3)`."""
     shape = getattr(value, "shape", None)
     return f"a {type(value).__name__}" + (f" of {tuple(shape)}" if shape is not None else "")

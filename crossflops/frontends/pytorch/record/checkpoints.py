@@ -69,6 +69,7 @@ def operator_kept_values(node: "fx.Node") -> Kept:
 
 
 def _to_tensor_tuple(provided: Any) -> tuple[Any, ...]:
+    """Return a list or tuple as a tuple, and one value as a tuple of one."""
     return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
@@ -87,6 +88,7 @@ def notice_checkpoints(
     own = checkpoint.CheckpointFunction.forward
 
     def generator(*args: Any, **kwargs: Any) -> Any:
+        """Run the checkpoint's generator of PyTorch, and record its kind and policy."""
         provided = parameters.bind(*args, **kwargs)
         provided.apply_defaults()
         asked = names["_enable_checkpoint_early_stop"]
@@ -103,7 +105,10 @@ def notice_checkpoints(
             yield from plain(*args, **kwargs)
 
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a reentrant checkpoint's forward pass with gradients on, and record it."""
+
         def run_with_gradients(*provided: Any) -> Any:
+            """Run the checkpointed function with gradients enabled."""
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
                 return function(*provided)
 
@@ -157,6 +162,7 @@ def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and note whether the checkpoint's policy saves its result."""
             result = func(*args, **(kwargs or {}))
             if func not in names["SAC_IGNORED_OPS"] and not func.is_view:
                 context = names["SelectiveCheckpointContext"](is_recompute=False, op_output=result)

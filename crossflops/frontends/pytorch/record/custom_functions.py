@@ -40,6 +40,7 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
     import torch
 
     def notice_function_call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a custom autograd function, and record its name, its frame and its weights."""
         if recorder.bare or recorder.in_function or is_unseen(function):
             return apply(function, *args, **kwargs)
         stored = parameter_names(recorder) if args else {}
@@ -69,6 +70,7 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
 
 
 def _append_use(use: tuple[int, int], uses: Any) -> Any:
+    """Return the uses of a tensor with one (function number, argument index) added."""
     return (*(uses or ()), use)
 
 
@@ -261,21 +263,25 @@ def running(watch: Running) -> Iterator[None]:
     kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
     def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run an autograd function's `apply`, watched unless function transforms are active."""
         called = function_of(own[Function]["apply"])
         if are_transforms_active():
             return called(function, *args, **kwargs)
         return watch.apply(function, lambda: called(function, *args, **kwargs))
 
     def back(name: str) -> Callable[..., Any]:
+        """Return a method of backward nodes that runs PyTorch's own of this name, watched."""
         return lambda node, *grads: watch.back(
             node, lambda: own[BackwardCFunction][name](node, *grads)
         )
 
     def save(node: Any, *tensors: Any) -> Any:
+        """Save tensors for the backward pass, and note them as saved."""
         watch.save(tensors)
         return own[FunctionCtx]["save_for_backward"](node, *tensors)
 
     def unpack(node: Any) -> Any:
+        """Return a backward node's saved tensors, and note that they are read."""
         return watch.unpack(node, lambda: kept.__get__(node))
 
     with (

@@ -58,6 +58,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
     check = "_maybe_infer_fake_kernel_from_pytree_out"
 
     def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on fake tensors, or on real ones where it depends on values."""
         if not mode.propagate_real_tensors:
             return usual(mode, func, types, args, kwargs)
         if asks_for_values(func):
@@ -78,6 +79,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
             return answer
 
     def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
+        """Return the fake result unchanged, without a check against the real one."""
         return out  # fake and real kernels may differ in what is a view, which is no work
 
     with (
@@ -215,6 +217,7 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
     usual = original(Interpreter, "run_node", inventory.RUN_NODE)
 
     def run_node(self: Any, n: Any) -> Any:
+        """Run an FX node, with the random values of the first run written into its result."""
         result = usual(self, n)
         if n.name in drawn:
             _overwrite(result, drawn[n.name])
@@ -255,6 +258,7 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
         shapes.pending_fresh_unbacked_symbols[:] = pending
 
     def with_real_size(value: Any) -> Any:
+        """Return a fake tensor with the size of its real tensor if its own is symbolic."""
         real = value.real_tensor
         if real is None or torch_tensor_spec("", value).shape == tuple(real.shape):
             return value
@@ -329,6 +333,7 @@ def _tensor_operator_nodes(program: "ExportedProgram") -> Iterator["fx.Node"]:
 
 
 def _is_open(node: "fx.Node") -> bool:
+    """Return whether a node's result has a size that is not known."""
     return any(tensor.shape is None for tensor in torch_tensor_specs((node.meta.get("val"),)))
 
 
@@ -338,6 +343,7 @@ def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
 
 
 def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
+    """Return the names of the nodes whose size or execution depends on values of tensors."""
     sized: set[fx.Node] = set()
     by_order: set[str] = set()
     read = False
@@ -370,6 +376,7 @@ def _passes_value_to_python(operator: Any) -> bool:
 
 
 def _is_item(node: "fx.Node") -> bool:
+    """Return whether a node calls `aten.item`, which reads a tensor's number."""
     return str(node.target).startswith("aten.item.")
 
 
@@ -495,6 +502,7 @@ def _run_program_nodes(
         """An interpreter that keeps requested values before another node changes them in place."""
 
         def run_node(self, n: Any) -> Any:
+            """Run an FX node with its random state, and store its result if requested."""
             with standing_in(None if known else generator_of(n, states)):
                 before = torch.get_rng_state()
                 result = super().run_node(n)
@@ -538,10 +546,12 @@ def program_arguments(exported: Any) -> Iterator[Any]:
 
 
 def _has_known_shape(value: "ir.Value") -> bool:
+    """Return whether all sizes of an ONNX value's shape are known integers."""
     return value.shape is not None and all(isinstance(extent, int) for extent in value.shape)
 
 
 def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
+    """Set the shape of an ONNX value from its computed array, if its shape is not known."""
     import onnx_ir as ir
 
     array = values.value_array(value)
@@ -553,6 +563,7 @@ class _Values:
     """The values of an ONNX graph, computed on request."""
 
     def __init__(self, real: dict[str, Any]) -> None:
+        """Start with the arrays of these values by name, and an empty cache."""
         self._real = real
         self._known: dict[int, Any] = {}
 
@@ -580,6 +591,7 @@ class _Values:
         return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
 
     def _evaluate(self, node: "ir.Node") -> None:
+        """Compute an ONNX node's outputs by the reference, if its inputs are known."""
         inputs = [self.value_array(value) for value in node.inputs]
         missing = (
             array is None and value is not None

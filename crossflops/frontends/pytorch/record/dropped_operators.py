@@ -26,6 +26,7 @@ class DroppedOperators:
     """The operators that were dropped, by the names of their nodes in the decomposed program."""
 
     def __init__(self) -> None:
+        """Start with no dropped operators."""
         self._operators: dict[str, DroppedOperator] = {}
         self._paused = False
 
@@ -81,6 +82,7 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
     eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Note the graph's unused nodes, then let FX eliminate them."""
         note(self)
         return eliminate_dead_code(self, *args, **kwargs)
 
@@ -97,6 +99,7 @@ def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
     eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Eliminate an FX graph's unused nodes, and note which operators were dropped."""
         there = {
             node.name: DroppedOperator(node.target, node.args, node.kwargs, node.meta)
             for node in self.nodes

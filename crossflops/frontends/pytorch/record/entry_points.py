@@ -76,6 +76,7 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
 
 def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
+    """Wrap all forward hooks of the modules, so that their calls are recorded; undo at exit."""
     for module in recorder.index.objects:
         for kind, name in _HOOKS.items():
             hooks = getattr(module, kind)
@@ -91,7 +92,10 @@ def _wrap_entry_point(
     via: str = "attribute",
     compiled: bool = False,
 ) -> Callable[..., Any]:
+    """Return a function that calls `function` and records the call under this name."""
+
     def call_unrecorded(*args: Any, **kwargs: Any) -> Any:
+        """Call the function with recording off, as a compiled function is run."""
         # The export runs the Python that it was compiled from, which no other caller does.
         with recorder.muting_recorder():
             return function(*args, **kwargs)
@@ -100,6 +104,7 @@ def _wrap_entry_point(
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        """Call the function, and record the call if recording is on."""
         if not recorder.recording:
             return function(*args, **kwargs)
         return recorder.function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
@@ -194,6 +199,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
         def notice_derivative(
             *args: Any, original: Any = original, name: str = name, **kwargs: Any
         ) -> Any:
+            """Run a function that derives, and note its name in the recorder."""
             if recorder.recording:
                 recorder.derives = name
             return original(*args, **kwargs)
@@ -202,6 +208,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
     make_dual = forward_ad.make_dual
 
     def refuse_dual(*args: Any, **kwargs: Any) -> Any:
+        """Make a dual tensor; RuntimeError in a model, as an export loses tangents."""
         if recorder.recording and torch._C._functorch.peek_interpreter_stack() is None:
             recorder.derives = "torch.autograd.forward_ad"
             raise RuntimeError("a tangent is lost in the exported program")
@@ -211,6 +218,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
 
 
 def _owners() -> tuple[tuple[Any, str], ...]:
+    """Return the torch modules and classes whose functions are recorded, with names."""
     import torch
     import torch.nn.functional
 
@@ -241,6 +249,7 @@ def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]
 
 @functools.cache
 def _overridable() -> frozenset[int]:
+    """Return the ids of all functions that PyTorch lets `__torch_function__` override."""
     import torch
 
     by_owner = torch.overrides.get_overridable_functions()
@@ -265,16 +274,19 @@ def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a torch function that records its call under `name` in the active recorder."""
     # A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
     primitive = not isinstance(function, types.FunctionType)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        """Call the torch function, recorded if a recorder is active."""
         recorder = _RECORDERS[-1] if _RECORDERS else None
         if recorder is None or not recorder.recording:
             return function(*args, **kwargs)
 
         def run() -> Any:
+            """Run the function, as a primitive if it is not written in Python."""
             if primitive:
                 with recorder.primitive():
                     return function(*args, **kwargs)
@@ -316,11 +328,13 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run a torch function, recorded, and mark tensors at which gradients begin."""
             kwargs = kwargs or {}
             result = self._call_function(func, args, kwargs)
             return _mark_gradient_start(result, kwargs) if recorder.recording else result
 
         def _call_function(self, func: Any, args: Any, kwargs: Any) -> Any:
+            """Run a torch function and record it, in a form that the export can hold."""
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stack_tensor_list(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
@@ -343,6 +357,7 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
                 primitive = not isinstance(func, types_of_python)
 
                 def run() -> Any:
+                    """Run the function, as a primitive if it is not written in Python."""
                     if primitive:
                         with recorder.primitive():
                             return func(*args, **kwargs)
@@ -399,6 +414,7 @@ def _wrap_compiler(
 
     @functools.wraps(script)
     def compile_with_originals(*args: Any, **kwargs: Any) -> Any:
+        """Run `torch.jit.script` with the original torch functions, without wrappers."""
         with ExitStack() as redo:
             for owner, attribute, function in originals:
                 _replace_attribute(redo, owner, attribute, function, inventory.FUNCTIONS)
@@ -412,12 +428,14 @@ def _wrap_compiler(
 
 
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
+    """Record calls and `forward` of modules by wrapping them, until `undo` closes."""
     from torch import nn
 
     call = nn.Module._call_impl
 
     @functools.wraps(call)
     def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a module and record it; the model itself runs in the recording mode."""
         if recorder.stack or not recorder.index.is_root(self):
             result = recorder.module_call(self, call, args, kwargs)
             if not recorder.bare and (self._backward_hooks or self._backward_pre_hooks):
@@ -444,8 +462,11 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
 
 
 def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a module's `forward` that records direct calls of it."""
+
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run the module's `forward`, recorded."""
         return recorder.module_forward(self, forward, args, kwargs)
 
     return wrapper
@@ -464,6 +485,7 @@ def _hide_autocast(undo: ExitStack) -> None:
 
         @functools.wraps(method)
         def quiet(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
+            """Call the method with `__torch_function__` off."""
             with torch._C.DisableTorchFunction():
                 return _method(*args, **kwargs)
 
@@ -486,6 +508,7 @@ def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: An
     import torch
 
     def join_items(item: Any) -> Any:
+        """Return nested lists of numbers and tensors as one stacked tensor."""
         if isinstance(item, list | tuple):
             return torch.ops.aten.stack.default([join_items(part) for part in item])
         return item.detach() if isinstance(item, torch.Tensor) else torch.tensor(item)
@@ -521,4 +544,5 @@ def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = Tr
 def _replace_attribute(
     undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch
 ) -> None:
+    """Replace an attribute by a declared patch, and restore it when `undo` closes."""
     undo.enter_context(patching_attribute(owner, attribute, value, declared))

@@ -36,6 +36,7 @@ def model_run_products(
     recorder = Recorder(index, without_wrappers=True)
 
     def current_module_path() -> str:
+        """Return the path of the module that is running, "" outside of all."""
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
 
     args, kwargs = fresh(args, kwargs)
@@ -67,12 +68,14 @@ def program_run_products(
         """An interpreter that keeps the module of the running node."""
 
         def run_node(self, n: Any) -> Any:
+            """Run an FX node with its random state, in its module's path."""
             if n.op == "call_function":
                 at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
             with standing_in(generator_of(n, recorder.generators)):
                 return super().run_node(n)
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            """Call an operator, or take result and work from an earlier equal call."""
             key = _likeness(target, args, kwargs)
             if key in known:
                 result, work = known[key]
@@ -98,6 +101,7 @@ def program_run_products(
 
 
 def _is_writing_node(node: Any) -> bool:
+    """Return whether an FX call may change a tensor in place; one without a schema may."""
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and (schema is None or schema.is_mutable)
 
@@ -142,6 +146,7 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and add its FLOPs by PyTorch's counter to the module."""
             kwargs = kwargs or {}
             packet = getattr(func, "overloadpacket", None)
             if packet not in flop_registry and _may_be_composite(func):

@@ -314,6 +314,7 @@ def _module_tree_ids(module: Module, modules: Mapping[int, Module]) -> Iterator[
 
 
 def _input_row_count(call: Call) -> int:
+    """Return the row count of a call's first input: the product of all axes but the last."""
     first = call.inputs[0] if call.inputs else None
     return prod(first.shape[:-1]) if first is not None and first.shape else 0
 

@@ -36,6 +36,7 @@ class ModuleIndex:
     """The modules of a model, found by object. Ids count from 0, the root."""
 
     def __init__(self, model: "nn.Module") -> None:
+        """Index a model's modules by identity, with their names, parameters and settings."""
         names: dict[int, list[str]] = {}
         self._objects: dict[int, nn.Module] = {}
         for name, module in model.named_modules(remove_duplicate=False):
@@ -75,6 +76,7 @@ class ModuleIndex:
         return self._rows[self._ids[key]]
 
     def _row(self, key: int, names: tuple[str, ...]) -> Module:
+        """Return the trace's description of a module: names, classes, parameters, children."""
         module = self._objects[key]
         children = tuple(  # before Keras is asked for parameters, which it then registers
             (name, self._ids[module_identity(child)])
@@ -105,6 +107,7 @@ class ModuleIndex:
         )
 
     def _storage(self, parameter: "Tensor") -> int:
+        """Return the number of a parameter's object; shared parameters have the same one."""
         return self._storages.setdefault(id(parameter), len(self._storages))
 
 
@@ -192,6 +195,7 @@ def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Gra
 
 
 def _with_module_number(call: Call, moved: dict[int, int]) -> Call:
+    """Return the call with its module's number replaced by the new one in `moved`, if any."""
     return msgspec.structs.replace(call, module=moved.get(call.module, call.module))
 
 
@@ -216,10 +220,12 @@ def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
 
 
 def _class_path_name(kind: Any) -> str:
+    """Return a class's module and qualified name; a text unchanged."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _with_module_path(node: Node, owners: dict[str, Stack]) -> Node:
+    """Return the node with the path of the innermost module that owns its call."""
     stack = owners.get(node.call)
     return msgspec.structs.replace(node, path=stack[-1][0]) if stack else node
 
@@ -247,10 +253,12 @@ def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Mo
 
 
 def _is_within_path(path: str, above: str) -> bool:
+    """Return whether a module path is `above` or below it; "" is above all."""
     return not above or path == above or path.startswith(f"{above}.")
 
 
 def _export_only_module(path: str, kind: str) -> Module:
+    """Return a module of a path and class that only an exported program names."""
     return Module(
         id=-1,
         names=(path,),

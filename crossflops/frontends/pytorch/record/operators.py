@@ -112,6 +112,7 @@ def _checkpoint_at_node(
 
 
 def _is_operator(node: "fx.Node") -> bool:
+    """Return whether an FX node calls an operator, other than `getitem`."""
     # A getitem only picks one of several results.
     return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
 
@@ -184,6 +185,7 @@ def _schema_arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]
 
 
 def _operator_input_specs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec, ...]:
+    """Return the specs of an FX call's input tensors, named by the operator's arguments."""
     inputs: list[TensorSpec] = []
     for name, value in _schema_arguments(node):
         values = value if isinstance(value, list | tuple) else [value]
@@ -310,11 +312,13 @@ def _views(tensor: "fx.Node") -> list["fx.Node"]:
 
 
 def _is_alias(node: "fx.Node") -> bool:
+    """Return whether an operator's result shares memory with an argument, by its schema."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
 
 
 def _is_mutating_node(node: "fx.Node") -> bool:
+    """Return whether an operator changes an argument in place, by its schema."""
     schema = getattr(node.target, "_schema", None)
     return bool(schema is not None and schema.is_mutable)
 
@@ -410,6 +414,7 @@ def _float_type(node: "fx.Node") -> Any:
 def _insert_float_cast(
     program: "ExportedProgram", node: "fx.Node", source: "fx.Node"
 ) -> "fx.Node":
+    """Insert a cast of `source` to the node's float type before it, and return the new node."""
     import torch
 
     dtype = _float_type(node)

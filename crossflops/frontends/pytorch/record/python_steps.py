@@ -38,6 +38,7 @@ def as_run() -> Iterator[Arrays]:
     usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a tensor's NumPy array, from its real values if it is a fake tensor."""
         stored = _real(self)
         if stored is None:
             return usual(self, *args, **kwargs)
@@ -72,6 +73,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
     usual: Any = torch.Tensor.data
 
     def data(self: Any) -> Any:
+        """Return a tensor's `data`; while the model runs, the detached tensor instead."""
         return self.detach() if inside() else usual.__get__(self)
 
     with patching_attribute(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):

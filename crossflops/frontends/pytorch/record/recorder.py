@@ -82,6 +82,7 @@ class Recorder:
         running_context: Callable[[int], Any] | None = None,
         without_wrappers: bool = False,
     ) -> None:
+        """Start without frames; `running_context` gives a context for each frame number."""
         self.index = index
         self.bare = without_wrappers
         self.frames: list[Frame] = []
@@ -190,6 +191,7 @@ class Recorder:
         return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
 
     def _is_detached(self, tensor: Any) -> bool:
+        """Return whether this very tensor object was noted as detached."""
         return any(tensor is other for other in self._detached)
 
     def function(
@@ -255,6 +257,7 @@ class Recorder:
     def _module(
         self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
     ) -> Any:
+        """Run a module's call in a new frame of its key, class, settings and inputs."""
         parent = self.stack[-1].key if self.stack else None
         here = row.names[0] if row.names else f"{parent}/{short_target_name(row.bases[0])}"
         key, ordinal = self._key(here or ROOT)
@@ -276,6 +279,7 @@ class Recorder:
         )
 
     def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
+        """Run a call in this frame, and note its gradient mode, checkpoint and outputs."""
         self.autocast |= _autocasts()
         frame.grad = self.has_gradients()
         frame.checkpoint = self.checkpoint
@@ -325,6 +329,7 @@ class Recorder:
         return torch.is_grad_enabled() or not self._graded
 
     def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        """Return the specs of a call's input tensors; none for a bare recorder."""
         return (
             ()
             if self.bare
@@ -332,6 +337,7 @@ class Recorder:
         )
 
     def _key(self, name: str) -> tuple[str, int]:
+        """Return a unique key (`name@2` for a second call) and the number of the call."""
         self._seen[name] += 1
         ordinal = self._seen[name]
         return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
@@ -345,12 +351,14 @@ def _function_mode_count() -> int:
 
 
 def _autocasts() -> bool:
+    """Return whether autocast to a lower precision is enabled on the CPU."""
     import torch
 
     return bool(torch.is_autocast_enabled("cpu"))
 
 
 def _is_traced_by_compiler() -> bool:
+    """Return whether TorchDynamo is compiling the running code."""
     import torch
 
     return bool(torch.compiler.is_dynamo_compiling())
@@ -394,6 +402,7 @@ def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ..
 
 
 def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
+    """Return these frames' keys with those of all frames that enclose them."""
     parents = {frame.key: frame.parent for frame in frames}
     kept: set[str] = set()
     for key in keys:

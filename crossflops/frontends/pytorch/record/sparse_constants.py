@@ -36,6 +36,7 @@ def sparse_constants() -> Iterator[None]:
     usual = original(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
 
     def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a sparse constant as a fake tensor, other values as PyTorch's tracer does."""
         mode = detect_fake_mode(value) if is_sparse(value) else None
         if mode is None or type(value) not in (torch.Tensor, torch.nn.Parameter):
             return usual(value, *args, **kwargs)

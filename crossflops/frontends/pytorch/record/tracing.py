@@ -76,6 +76,7 @@ class Answers:
     """A note on whether code outside of PyTorch asked one of these questions and got True."""
 
     def __init__(self) -> None:
+        """Start with no positive answer noted."""
         self.heard_yes = False
 
 
@@ -97,7 +98,10 @@ def questions(denied: bool) -> Iterator[Answers]:
 def _wrap_question(
     original: Callable[..., bool], asked: Answers, denied: bool
 ) -> Callable[..., bool]:
+    """Return a question like `is_exporting` that notes, and may deny, answers to models."""
+
     def answer(*args: Any) -> bool:
+        """Answer whether a trace runs; note answers to a model's code, denied if asked."""
         value = original(*args)
         if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
             return value
@@ -109,6 +113,7 @@ def _wrap_question(
 
 
 def _is_pytorch(module: str) -> bool:
+    """Return whether a module's name is of PyTorch or of crossflops."""
     return module.partition(".")[0] in {"torch", "functorch", "crossflops"}
 
 
@@ -139,7 +144,10 @@ def answers(
     denials: list[bool] = []
 
     def record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return a causal-mask detection that notes each of its answers."""
+
         def detect(*args: Any, **kwargs: Any) -> bool:
+            """Return whether a mask is causal, and note the answer."""
             denials.append(original(*args, **kwargs))
             return denials[-1]
 
@@ -160,7 +168,10 @@ def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
     left = iter(known)
 
     def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return a causal-mask detection that repeats the noted answers in order."""
+
         def detect(*args: Any, **kwargs: Any) -> bool:
+            """Return the next replayed answer whether a mask is causal, else detect it."""
             answer = next(left, None)
             return original(*args, **kwargs) if answer is None else answer
 
@@ -174,6 +185,7 @@ def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
 def _replacing_mask_detection(
     make: Callable[[Callable[..., bool]], Callable[..., bool]],
 ) -> Iterator[None]:
+    """Replace PyTorch's detection of causal masks by the one that `make` returns."""
     from torch.nn.modules import transformer
 
     names = vars(transformer)
@@ -366,6 +378,7 @@ def _attempt_export(
 
 
 def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
+    """Export a model copy to an FX program, and record its calls; raise why it fails."""
     import torch
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
     from torch.fx.traceback import preserve_node_meta
@@ -449,6 +462,7 @@ def _refuse_tangents(program: Any) -> None:
 
 
 def _marking_module_number(number: int) -> Any:
+    """Return a context in which FX nodes are annotated with this number."""
     from torch.fx.traceback import annotate
 
     return annotate({MARK: number})

@@ -105,6 +105,7 @@ class _ApplicationRecord:
     """The observations of one application of a custom function."""
 
     def __init__(self, number: int, name: str) -> None:
+        """Start an empty record of a custom autograd function's application."""
         self.number, self.name = number, name
         self.ran = False
         self.saved: tuple[Any, ...] = ()
@@ -182,6 +183,7 @@ class _ApplicationRecord:
         self._put(tensor, self._value(other))
 
     def _value(self, leaf: Any) -> Any:
+        """Return a tensor's value number, a new one if unknown; other values as text."""
         import torch
 
         if not torch.is_tensor(leaf):
@@ -192,6 +194,7 @@ class _ApplicationRecord:
         return self._put(leaf, len(self._kept))
 
     def _put(self, tensor: Any, value: int) -> int:
+        """Note that a tensor and its memory have this value number, and return it."""
         self._kept.append(tensor)
         self._values[id(tensor)] = self._values[_view(tensor)] = value
         return value
@@ -282,6 +285,7 @@ def _output_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def _tensors_in_nest(nested: Any) -> list[Any]:
+    """Return all tensors in nested containers."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -289,6 +293,7 @@ def _tensors_in_nest(nested: Any) -> list[Any]:
 
 
 def _shape_and_dtype(tensor: Any) -> Hashable:
+    """Return a tensor's shape and dtype."""
     return tuple(tensor.shape), tensor.dtype
 
 
@@ -316,6 +321,7 @@ class _Scope:
     """
 
     def __init__(self) -> None:
+        """Start with no stored items, and read from the first."""
         self.held: list[Any] = []
         self.next = 0
 
@@ -331,6 +337,7 @@ class _Watch(Running):
     """An observer that keeps the operators of each custom function, forward and backward."""
 
     def __init__(self) -> None:
+        """Start with no applications of custom autograd functions observed."""
         super().__init__()
         self.seen: list[_ApplicationRecord] = []
         self._numbers = itertools.count()
@@ -370,6 +377,7 @@ class _Watch(Running):
             self._current = None
 
     def _run_in_scope(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
+        """Run a function within a scope of the current custom function's node."""
         scope.next = 0
         self._scopes.append((scope, node))
         try:
@@ -427,6 +435,7 @@ class _Watch(Running):
             def __torch_dispatch__(
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
+                """Run an operator, and note it in the custom function that is running."""
                 result = func(*args, **(kwargs or {}))
                 if watch._current is not None:
                     watch._current.operator(func, args, kwargs or {}, result, watch._phase())
@@ -435,6 +444,7 @@ class _Watch(Running):
         return Operators()
 
     def _phase(self) -> Phase:
+        """Return the phase of the running custom function: `forward`, `back`, or `graded`."""
         import torch
 
         library: Any = torch
@@ -475,6 +485,7 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
 
 
 def _kernel_node_cost(node: Node) -> Cost | str:
+    """Return the cost of a kernel's node by its rule, or why it has none."""
     known = find_operator_rule(node.op)
     if known is None:
         return missing_rule_reason(node.op)
@@ -495,6 +506,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
         """A module that makes one of the calls."""
 
         def __init__(self, call: _Call) -> None:
+            """Make a module that repeats a kernel's call, with its tensors as inputs."""
             super().__init__()
             self.run = call.run
             leaves, self.form = tree_flatten((call.args, call.kwargs))

@@ -18,10 +18,12 @@ def _are_pairs(node: OpaqueNode) -> bool:
 
 
 def _real_and_imaginary(write: BodyWriter, pairs: Any) -> list[Any]:
+    """Write the split of a tensor (..., 2) of complex numbers into real and imaginary parts."""
     return [write("Gather", pairs, write.integer(part), axis=-1) for part in (0, 1)]
 
 
 def _join(write: BodyWriter, *parts: Any) -> Any:
+    """Write the stack of tensors along a new last axis, such as real and imaginary parts."""
     last = write.integers(-1)
     return write("Concat", *(write("Unsqueeze", part, last) for part in parts), axis=-1)
 
@@ -33,6 +35,7 @@ def _multiply(
     (a, b), (c, d) = _real_and_imaginary(write, left), _real_and_imaginary(write, right)
 
     def product(first: Any, second: Any) -> Any:
+        """Write the product of two real tensors with the complex product's operator."""
         return write(operator, first, second, **attributes)
 
     return _join(

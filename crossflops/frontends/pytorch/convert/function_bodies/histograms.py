@@ -55,6 +55,7 @@ def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> An
     shape = write.integers(bags, width)
 
     def gather(start: float, added: Any, reduction: str) -> Any:
+        """Write `start` in each bin, and reduce `added` into the bins of its indices."""
         empty = write("Expand", write.real(start, rows), shape)
         return write("ScatterND", empty, indices, added, reduction=reduction)
 

@@ -61,6 +61,7 @@ _STEPS: Mapping[str, tuple[int, Callable[..., list[Any]]]] = {  # states, and wh
 
 
 def _feed(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
+    """Write a recurrent cell's input part: rows @ weight, plus the bias if there is one."""
     product = write("MatMul", rows, weight)
     return write("Add", product, bias[0]) if bias else product
 
@@ -139,6 +140,7 @@ def _recurrent_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequen
     biases = rest[:2] if node.settings["has_biases"] else []
 
     def turn(matrix: Any) -> Any:
+        """Write the transpose of a matrix."""
         return write("Transpose", matrix, perm=[1, 0])
 
     projects = rest[len(biases) :]

@@ -37,6 +37,7 @@ def read_node(node: Any) -> OpaqueNode | None:
 
 
 def _describe_onnx_value(value: Any) -> TensorDescription | None:
+    """Return shape, dtype and use of an ONNX value; None if shape or dtype is unknown."""
     if value is None or value.shape is None or value.dtype is None:
         return None
     if not all(isinstance(extent, int) for extent in value.shape):
@@ -49,6 +50,7 @@ class BodyWriter:
     """A writer that appends nodes to a body. The bodies of loops within it share its names."""
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        """Start a function body without nodes; `numbers` give the names of its values."""
         self.nodes: list[Any] = []
         self._numbers = itertools.count() if numbers is None else numbers
 
