@@ -21,7 +21,7 @@ _running: list[str] = []
 
 
 def listen(listener: Listener) -> None:
-    """Call `listener` with a converter's name when it begins, and with None when it ended."""
+    """Call `listener` with a converter's name at its beginning, and with None at its end."""
     _listeners.append(listener)
 
 

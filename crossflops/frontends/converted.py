@@ -58,7 +58,7 @@ def _to_node_attribute(value: Scalar) -> Attribute:
 def standing(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
-    """Attach each source operation's cost to the first node written for it; the others get none.
+    """Return the nodes, the first of each source operation with that operation's cost.
 
     `operation` returns the identity and the operation that a node was written for, None where it
     was written for none.
@@ -84,7 +84,7 @@ def standing(
 
 
 def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """Return the graph with stored tensors named as in the model, including transposed weights.
+    """Return the graph with weights renamed to the model's parameter names.
 
     `names` are the names of parameters by those of stored tensors.
     """
@@ -118,7 +118,7 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> set[str]:
-    """Return the names of the parameters that a step trains, a tied one by all of its names."""
+    """Return the names of the parameters that a step trains, tied ones by all names."""
     names: dict[int, set[str]] = {}
     stored: dict[int, Parameter] = {}
     for row in modules:
@@ -140,7 +140,7 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 
 
 def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
-    """Return number and bytes of the parameters of these modules, each storage once."""
+    """Return count and bytes of all parameters of the modules, each shared storage once."""
     stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}
     for stored_value in stored.values():
@@ -165,15 +165,13 @@ def require_room(nbytes: int) -> None:
 
 
 def with_graph_identity(graph: Graph, name: str, **sizes: Any) -> Graph:
-    """Return the graph with the name and the size of its model, and with its digest."""
+    """Return the graph with its model's name, sizes and structure hash."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
     return msgspec.structs.replace(graph, digest=digest(graph))
 
 
 def digest(graph: Graph) -> str:
-    """Return a hash of the structure: operators, attributes and shapes in order, without names and
-    weights.
-    """
+    """Return a hash of a graph's structure: operators, attributes and shapes in order."""
     return _digest(graph, {})
 
 
@@ -231,9 +229,7 @@ def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
 def plain_layer_settings(
     attributes: Iterable[tuple[str, Any]], left_out: Container[str] = ()
 ) -> dict[str, Scalar]:
-    """Return the public attributes of a layer that are plain values, or tuples of numbers, by
-    name.
-    """
+    """Return a layer's public attributes that are plain values or number tuples, by name."""
     settings: dict[str, Scalar] = {}
     for name, value in attributes:
         if name.startswith("_") or name in left_out:
@@ -246,7 +242,7 @@ def plain_layer_settings(
 
 
 def with_node_marks(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
-    """Return the graph with these fields set on the nodes of these calls."""
+    """Return the graph with these fields replaced on the nodes of these calls."""
     nodes = (
         msgspec.structs.replace(node, **marks) if node.call in calls else node
         for node in graph.nodes

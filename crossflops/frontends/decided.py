@@ -37,7 +37,7 @@ class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, after the pass that makes it."""
+        """The graph, which an earlier pass must have built."""
         assert self.graph is not None
         return self.graph
 
@@ -51,8 +51,7 @@ def settle_conversion(
     runnable: Callable[[], Runnable],
     run: Run | None,
 ) -> _Conversion:
-    """Return the conversion, with observations of one run where the model leaves sizes or paths
-    open.
+    """Return the converted model, with unknown sizes and branches observed in one run.
 
     `read` makes graph and calls, with the observations that the state has; `runnable` makes the
     model with its weights, and raises NormalizeError where there are none.
@@ -79,7 +78,7 @@ def settle_conversion(
 
 
 def mark_decisions(state: _Conversion) -> _Conversion:
-    """Mark the nodes whose size or path is definite only since the run, if there was one."""
+    """Mark the nodes whose size or branch became known only by the run, if there was one."""
     if state.undecided is None:
         return state
     keys = set(_open_keys(state.undecided.nodes))
@@ -124,7 +123,7 @@ def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def _is_open(node: Node) -> bool:
-    """Return whether a size, the number of iterations or the branch is unknown."""
+    """Return whether a node's output size, number of iterations or branch is unknown."""
     if not node.op.domain and node.op.type in ("Loop", "Scan") and node.trips is None:
         return True
     if _is_control(node) and node.op.type == "If" and not node.choice:
@@ -138,7 +137,7 @@ def _is_control(node: Node) -> bool:
 
 
 def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes that are counted for themselves, in bodies too."""
+    """Yield the nodes that are counted by themselves, nodes in their bodies included."""
     for node in nodes:
         if node.stands_for_itself:
             yield node
@@ -147,8 +146,7 @@ def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 def _standard_model_part(data: bytes) -> bytes:
-    """Return the model without the operations that ONNX lacks, and without all nodes that need
-    them.
+    """Return the ONNX model without nonstandard operators and the nodes that depend on them.
 
     Its outputs are then the remaining values that no node reads. Raises NormalizeError where none
     remains.

@@ -220,8 +220,7 @@ class Frontend(Protocol):
         return False
 
     def is_function(self, value: object) -> bool:
-        """Return whether a callable that needs arguments is a model, and not one that returns a
-        model.
+        """Return whether a callable with arguments is a model itself, not a model's factory.
 
         Args:
             value: Any object.
@@ -232,7 +231,7 @@ class Frontend(Protocol):
         return False
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """Return the model in a value that is no model yet, and its example inputs.
+        """Return the model in a container, such as an export, and its inputs; None if none.
 
         Args:
             value: Any object.
@@ -244,7 +243,7 @@ class Frontend(Protocol):
         return None
 
     def usual_input(self, model: Any) -> NamedModel | None:
-        """Return the inputs that a model declares itself.
+        """Return the inputs that a model declares itself, None if it declares none.
 
         Args:
             model: The model.
@@ -265,7 +264,7 @@ class Frontend(Protocol):
         return ()
 
     def reads(self, target: str) -> bool:
-        """Return whether a target names a model that `read` makes.
+        """Return whether a target, such as a file name, is one that `read` can load.
 
         Args:
             target: The target string.
@@ -314,8 +313,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def building_without_values(self, sure: bool) -> AbstractContextManager[None]:
-        """Return a context in which a model is built without values, if the framework supports
-        that.
+        """Return a context in which a model is built without values, if supported.
 
         Args:
             sure: Whether the model is one of this framework, which may not be imported yet.
@@ -329,8 +327,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def can_retry_after(self, error: Exception) -> bool:
-        """Return whether the framework has removed the cause of an error, so that a retry is
-        useful.
+        """Return whether the cause of an error is removed, so that a retry is useful.
 
         Args:
             error: The error.
@@ -387,7 +384,7 @@ class Frontend(Protocol):
         """
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return the model with arguments.
+        """Return a source: the model prepared for recording, with its arguments.
 
         Args:
             model: The model.
@@ -423,7 +420,7 @@ class Frontend(Protocol):
         )
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the work of the custom functions with a backward pass of their own.
+        """Return the costs of custom autograd functions with a backward pass of their own.
 
         Args:
             source: The model with its arguments.
@@ -511,8 +508,7 @@ class Frontend(Protocol):
         )
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """Return observations of runs in these settings for `record`, in a form that can be
-        pickled.
+        """Return picklable observations of runs in these settings, an argument of `record`.
 
         Args:
             source: The model with its arguments.
@@ -529,7 +525,7 @@ class Frontend(Protocol):
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return the model and inputs in a form that a tool may change.
+        """Return a copy of model and inputs that a tool may change.
 
         Args:
             model: The model.
@@ -542,7 +538,7 @@ class Frontend(Protocol):
         return model, args, kwargs
 
     def to_fake_source(self, source: Source) -> Source:
-        """Return the model without values, if it has none that could be used.
+        """Return the model and inputs without values, unless their values can be used.
 
         Args:
             source: The model with its arguments.

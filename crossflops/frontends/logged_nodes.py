@@ -63,6 +63,6 @@ def attribute_comparison_key(attribute: Any) -> str:
 
 
 def brief_value(message: Any) -> str:
-    """Return a text that differs where protobuf messages do."""
+    """Return a short text of a protobuf message, different for different messages."""
     data = message.SerializeToString(deterministic=True)
     return str(data if len(data) <= _LONGEST else hash(data))

@@ -32,7 +32,7 @@ class Application(msgspec.Struct, frozen=True):
 
 
 def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
-    """Return the graph with these functions, if it has their nodes and inputs."""
+    """Return the graph with these custom autograd functions, if it has their nodes."""
     present = {node.key for node in graph.nodes}
     values: dict[str, TensorSpec] = {spec.name: spec for spec in graph.inputs}
     for node in graph.nodes:
@@ -101,7 +101,7 @@ def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> Own
 
 
 def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
-    """Return the keys of the nodes on which these values depend."""
+    """Return the keys of the nodes on which the values of these names depend."""
     needed, keys = set(names), set()
     for node in reversed(graph.nodes):
         if any(spec is not None and spec.name in needed for spec in node.outputs):
@@ -112,7 +112,7 @@ def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
 
 
 def _node_forward_cost(node: Node) -> Cost | str:
-    """Return the forward work of a node, or the reason why it has no count."""
+    """Return the forward cost of a node, or the reason why it has none, as text."""
     if node.bodies:
         return f"it has a {node.op}, whose runs are not analysed"
     total = ZERO

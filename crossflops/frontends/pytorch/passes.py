@@ -89,15 +89,13 @@ class Conversion(msgspec.Struct, frozen=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, after the pass that makes it."""
+        """The graph, which an earlier pass must have built."""
         assert self.graph is not None
         return self.graph
 
 
 def torch_conversion_snapshot(state: Conversion) -> Snapshot:
-    """Return the snapshot that a log compares: the nodes of the graph, or of the program before
-    it.
-    """
+    """Return a snapshot of the nodes for the log: of the graph, or of the program before it."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     nodes = (
@@ -252,14 +250,14 @@ def _build_torch_graph(state: Conversion) -> Conversion:
 def _torch_graph_rewrite(
     change: Callable[[Graph, Conversion], Graph],
 ) -> Callable[[Conversion], Conversion]:
-    """Return a rewrite of the graph alone."""
+    """Return a pass that changes the state's graph by `change`."""
     return lambda state: _with_torch_fields(state, graph=change(state.current_graph, state))
 
 
 def _on_program(
     change: Callable[[Graph, Any, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
-    """Return a rewrite of the graph by the program and the calls that may cut gradients."""
+    """Return a pass that changes the graph by the FX program and its operator calls."""
     return _torch_graph_rewrite(
         lambda graph, state: change(graph, state.recording.program, state.graded)
     )
@@ -268,7 +266,7 @@ def _on_program(
 def _rewrite_by_calls(
     change: Callable[[Graph, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
-    """Return a rewrite of the graph by the calls that may cut gradients."""
+    """Return a pass that changes the graph by the program's operator calls."""
     return _torch_graph_rewrite(lambda graph, state: change(graph, state.graded))
 
 

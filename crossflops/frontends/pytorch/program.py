@@ -100,14 +100,14 @@ def record_and_convert_torch(
     setting: Setting,
     views: Sequence[Setting] = (),
 ) -> tuple[Any, Graph, Trace]:
-    """Record a model on these inputs and convert the recording."""
+    """Record a model on these inputs, and convert the recording to ONNX and a graph."""
     return convert_torch_recording(model, record_torch_run(model, args, kwargs, setting, views))
 
 
 def convert_torch_recording(
     model: "nn.Module", recording: ExportedRun
 ) -> tuple[Any, Graph, Trace]:
-    """Return the ONNX model (of onnx_ir) of a recorded run, its graph and the trace of its calls.
+    """Return a recording's ONNX model (of onnx_ir), its graph and the trace of its calls.
 
     The nodes of the graph are those of the ONNX model, in their order and with their names as
     keys. Only the weights of the model are read. Raises NormalizeError when the recorded program
@@ -127,7 +127,7 @@ def convert_torch_recording(
 def _with_opened_operators(
     results: Conversion, model: "nn.Module", recording: ExportedRun
 ) -> Graph:
-    """Return the graph with what the kernels of operators without a formula do."""
+    """Return the graph with bodies for custom operators that have no cost formula."""
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
     def convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
@@ -146,7 +146,7 @@ def _with_opened_operators(
 
 
 def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return the same arguments in memory of their own: a model that ran gives its back."""
+    """Return the arguments with all tensors detached and copied."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -157,7 +157,7 @@ def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
 def _observe_operator_arguments(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
 ) -> Mapping[Any, list[tuple[Any, Any]]]:
-    """Run a model, and return what each of these operators was given, call by call."""
+    """Run a model, and return copies of the arguments of each call of these operators."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen: dict[Any, list[tuple[Any, Any]]] = {operator: [] for operator in operators}
@@ -184,7 +184,7 @@ def record_torch_run(
     views: Sequence[Setting] = (),
     runs: Callable[[], Runs | None] | None = None,
 ) -> ExportedRun:
-    """Run a model under export, and note its calls: all that a prediction of calls needs.
+    """Run a model under torch.export, and return the program with its recorded calls.
 
     For every setting in `views` the model is also run as it is, to see which calls become fused
     kernels there; `runs` waits for these runs where another process makes them. The caller's
@@ -243,7 +243,7 @@ def record_torch_run(
 
 
 def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
-    """Export the model, and note what the masks of FlexAttention leave out.
+    """Export the model, and note how much of FlexAttention its masks leave out.
 
     Raises ValuesNeededError where a model without values has such masks.
     """
@@ -273,9 +273,7 @@ def _align_observed_runs(
     calls: tuple[Call, ...],
     functions: set[str],
 ) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
-    """Return the calls with the fused kernels that replaced them, the calls of other levels, and
-    the kernels.
-    """
+    """Return the calls with their fused kernels, the calls of other views, and the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
     for setting in sorted(observed, key=_turn):
@@ -304,7 +302,7 @@ def observe_runs(
     kwargs: Mapping[str, Any],
     views: Sequence[Setting],
 ) -> Runs:
-    """Return the observations of runs in these settings, each as a tool's first run.
+    """Return observations of runs in these settings, each like a tool's first run.
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
@@ -325,7 +323,7 @@ def _runs_by_setting(
     observed: Sequence[Setting],
     compiles: bool,
 ) -> Runs:
-    """Return the observations by setting; settings that run alike share one run.
+    """Return observed operators and kernels by setting; equal runs are shared.
 
     A setting in which a tool would fail as well has none.
 
@@ -378,9 +376,7 @@ def _setting_level(setting: Setting) -> str:
 
 
 def _turn(setting: Setting) -> int:
-    """Return the order of a run: first those that show all calls, then those that show kernels
-    alone.
-    """
+    """Return a sort key: dispatch views first, then runs that show kernels, then others."""
     if isinstance(setting, View) and setting.level == "dispatch":
         return 0
     return 1 if _sees_kernels(setting) else 2
@@ -392,7 +388,7 @@ def _sees_kernels(setting: Setting) -> bool:
 
 
 def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
-    """Call `_run_and_observe`; raise ValuesNeededError where the model lacks needed values."""
+    """Run and observe the model; raise ValuesNeededError if it needs missing values."""
     with running_uncompiled(), watching_values(model) as needed:
         try:
             return _ran_afresh(model, *asked)
@@ -402,7 +398,7 @@ def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
 
 
 def _ran_afresh(*asked: Any) -> Shown:
-    """Call `_run_and_observe`; where it raises, retry once after resetting the compiler."""
+    """Run and observe the model, once more after a compiler reset if it raises."""
     try:
         return _run_and_observe(*asked)
     except Exception:
@@ -417,7 +413,7 @@ def _run_and_observe(
     setting: Setting,
     ask: bool,
 ) -> Shown:
-    """Return the observations that the setting needs, and the fused kernels of the run.
+    """Run the model; return its observed operators and its fused kernels, if shown.
 
     A run that shows no kernels is followed by one that does if they are needed; otherwise None is
     returned in their place. Each run draws the random numbers of the export.

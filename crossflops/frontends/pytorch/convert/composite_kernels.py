@@ -49,7 +49,7 @@ class CompositeKernels:
         split = original(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
         def replace(composite: Mapping[Any, Any]) -> Any:
-            """Return a context that overrides composite operators by kernels, cached if known."""
+            """Return a context that overrides composite operators; it uses cached kernels."""
             if composite != self._composite:  # a program that another table takes apart
                 return override(composite)
             if self._is_known():
@@ -71,16 +71,14 @@ class CompositeKernels:
             yield
 
     def _is_known(self) -> bool:
-        """Return whether the kernels are cached, and no other package has changed the usual ones
-        since.
-        """
+        """Return whether the kernels are cached and no package has changed the usual ones."""
         return bool(self._kernels) and all(
             known.operator.py_kernels == known.usual for known in self._kernels
         )
 
     @contextmanager
     def _noting_kernels(self, override: Callable[..., Any]) -> Iterator[None]:
-        """Let PyTorch set the kernels, and cache them in this context."""
+        """Let PyTorch override the kernels in this context, and cache what it set."""
         rules = _fake_rules()
         usual = {operator: dict(operator.py_kernels) for operator in self._composite}
         with override(dict(self._composite)):
@@ -110,7 +108,7 @@ class CompositeKernels:
             yield
 
     def _forget_dispatch(self) -> None:
-        """Make operators look up their kernels again."""
+        """Clear the operators' cached dispatch, so that they look up their kernels again."""
         for known in self._kernels:
             known.operator._dispatch_cache.clear()
 

@@ -33,7 +33,7 @@ _BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators
 
 @contextmanager
 def reusing_export_registry() -> Iterator[None]:
-    """Let exports in this block copy the table that the first of them built.
+    """Let exports in this context share one table of ONNX translations.
 
     If PyTorch has no such table at the known place, it builds its own as usual.
     """
@@ -63,7 +63,7 @@ def reusing_export_registry() -> Iterator[None]:
 
 @contextmanager
 def reusing_schema_signatures() -> Iterator[None]:
-    """Let exports in this block derive the signature of an ONNX operator from its schema once.
+    """Let exports in this context derive an ONNX operator's signature only once.
 
     If onnx-ir has no such class at the known place, it derives them as usual.
     """
@@ -107,7 +107,7 @@ def _build_export_registry(
 
 
 def _copy_export_registry(table: Any) -> Any:
-    """Return a copy of the table, to which an export may add operators of its own."""
+    """Return a copy of a table of ONNX translations, to which operators may be added."""
     copied = object.__new__(type(table))
     copied.__dict__.update(vars(table))
     copied.functions = {target: list(forms) for target, forms in table.functions.items()}
@@ -135,7 +135,7 @@ _TYPES = [
 
 
 def unknown_operator(error: BaseException) -> Any:
-    """Return the operator that an export failed on because it has no ONNX function, or None."""
+    """Return the operator without an ONNX translation that made an export fail, or None."""
     import torch
 
     cause: BaseException | None = error
@@ -153,7 +153,7 @@ _TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(
 
 
 def untranslatable_operator(error: BaseException) -> Any:
-    """Return the operator whose ONNX form refuses its arguments, or None.
+    """Return the operator whose ONNX translation rejected its arguments, or None.
 
     `torch.histc` without bounds takes them from its values, which its form does not support.
     """
@@ -175,7 +175,7 @@ def translating_complex_operators(
     forms: Mapping[Any, Callable[..., Any]],
     writing_place: WritingPlace,
 ) -> Iterator[None]:
-    """Use the translations for complex arguments, too.
+    """Let the exporter use our translations, also for complex numbers, in this context.
 
     PyTorch separates these, and `torch.onnx.export` adds none of them to its own. An operator
     without a form for complex arguments becomes an opaque node there, and keeps its form for real
@@ -214,9 +214,7 @@ def translating_complex_operators(
 
 
 def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
-    """Return complex numbers, which are pairs of real ones on the last axis, with one more
-    axis.
-    """
+    """Write `unsqueeze` of complex numbers, which are pairs on the last axis."""
     from onnxscript.onnx_opset import opset23
 
     return opset23.Unsqueeze(numbers, opset23.Constant(value_ints=[dim - (dim < 0)]))
@@ -257,7 +255,7 @@ def promoting_scalar_operands() -> Iterator[None]:
 
 
 def _is_tensors_place(node: Any, number: Any) -> bool:
-    """Return whether the node gets this number where its operator takes a tensor."""
+    """Return whether a node gets this number where its operator expects a tensor."""
     indices = zip(node.target._schema.arguments, node.args, strict=False)
     return any(str(index.type) == "Tensor" and provided is number for index, provided in indices)
 
@@ -269,7 +267,7 @@ def _takes_complex(node: Any) -> bool:
 
 
 def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
-    """Return a translation of the operator into one node of the domain `torch.ops`.
+    """Return a translation that writes an operator as one opaque node of `torch.ops`.
 
     It has `results` results, or as many as the schema has. Its inputs are the tensors among the
     arguments, lists of tensors flattened; its attributes the plain arguments that are passed, by
@@ -319,9 +317,7 @@ def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def _opaque_operator_schema(
     operator: Any, name: str, has_inputs: bool, results: int | None
 ) -> Any:
-    """Return the ONNX schema of an operator: a list of inputs must not be empty, but may be
-    absent.
-    """
+    """Return the ONNX schema of an opaque operator; its list of inputs may be absent."""
     from onnx.defs import OpSchema
 
     if results is None:
@@ -379,14 +375,12 @@ def _inputs_of_any_number() -> Any:
 
 
 def _attribute_name(argument: str) -> str:
-    """Return the attribute's name, `self_` for `self`, which Python uses for the operator
-    itself.
-    """
+    """Return an argument's attribute name, `self_` for `self`, which Python reserves."""
     return "self_" if argument == "self" else argument
 
 
 def _attribute_type(written: str) -> Any:
-    """Return the ONNX type of an attribute for an argument of this type, None where there is none.
+    """Return the ONNX attribute type for an argument's schema type, None if there is none.
 
     PyTorch's `number`, an int, a float or a complex number, is a float: its real part.
     """
@@ -456,7 +450,7 @@ def to_onnx(
     dropped: DroppedOperators,
     forms: Mapping[Any, Callable[..., Any]] = {},
 ) -> Any:
-    """Return the ONNX program. An operator that the exporter does not know becomes an opaque node.
+    """Convert an exported program to ONNX; unknown operators become opaque nodes.
 
     Operators that are eliminated as dead are noted in `dropped`. `forms` are additional ONNX forms
     of operators.
@@ -535,7 +529,7 @@ def to_onnx(
 
 
 def _forget_open_sizes(exported: Any) -> None:
-    """Drop the open sizes that a trace of the program announced and did not resolve.
+    """Drop unresolved symbolic sizes that a trace left, or the next trace would fail.
 
     PyTorch looks for them in the next trace, and refuses it if they are missing.
     """
@@ -554,9 +548,7 @@ _FIRST_NAMES = {
 
 
 def _with_first_names(exported: Any) -> None:
-    """Replace aliases such as `divide` by `div`, for which an integer division would otherwise
-    run.
-    """
+    """Replace alias operators such as `divide` by the ones with a translation, `div`."""
     import torch
 
     for module in exported.graph_module.modules():
@@ -569,7 +561,7 @@ def _with_first_names(exported: Any) -> None:
 
 
 def _without_idle_squeezes(exported: Any) -> None:
-    """Replace `squeeze` of axes that are longer than 1, which have no effect, by a copy.
+    """Replace `squeeze` of axes longer than 1, which has no effect, by a copy.
 
     The exporter would write a Squeeze that no runtime can run.
     """
@@ -587,9 +579,7 @@ _PLACES = ("GatherND", "ScatterND")  # their indices are int64 alone
 
 
 def cast_indices_to_int64(model: Any) -> None:
-    """Cast the int32 indices that the exporter passes to GatherND and ScatterND to int64, in
-    place.
-    """
+    """Cast int32 indices of GatherND and ScatterND to int64 in the model, in place."""
     import onnx_ir as ir
 
     for node in list(model.graph.all_nodes()):
@@ -613,7 +603,7 @@ def cast_indices_to_int64(model: Any) -> None:
 
 
 def _without_empty_joins(exported: Any) -> None:
-    """Remove `cat` of tensors that are all empty, which the exporter refuses.
+    """Remove `cat` of tensors that are all empty, which the exporter rejects.
 
     Where the result is as empty as the first of them, a copy of that one replaces it, with its
     name.
@@ -639,7 +629,9 @@ def _without_empty_joins(exported: Any) -> None:
 
 
 def _affine_grid(*args: Any) -> Any:
-    """Write the product with a grid as PyTorch computes it: decomposed it would be muls and a sum.
+    """Write `affine_grid`: the product of matrices and a grid, as PyTorch computes it.
+
+    Decomposed it would be multiplications and a sum.
 
     The arguments, theta, size and align_corners, have no names of their own here: the exporter
     would make tensors of plain ones by their annotations.
@@ -652,7 +644,7 @@ def _affine_grid(*args: Any) -> Any:
 
 
 def _convolution_over_time(*args: Any) -> Any:
-    """Write a convolution of [time, batch, channels] by [width, channels, filters].
+    """Write `conv_tbc`: a convolution of [time, batch, channels] by [width, channels, filters].
 
     The arguments are the data, the weight, the bias and the padding of both ends.
     """
@@ -669,8 +661,9 @@ def _convolution_over_time(*args: Any) -> Any:
 
 
 def _has_real_dots(exported: Any) -> bool:
-    """Return whether the program has products of real vectors, and none of complex ones, which
-    conjugate.
+    """Return whether a program has products of real vectors, and none of complex ones.
+
+    Products of complex vectors conjugate.
     """
     import torch
 
@@ -681,7 +674,10 @@ def _has_real_dots(exported: Any) -> bool:
 
 
 def _dots(first: Any, second: Any, dim: int = -1) -> Any:
-    """Write products of vectors along an axis: decomposed they would be products and a sum."""
+    """Write dot products along an axis as one operator, not as products and a sum.
+
+    Decomposed they would be elementwise products and a sum.
+    """
     from onnxscript.onnx_opset import opset23
 
     letters = [chr(ord("a") + index) for index in range(max(len(first.shape), len(second.shape)))]
@@ -691,8 +687,9 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
 
 
 def _extreme(reduction: str, *args: Any) -> Any:
-    """Write the minimum or maximum along axes, or of all elements, where the exporter accepts no
-    axes.
+    """Write a minimum or maximum along axes, of all elements if no axes are given.
+
+    The exporter accepts no list of axes.
     """
     from onnxscript.onnx_opset import opset23
 
@@ -703,7 +700,7 @@ def _extreme(reduction: str, *args: Any) -> Any:
 
 
 def _put(*args: Any) -> Any:
-    """Write one number at the true elements of a mask (`x[mask] = 0`) as an elementwise choice.
+    """Write `x[mask] = number` as an elementwise choice.
 
     The exporter would search the elements, whose number depends on values. The arguments are the
     tensor, masks or indices, the written values, and whether they are added.
@@ -728,7 +725,10 @@ def _put(*args: Any) -> Any:
 
 
 def _wide(index: Any) -> Any:
-    """Return an index as int64: the exporter adds constants of that type to those of int32."""
+    """Return an int32 index cast to int64, any other index unchanged.
+
+    The exporter adds constants of int64 to indices of int32.
+    """
     from onnx_ir import DataType
     from onnxscript.onnx_opset import opset23
 
@@ -740,7 +740,7 @@ def _wide(index: Any) -> Any:
 
 
 def _put_in_order(*args: Any) -> Any:
-    """Write the elements of `source` one after the other, where the mask is true.
+    """Write `masked_scatter`: source elements, in order, where the mask is true.
 
     The exporter would search the elements, whose number depends on values. Here each element of
     the mask knows how many came before it. The arguments are the tensor, the mask, the source.
@@ -762,7 +762,10 @@ def _put_in_order(*args: Any) -> Any:
 
 
 def _uniform(*args: Any) -> Any:
-    """Write random numbers for a tensor and its bounds: decomposed they would have no form."""
+    """Write uniform random numbers of a tensor's shape between two bounds.
+
+    Decomposed they would have no translation.
+    """
     from onnxscript.onnx_opset import opset23
 
     low = float(args[1]) if len(args) > 1 else 0.0
@@ -771,14 +774,15 @@ def _uniform(*args: Any) -> Any:
 
 
 def _gives_floats(exported: Any, operator: Any) -> bool:
-    """Return whether every result of the operator in the program has a float type."""
+    """Return whether all results of an operator in the program have a float dtype."""
     nodes = exported.graph.find_nodes(op="call_function", target=operator)
     return all(node.meta["val"].is_floating_point() for node in nodes)
 
 
 def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
-    """Write a `linspace` as start + i * step. The exporter computes each element from both
-    ends.
+    """Write `linspace` as start + i * step.
+
+    The exporter computes each element from both ends.
     """
     from onnxscript.onnx_opset import opset23
 
@@ -802,7 +806,7 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
 def _powers(
     start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
 ) -> Any:
-    """Write a `logspace`: the base to the power of each element of a `linspace`."""
+    """Write `logspace`: the base to the power of each element of a `linspace`."""
     from onnxscript.onnx_opset import opset23
 
     exponents = _even_steps(start, end, steps, dtype)
@@ -812,7 +816,7 @@ def _powers(
 
 
 def _without_form(exported: Any) -> set[Any]:
-    """Return the operators that the exporter fails on, or gives a form that does other work.
+    """Return the operators whose ONNX translation fails or does different work.
 
     The ONNX LSTM has no projection: the exporter writes the width of the projected state as that
     of the cell.
@@ -831,7 +835,7 @@ def _without_form(exported: Any) -> set[Any]:
 
 
 def _projects(hidden: Any, cell: Any) -> bool:
-    """Return whether the state that is passed to the next step is narrower than the cell."""
+    """Return whether an LSTM's hidden state is of another width than its cell state."""
     return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
 
 

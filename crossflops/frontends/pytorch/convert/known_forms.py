@@ -61,7 +61,7 @@ class WritingPlace:
 
 @contextmanager
 def noting_places(source_program: Any) -> Iterator[WritingPlace]:
-    """Yield the place where the exporter writes in this context.
+    """Yield an object that says at which node and graph the exporter is, in this context.
 
     The notes that it makes for the ONNX nodes of an operator call are made once.
     """
@@ -102,7 +102,7 @@ _NUMBERED = re.compile(r"val_\d+")  # as ONNX nodes without a name call their re
 
 
 def _has_plain_names(source_program: Any) -> bool:
-    """Return whether the program holds no other, and nothing is called as results are."""
+    """Return whether a program has one graph module and no name like those of results."""
     import torch
 
     modules = source_program.graph_module.modules()
@@ -119,7 +119,7 @@ def form_of(
     find: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
 ) -> tuple[Any, str]:
-    """Return the form of an operator of a program, as a replay of its known nodes where possible.
+    """Return an operator's ONNX translation, replayed from stored nodes where possible.
 
     `find` returns the form itself, or None and a reason. `flags` say which of several forms it is.
     """
@@ -186,13 +186,13 @@ def _tensor_key(value: Any) -> Any:
 
 
 def _value_key(value: Any) -> Any:
-    """Return the facts of a value that a form may read."""
+    """Return an ONNX value's type and shape as a hashable key."""
     kind, shape = value.type, value.shape
     return str(kind), None if shape is None else tuple(map(str, shape))
 
 
 def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]:
-    """Return the values in arguments by their identity, each once."""
+    """Return the ONNX values in nested arguments by object id, each once."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -207,7 +207,7 @@ def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]
 
 
 def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
-    """Return the arguments with other values in them."""
+    """Return nested arguments with each ONNX value replaced by another."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -225,7 +225,7 @@ def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
 def _write_and_store_form(
     key: Any, form: Callable[..., Any], writing_place: WritingPlace, *args: Any, **kwargs: Any
 ) -> Any:
-    """Write the nodes of a form, and store them for replay."""
+    """Run an ONNX translation, and store the nodes that it writes for replay."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
         form_record = _record_form_nodes(form, args, kwargs, values)
@@ -244,7 +244,7 @@ def _write_again(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Replay the known nodes of a form, or call it where it gets other values."""
+    """Replay a translation's stored nodes, or run it if it gets other values."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     if tuple(map(_value_key, values)) != form_record.given:
         form, _ = find()
@@ -253,7 +253,7 @@ def _write_again(
 
 
 def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
-    """Return the nodes of a form, called on new values."""
+    """Run an ONNX translation on new values, and return the nodes that it writes."""
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
 
@@ -315,7 +315,7 @@ def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
 
 
 def _copy_type_or_shape(value: Any) -> Any:
-    """Return a separate copy of a type or a shape, because values change theirs."""
+    """Return a separate copy of an ONNX type or shape."""
     if isinstance(value, tuple | type(None)):
         return value
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
@@ -324,7 +324,7 @@ def _copy_type_or_shape(value: Any) -> Any:
 def _replay_form_nodes(
     form_record: _WrittenForm, values: Sequence[Any], writing_place: WritingPlace
 ) -> Any:
-    """Write the nodes on these values."""
+    """Write a translation's stored nodes again, on these values."""
     from torch.onnx._internal.exporter import _core
 
     tracer: Any = _core.current_tracer
@@ -405,7 +405,7 @@ REPLACED = "crossflops.replaced"  # nodes that a folder would have written befor
 def _fold_form(
     form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
 ) -> FoldedForm | None:
-    """Return what is left of a form here, None where all of it is written."""
+    """Return the nodes of a stored translation left after folding, None for all."""
     assert writing_place.node is not None
     results = (
         form_record.outputs
@@ -443,7 +443,7 @@ def _takes_bias(node: "fx.Node") -> bool:
 
 
 def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
-    """Return the places of the results of an operator call that something takes."""
+    """Return the indices of an operator's results that other nodes use."""
     is_each = number > 1 and all(user.target is operator.getitem for user in node.users)
     if not is_each:
         return frozenset(range(number))
@@ -457,7 +457,7 @@ def _replay_folded_form(
     tracer: Any,
     writing_place: WritingPlace,
 ) -> Any:
-    """Write the nodes that are left on these values.
+    """Write the nodes of a folded translation on these values, with their usual names.
 
     Nodes and values have the names that they have behind those that are not written.
     """
@@ -500,7 +500,7 @@ def _replay_folded_form(
 
 
 def _new_number(name: str, number: Any, writing_place: WritingPlace) -> Any:
-    """Return a value of the graph with a number that was computed."""
+    """Return a new initializer of the ONNX graph with this computed number."""
     import onnx_ir as ir
 
     assert writing_place.node is not None

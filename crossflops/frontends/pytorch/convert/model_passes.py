@@ -30,7 +30,7 @@ class _InferredTensor(NamedTuple):
 
 @contextmanager
 def reusing_shape_inference() -> Iterator[None]:
-    """Infer and fold equal nodes once in a folder of constants, in this context."""
+    """Infer shapes and fold constants of equal ONNX nodes only once, in this context."""
     if is_reference_export():
         yield
         return
@@ -119,7 +119,7 @@ class _NodeKeys:
         self._constants: dict[int, tuple[Any, Any]] = {}
 
     def node_key(self, node: Any, opset: int | None) -> Any:
-        """Return the key of a node; None where further facts determine its result."""
+        """Return a cache key of an ONNX node's shape inference, None if more would matter."""
         import onnx_ir as ir
 
         attributes = []
@@ -171,15 +171,13 @@ def _shape_extent_key(extent: Any) -> Any:
 
 
 def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], Any]:
-    """Return the content of an array; for texts the texts, since their bytes are only
-    addresses.
-    """
+    """Return an array's contents as a cache key."""
     stored = tuple(numbers.flat) if numbers.dtype.hasobject else numbers.tobytes()
     return numbers.dtype, numbers.shape, stored
 
 
 def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-    """Return the facts that determine the result of an operator; None where further facts do."""
+    """Return a cache key of an operator's evaluation, None if more would matter."""
     domain, name, version, *inputs = operator
     if any(value is not None and value.size > _SMALL for value in inputs):
         return None
@@ -210,8 +208,7 @@ def _attribute_value_key(attribute: Any) -> Any:
 
 @contextmanager
 def renumbering_opsets() -> Iterator[None]:
-    """Set only the opset number of a model whose operators are equal in the newer set, in this
-    context.
+    """Only renumber the opset of models whose operators did not change, in this context.
 
     The version converter visits every node once for each set in between.
     """
@@ -245,7 +242,7 @@ def renumbering_opsets() -> Iterator[None]:
 
 
 def _stays(model: Any, target: int) -> bool:
-    """Return whether all operators of a model are the same in the set of this number."""
+    """Return whether all operators of a model are the same in opset `target`."""
     from onnxscript.version_converter import _version_converter as converter
 
     known = model.opset_imports.get("")

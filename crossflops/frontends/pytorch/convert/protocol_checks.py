@@ -17,7 +17,7 @@ _COLLECT = "_get_protocol_attrs"
 
 @contextmanager
 def reusing_protocol_attributes() -> Iterator[None]:
-    """Collect the names of a protocol once in this context."""
+    """Collect the attribute names of each typing protocol once in this context."""
     collect: Any = getattr(typing, _COLLECT, None)
     if collect is None or hasattr(typing.SupportsInt, "__protocol_attrs__"):
         yield

@@ -16,7 +16,7 @@ from crossflops.frontends.pytorch.convert.exporter import opaque
 
 
 def replacement_forms() -> dict[Any, Callable[..., Any]]:
-    """Return the forms by operator."""
+    """Return our replacements of ONNX translations, by PyTorch operator."""
     import torch
 
     aten = torch.ops.aten
@@ -116,7 +116,7 @@ def _true() -> Any:
 
 
 def _expand_mask_rows(mask: Any, query: Any) -> Any:
-    """Write a mask with one row for each query, from one with a row for all."""
+    """Write an attention mask with one row for each query."""
     if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
         return mask
     rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
@@ -129,7 +129,7 @@ def _are_numbers(sizes: Sequence[Any]) -> bool:
 
 
 def _as_summand(mask: Any, query: Any) -> Any:
-    """Write 0 where a boolean mask keeps a score, and minus infinity elsewhere."""
+    """Write a boolean mask as 0 where it keeps a score, minus infinity elsewhere."""
     import onnx_ir as ir
 
     if mask.dtype != ir.DataType.BOOL:
@@ -185,7 +185,7 @@ def batch_norm_form(
 
 
 def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
-    """Write PyTorch's running variance: divided by n - 1 where ONNX divides by n elements.
+    """Write the new running variance of a batch norm: divided by n - 1, not n.
 
     A model that does not use it has no such nodes.
     """
@@ -198,7 +198,7 @@ def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
 
 
 def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
-    """Write the mean and 1 / sqrt(variance + eps) by channel, for the backward pass."""
+    """Write a batch norm's mean and 1 / sqrt(variance + eps) by channel."""
     axes = integer_list_constant(*(axis for axis in range(len(x.shape)) if axis != 1))
     centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
     variance = opset23.ReduceMean(opset23.Mul(centred, centred), axes, keepdims=0)
@@ -209,9 +209,7 @@ def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
 def batch_norm_without_statistics(
     x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Write `_native_batch_norm_legit.no_stats`, which has the three first results of
-    `batch_norm_form`.
-    """
+    """Write a batch norm without running statistics: the first three results."""
     return batch_norm_form(x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
@@ -226,8 +224,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """Write an instance norm with running statistics as the batch normalization of N C channels
-    that runs.
+    """Write an instance norm with running statistics as a batch norm of N C channels.
 
     The exporter leaves out the running statistics where those of the input are used. Source:
     aten/src/ATen/native/Normalization.cpp (instance_norm).
@@ -251,9 +248,7 @@ def instance_norm(
 
 
 def _set_type(value: Any, like: Any, *shape: int) -> Any:
-    """Return a value with a known type and shape, which forms read, and which nodes do not
-    infer.
-    """
+    """Return a value with the dtype and shape of `like` set."""
     import onnx_ir as ir
 
     value.dtype, value.shape = like.dtype, ir.Shape(shape)
@@ -274,7 +269,7 @@ def cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Write -log softmax(x)[target], with smoothed labels or probabilities of classes, too.
+    """Write cross entropy, -log softmax(x)[target], also with smoothed labels.
 
     x [N, C, d...] or [C]. It is written as PyTorch runs it, where the exporter's form is
     incomplete. Source: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss).
@@ -296,14 +291,14 @@ def cross_entropy(
 
 
 def _reshape_class_weights(weight: Any, axes: int) -> Any:
-    """Write the weights of classes along the second of `axes` axes."""
+    """Write class weights reshaped to axis 1 of `axes` axes."""
     return opset23.Reshape(weight, integer_list_constant(1, -1, *[1] * (axes - 2)))
 
 
 def _probability_cross_entropy(
     x: Any, target: Any, weight: Any, reduction: int, smoothing: float
 ) -> Any:
-    """Write - sum of target log softmax(x); the mean is by the number of targets."""
+    """Write the cross entropy of probabilities: -sum of target log softmax(x)."""
     classes = x.shape[1]
     if smoothing:
         kept = opset23.Mul(target, torch_constant_like(1.0 - smoothing, target))
@@ -325,7 +320,7 @@ def _probability_cross_entropy(
 def _label_smoothing_loss(
     x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, smoothing: float
 ) -> Any:
-    """Write (1 - s) nll + s / C * the loss of all classes."""
+    """Write cross entropy with label smoothing: (1 - s) nll + s / C * loss of all classes."""
     named = {_MEAN: "mean", _SUM: "sum"}.get(reduction, "none")
     logs = opset23.LogSoftmax(x, axis=1)
     likelihood = opset23.NegativeLogLikelihoodLoss(
@@ -346,7 +341,7 @@ def _label_smoothing_loss(
 
 
 def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
-    """Write the number of counted targets, or the sum of their weights."""
+    """Write the number of targets that are not ignored, or the sum of their weights."""
     if weight is None:
         return opset23.ReduceSum(opset23.CastLike(opset23.Not(ignored), x), keepdims=0)
     valid = opset23.Where(ignored, torch_constant_like(0, target), target)
@@ -355,7 +350,7 @@ def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
 
 
 def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
-    """Write the sum of max(0, 1 - (x[label] - x[other])) / classes for each row.
+    """Write the multilabel margin loss: sum of max(0, 1 - (x[label] - x[other])) / C.
 
     x [N, C] or [C]. Labels end at the first -1; PyTorch's decomposition has a term for each
     position behind that, too. Source: aten/src/ATen/native/LossMultiLabelMargin.cpp.
@@ -400,8 +395,7 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """Write the means of windows over the last `axes` axes, or their sums divided by a given
-    divisor.
+    """Write average pooling over the last `axes` axes, or sums over a given divisor.
 
     With a divisor: the mean over all positions of a window, padded ones too, times their number
     over the divisor. Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp.
@@ -430,12 +424,12 @@ def average_pool(
 
 
 def _numbers_per_axis(numbers: Sequence[int], axes: int) -> list[int]:
-    """Return a number for each axis: a single one is repeated."""
+    """Return one number per axis; a single one is repeated."""
     return list(numbers) * axes if len(numbers) == 1 else list(numbers)
 
 
 def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
-    """Return the padding that the last window needs behind the end; no window begins in it."""
+    """Return the padding that the last pooling window needs behind the axis's end."""
     steps = size + 2 * before - kernel
     count = (-(-steps // stride) if ceil_mode else steps // stride) + 1
     if (count - 1) * stride >= size + before:
@@ -446,7 +440,7 @@ def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bo
 def resize_form(
     operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any
 ) -> Any:
-    """Write an interpolation to a size, by the given scales where they are not the ratio of sizes.
+    """Write an interpolation to a size, by given scales if they differ from the ratio.
 
     Two cases that ONNX lacks stay opaque nodes: scales that lead to another size, and aligned
     corners with antialiasing. Source: aten/src/ATen/native/UpSample.h (area_pixel_compute_scale).
@@ -481,8 +475,9 @@ def resize_form(
 
 
 def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
-    """Write the source in the type and the shape of x: the exporter leaves it the smaller
-    shape.
+    """Write `copy_`: the source in the dtype and the shape of x.
+
+    The exporter leaves the result the smaller shape.
     """
     provided = opset23.CastLike(source, x)
     if list(source.shape) == list(x.shape):
@@ -491,7 +486,7 @@ def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    """Write scale * x above 0, and scale * alpha * (exp(input_scale * x) - 1) below.
+    """Write `elu`: scale * x above 0, scale * alpha * (exp(input_scale * x) - 1) below.
 
     The exporter scales x above 0 by both factors, and multiplies where they are 1, too.
     """
@@ -506,7 +501,10 @@ def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> A
 
 
 def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
-    """Write 0.54 - 0.46 cos(2 pi i / n): ONNX's window has other factors, 25/46 and 21/46."""
+    """Write PyTorch's Hamming window: 0.54 - 0.46 cos(2 pi i / n).
+
+    The window of ONNX has other factors, 25/46 and 21/46.
+    """
     import onnx_ir as ir
 
     kind = 1 if dtype is None or dtype < 0 else int(dtype)
@@ -519,14 +517,12 @@ def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
 
 
 def determinant(x: Any) -> Any:
-    """Write the determinant; the factors for the backward pass, which the exporter lacks, are
-    placeholders.
-    """
+    """Write the determinant, with placeholders for the two backward factors."""
     return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
 
 
 def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
-    """Write the draw of `count` indices of each row by their weights, with or without replacement.
+    """Write `multinomial`: `count` random indices of each row, drawn by weights.
 
     With replacement as the exporter writes it. Without, the largest of weight / exponential, as
     PyTorch draws them. Source: aten/src/ATen/native/Distributions.cpp (multinomial).

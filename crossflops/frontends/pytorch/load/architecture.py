@@ -105,7 +105,7 @@ def _activation_name(config: Any) -> str:
 
 
 def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
-    """Yield every parameter once, with what it is for."""
+    """Yield every parameter once, with its number of elements, its kind and its layer."""
     table = model.get_input_embeddings().weight
     head = model.get_output_embeddings().weight
     owners = dict(model.named_modules())
@@ -123,7 +123,7 @@ def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
 
 
 def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
-    """Return the kind of a parameter that is neither the table nor the head."""
+    """Return the kind of a parameter by its name and module: "norm", "bias", "ffn", ..."""
     class_name = type(owner).__name__
     if "norm" in class_name.lower():
         return "norm"
@@ -180,7 +180,7 @@ def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping
 def _layer_attention(
     config: Any, parameters: tuple[_Parameter, ...], layer: int
 ) -> AttentionSizes:
-    """Return the attention of a layer: heads from the config, projections from the table."""
+    """Return a layer's attention sizes: heads from the config, projections from weights."""
     heads: int = config.num_attention_heads
     projections = _elements_by_kind(parameters, layer).get("attention", 0)
     if not projections:
@@ -222,7 +222,7 @@ def _key_head_count(config: Any) -> int:
 
 
 def _layer_window(config: Any, layer: int) -> int | None:
-    """Return the keys that a query of a layer sees; None where it sees all."""
+    """Return how many keys a query of a layer sees, None if it sees all."""
     window: int | None = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None
@@ -231,7 +231,7 @@ def _layer_window(config: Any, layer: int) -> int | None:
 
 
 def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> FeedForward:
-    """Return the feed-forward part of a layer: sizes from the config, gates from the table."""
+    """Return a layer's feed-forward sizes: widths from the config, gates from weights."""
     elements, hidden = _elements_by_kind(parameters, layer), config.hidden_size
     if not elements.get("expert"):
         width = _ffn_width(config)

@@ -56,7 +56,7 @@ def running_uncompiled() -> Iterator[None]:
 
 
 def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
-    """Give a copy of a model its own uncompiled methods in place of compiled ones.
+    """Replace a copied model's compiled methods by uncompiled ones of the copy.
 
     Python does not copy functions, and that of a compiled method runs the original module.
     """

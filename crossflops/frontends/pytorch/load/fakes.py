@@ -28,7 +28,7 @@ _SCRIPTED = "parts of it are TorchScript"
 
 @contextmanager
 def faking_grouped_products() -> Iterator[None]:
-    """Let fake tensors accept a grouped product in the types that a CPU accepts, in this context.
+    """Let fake tensors accept grouped products of all dtypes of a CPU, in this context.
 
     PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9). Source:
     torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
@@ -61,7 +61,7 @@ _GROUPED = "_meta_grouped_mm_common"
 
 @contextmanager
 def building_fake_tensors() -> Iterator[None]:
-    """Make all new tensors fake in this context. Raise ValuesNeededError where that fails.
+    """Make all new tensors fake in this context; ValuesNeededError if that fails.
 
     Modules that are imported meanwhile make real ones, which they may keep.
     """
@@ -81,7 +81,7 @@ def building_fake_tensors() -> Iterator[None]:
 
 
 def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
-    """Return a module whose tensors have lost their values, and its inputs without meta tensors.
+    """Return a module with its tensors made fake, and its inputs likewise.
 
     The module is changed. Meta tensors become fake CPU tensors: code may read a tensor's device
     and take another path on the meta device.
@@ -137,9 +137,7 @@ def without_values() -> Callable[[Any], Any]:
 
 @contextmanager
 def watching_values(model: Any) -> Iterator[Callable[[], str]]:
-    """Yield a function that tells in words for which operation a run needed values; "" for
-    none.
-    """
+    """Yield a function that says for which operation a run needed values, "" for none."""
     modes = _fake_modes(model)
     for mode in modes:
         mode.asked, mode.doing = "", "running"
@@ -152,8 +150,7 @@ def watching_values(model: Any) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def hiding_tool_replacements(model: Any) -> Iterator[None]:
-    """Let the Python kernels of fake tensors call the original functions, not a tool's
-    replacements.
+    """Let fake kernels call PyTorch's original functions, not a tool's replacements.
 
     The tool would otherwise see calls that the model does not make.
     """
@@ -180,7 +177,7 @@ def _mode_of(tensor: Any) -> Any:
 
 
 def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
-    """Return the attributes of a module's parts, and its inputs, as leaves."""
+    """Return all attributes of a model's modules, and its inputs, as a flat list."""
     from torch.utils._pytree import tree_leaves
 
     attributes = [value for module in model.modules() for value in attributes_of(module)]
@@ -206,21 +203,19 @@ def weights_kind(model: Any, args: Any, kwargs: Any) -> str:
 
 
 def _is_bare(tensor: Any) -> bool:
-    """Return whether the tensor is on the meta device; a fake tensor there reports another
-    device.
-    """
+    """Return whether a tensor is on the meta device and not a fake tensor."""
     return bool(tensor.device.type == "meta")
 
 
 def is_building() -> bool:
-    """Return whether a model is being built in `building_fake_tensors`."""
+    """Return whether a model is being built with fake tensors."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
 
 
 def refuse_scripted(model: Any) -> None:
-    """Raise ValuesNeededError for TorchScript, which stores its tensors itself."""
+    """Raise ValuesNeededError for a TorchScript model, as it stores tensors itself."""
     import torch
 
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -228,7 +223,7 @@ def refuse_scripted(model: Any) -> None:
 
 
 def is_fake(tensor: Any) -> bool:
-    """Return whether a tensor has no data, although its device is a real one."""
+    """Return whether a tensor is a fake tensor: a shape without data."""
     return type(tensor).__name__ == "FakeTensor"
 
 
@@ -239,7 +234,7 @@ def _new_fake_mode() -> Any:
 
 @functools.cache
 def _fake_mode_class() -> Any:
-    """Return the class of fake modes that note in `asked` which operation first needed values."""
+    """Return the class of fake modes that note which operation first needed values."""
     import torch
     from torch import _C
     from torch._subclasses.fake_tensor import (
@@ -295,9 +290,7 @@ def _fake_mode_class() -> Any:
 
 @contextmanager
 def _suspending_jit_trace() -> Iterator[None]:
-    """Suspend torch.jit's recording in this block, since sizes of tensors would be tensors under
-    it.
-    """
+    """Suspend torch.jit's tracing in this context."""
     from torch import _C
 
     state = _C._get_tracing_state()
@@ -314,7 +307,7 @@ def _suspending_jit_trace() -> Iterator[None]:
 
 
 def _traceable() -> Any:
-    """Return a context in which operators reach torch.jit again."""
+    """Return a context in which torch.jit's tracer sees operators again."""
     from torch import _C
 
     excluded = _C._dispatch_tls_local_exclude_set().remove(_C._parse_dispatch_key("Tracer"))
@@ -323,7 +316,7 @@ def _traceable() -> Any:
 
 @contextmanager
 def _no_scripts(mode: Any) -> Iterator[None]:
-    """Prevent TorchScript in this context, because it stores its tensors itself."""
+    """Make TorchScript raise ValuesNeededError in this context."""
     from torch.jit import RecursiveScriptModule
 
     def refuse(*args: Any, **kwargs: Any) -> None:
@@ -337,7 +330,7 @@ def _no_scripts(mode: Any) -> Iterator[None]:
 
 @contextmanager
 def _real_imports() -> Iterator[None]:
-    """Run the code of imported modules outside of all modes in this context.
+    """Run the code of imported modules without dispatch modes in this context.
 
     Tensors that a module creates at import stay in it after this context.
     """

@@ -53,12 +53,12 @@ class Attending:
 
     @property
     def note(self) -> str:
-        """A note on the runs until now, "" where none was changed."""
+        """A note for the report that FlexAttention ran as operators, "" if it did not."""
         return AS_OPERATORS if self._calls else ""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the model in this context; code that does not import FlexAttention needs none."""
+        """Run the model's FlexAttention as operators in this context, if it is used."""
         if not self._is_refused or _API not in sys.modules:
             yield
             return
@@ -70,7 +70,7 @@ class Attending:
 def unfusing_flex_attention(
     calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
 ) -> Iterator[None]:
-    """Run FlexAttention as operators in this context; append calls with a mask to `calls`.
+    """Run FlexAttention as operators in this context; note masked calls in `calls`.
 
     `attended` is appended to at every call.
     """
@@ -107,11 +107,11 @@ def _no_compiler() -> Iterator[str]:
 
 
 def _accept_any_tensors(*_tensors: Any) -> None:
-    """Accept tensors that require a gradient, which operators have."""
+    """Accept any tensors, also ones that require gradients, by doing nothing."""
 
 
 def _indices() -> Any:
-    """Return a context in which an index that is a tensor of one number is not read.
+    """Return a context in which indexing by one-element tensors does not read them.
 
     It is a mode and not an assignment to `Tensor.__getitem__`: that would make PyTorch treat
     tensors as sequences from then on, in the whole process (see entry_points.py).
@@ -143,7 +143,7 @@ def _has_indices(index: Any) -> bool:
 
 
 def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
-    """Return the calls with a mask in a run."""
+    """Return the FlexAttention calls with a mask that happen in a run."""
     calls: list[MaskedAttention] = []
     with unfusing_flex_attention(calls):
         run()
@@ -151,9 +151,7 @@ def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
 
 
 def describe_masks(calls: Sequence[MaskedAttention]) -> str:
-    """Return which share of the products a block-skipping kernel runs, in words; "" without
-    masks.
-    """
+    """Return in words which share of masked products a block kernel runs, or ""."""
     if not calls or any(call.kept is None for call in calls):
         return ""
     macs, blocks = sum(call.macs for call in calls), sum(call.blocks for call in calls)
@@ -167,7 +165,7 @@ def describe_masks(calls: Sequence[MaskedAttention]) -> str:
 def _mask_attention_calls(
     query: Any, key: Any, value: Any, _score_mod: Any, mask: Any
 ) -> Iterator[MaskedAttention]:
-    """Yield the call if it has a mask."""
+    """Yield a description of an attention call if it has a mask."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -205,7 +203,7 @@ def _has_numbers(tensor: Any) -> bool:
 
 
 def _extents(length: int, block: int, blocks: int) -> Any:
-    """Return the extents of the blocks of an axis, of which the last may be cut."""
+    """Return the sizes of an axis's blocks, of which the last may be smaller."""
     import torch
 
     return (length - block * torch.arange(blocks)).clamp(max=block)

@@ -42,7 +42,7 @@ class PackedWeight(msgspec.Struct, kw_only=True):
 
 
 def is_quantized(model: "nn.Module") -> bool:
-    """Return whether a module holds packed weights, or a layer of torch.ao that quantizes."""
+    """Return whether a model has packed quantized weights or quantizing layers."""
     return any(
         next(_script_object_items(module), None) is not None
         or type(module).__module__.startswith("torch.ao.nn")
@@ -51,7 +51,7 @@ def is_quantized(model: "nn.Module") -> bool:
 
 
 def unpack_weights(model: "nn.Module") -> tuple[int, int]:
-    """Replace packed weights of the modules by tensors; return their elements and bytes.
+    """Replace packed quantized weights by tensors; return their count and bytes.
 
     They are parameters of the model which PyTorch does not list. The modules are changed: pass a
     copy.
@@ -68,7 +68,7 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
 
 
 def dequantize_tensors(model: "nn.Module") -> None:
-    """Replace quantized tensors of modules by float tensors, as activations are.
+    """Replace quantized tensors of a model by float tensors.
 
     The modules are changed: pass a copy. PyTorch cannot make a fake tensor of one that is
     quantized by channel.
@@ -83,9 +83,7 @@ def dequantize_tensors(model: "nn.Module") -> None:
 
 
 def _read_scales(module: "nn.Module") -> None:
-    """Replace scales by numbers, which quantized modules would read from tensors without
-    values.
-    """
+    """Replace a quantized module's scale and zero point tensors by Python numbers."""
     if not type(module).__module__.startswith("torch.ao.nn"):
         return
     for name, kind in (("scale", float), ("zero_point", int)):
@@ -121,7 +119,7 @@ def _class_of(value: Any) -> str:
 
 
 def _unpack_script_object(value: Any) -> PackedWeight:
-    """Return the content of a packed object."""
+    """Return weight, bias and settings in a packed quantized script object."""
     import torch
 
     kind, library = _class_of(value), torch.ops.quantized
@@ -183,7 +181,7 @@ _patched = functools.partial(patching_attribute, declared=inventory.QUANTIZED)
 
 @contextmanager
 def replacing_quantized_operators(packed: bool) -> Iterator[None]:
-    """Compute operators on quantized tensors as the float model does, in this context.
+    """Compute operators on quantized tensors as float ones in this context.
 
     A model without packed weights may quantize in its own code: the replacement starts at its
     first call, so that the operators of torch.ao are loaded only for models that need them.
@@ -211,9 +209,7 @@ _QUANTIZING = {
 
 
 def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., Any]:
-    """Return a function that rounds a float tensor, or each of a list, to whole numbers and
-    back.
-    """
+    """Return a function that quantizes and dequantizes a float tensor, or each of a list."""
 
     def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a tensor, or each of a list, quantized and dequantized, in float."""
@@ -229,7 +225,7 @@ def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., 
 
 
 def _replace_operators(stack: ExitStack) -> None:
-    """Replace operators on quantized tensors by those of the float model until the stack ends."""
+    """Replace quantized operators by float versions until `stack` closes."""
     import torch
     import torch.ao.quantization.fx._decomposed  # defines the operators below
     from torch import _VF
@@ -245,7 +241,7 @@ def _replace_operators(stack: ExitStack) -> None:
 
 
 def _round_through(x: Any, kind: str = "uint8") -> Any:
-    """Return a float tensor rounded to whole numbers and back."""
+    """Return a float tensor quantized to integers and dequantized."""
     return _float(_quantize(x, kind))
 
 
@@ -270,9 +266,7 @@ _READING: dict[str, Callable[..., Any]] = {
 
 
 def _float(x: Any) -> Any:
-    """Return whole numbers as a float tensor; a weight of float16 in the type in which it is
-    multiplied.
-    """
+    """Return a tensor of quantized integers, or of float16, as a float tensor."""
     import torch
 
     if x.dtype == torch.float16:
@@ -283,7 +277,7 @@ def _float(x: Any) -> Any:
 
 
 def _last_axis_sizes(sizes: list[int], count: int) -> list[int]:
-    """Return the sizes of a convolution over one axis, which is packed as one over two."""
+    """Return the last `count` sizes of a convolution that is packed with more axes."""
     return sizes[-count:]
 
 
@@ -329,7 +323,7 @@ def _relu(x: Any) -> Any:
 
 
 def _product_functions() -> dict[str, Callable[..., Any]]:
-    """Return convolutions and linear layers, with or without a fused activation."""
+    """Return float versions of quantized convolutions and linear layers, by name."""
     table: dict[str, Callable[..., Any]] = {}
     for suffix, after in (("", _identity_function), ("_relu", _relu)):
         table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _float_linear(False, f, x, p)
@@ -350,7 +344,7 @@ def _product_functions() -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _float_function_table() -> dict[str, Callable[..., Any]]:
-    """Return the float versions of the operators of `torch.ops.quantized`, by name."""
+    """Return float versions of the operators of `torch.ops.quantized`, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -389,7 +383,7 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
 
 
 def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
-    """Return the float versions of norms and activations, by name."""
+    """Return float versions of quantized norms and activations, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -415,9 +409,7 @@ def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
 
 
 def _functional_replacements() -> dict[str, Callable[..., Any]]:
-    """Return replacements for functions of torch.ao.nn.quantized that accept only quantized
-    tensors.
-    """
+    """Return float replacements of torch.ao.nn.quantized functions."""
     import torch.ao.nn.quantized.functional as quantized
     import torch.nn.functional as plain
 
@@ -482,7 +474,7 @@ def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> An
 
 
 def _flat_layer_weights(params: Any) -> list[Any]:
-    """Return the weights of all layers as a recurrence takes them: two weights, and two biases."""
+    """Return all layers' weights in the flat order of a recurrent operator."""
     flat: list[Any] = []
     for cell in params:
         flat += [_float(layer.weight) for layer in cell.inner]
@@ -501,9 +493,7 @@ def _gru(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
-    """Run a recurrence on a padded batch, or on a packed sequence, whose sizes precede the
-    state.
-    """
+    """Run a quantized recurrent layer in float, on a padded or a packed batch."""
     import torch
 
     packet = getattr(torch.ops.aten, name)

@@ -35,8 +35,7 @@ _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "
 def jit_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes of the graph, in order; one `untraced` with the reason where tracing
-    raises.
+    """Return the nodes of the model's `torch.jit` trace in order, or one with the error.
 
     The first entry is the run itself. Where tracing raises only because it is observed, there is
     one `UNWATCHED` with the reason.
@@ -50,8 +49,9 @@ def jit_nodes(
 def observe_traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes as `jit_nodes` does, of the unchanged model: the tracer accepts only
-    results of tensors, and lists, tuples and dicts of them.
+    """Return the nodes of the unchanged model's `torch.jit` trace, as `jit_nodes` does.
+
+    The tracer accepts only results of tensors, and lists, tuples and dicts of them.
     """
     return _trace_jit_nodes(model, model, args, kwargs, setting)
 
@@ -109,7 +109,7 @@ def _is_traced_unwatched(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> bool:
-    """Return whether PyTorch can trace the model without recording."""
+    """Return whether torch.jit can trace the model if it is not recorded."""
     import torch
 
     try:
@@ -143,7 +143,7 @@ def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator
 
 
 def _with_flat_result(model: "nn.Module") -> "nn.Module":
-    """Return the model with its result as a flat list: the tracer takes no dicts.
+    """Return a wrapper of the model that returns a flat list of tensors.
 
     Results other than tensors and lists, tuples or dicts of tensors are left out, and so is the
     work behind them, as the tools do.
@@ -201,7 +201,7 @@ def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
 
 
 def _jit_input_names(node: Any, count: int) -> list[str]:
-    """Return the names of a node's inputs: those of the operator's schema, or their indices."""
+    """Return a TorchScript node's input names from its schema, or their indices."""
     import torch
 
     schema = node.schema()
@@ -218,7 +218,7 @@ def _position_names(values: Sequence[Any]) -> list[str]:
 
 
 def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
-    """Yield the specs of tensors among values, and in lists of them: "tensors.0"."""
+    """Yield specs of the tensors among TorchScript values, and in lists of them."""
     for name, value in zip(names, values, strict=True):
         if value.type().kind() == "TensorType":
             sizes = value.type().sizes()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
-    """Return the calls, with those of operators that torch.library defined in Python marked."""
+    """Return the calls, with those of operators marked that `torch.library` defines."""
     import torch
 
     defined: Any = torch.library
@@ -71,7 +71,7 @@ def with_bodies(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> tuple[Call, ...]:
-    """Return the calls with those that the bodies of custom operators make, below these.
+    """Return the calls with those made inside custom operators' kernels added below them.
 
     Fake tensors run no body, not even for a tool.
     """
@@ -109,7 +109,7 @@ def _record_operator_run(
 
 @contextmanager
 def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
-    """Record calls of operators outside of PyTorch in this context, for both ways to call them."""
+    """Record calls of custom (non-PyTorch) operators in this context."""
     import torch
 
     kinds: tuple[tuple[Any, Patch], ...] = (
@@ -139,7 +139,7 @@ def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
 def _body_calls(
     recorder: Recorder, calls: Sequence[Call], custom: Sequence[Call]
 ) -> Iterator[tuple[str, Call]]:
-    """Yield each call of a body, with the key of its operator.
+    """Yield each call made inside a custom operator, with the operator's key.
 
     Within one call of a module the first operator of a name is the first in the export, too.
     """
@@ -165,16 +165,14 @@ def _body_calls(
 
 
 def _nearest_module_call(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:
-    """Return the innermost enclosing call of a module."""
+    """Return the key of the innermost module call at or around this one, "" if none."""
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
-    """Return whether a tool does not see a frame in a body: an operator, or an unregistered
-    module.
-    """
+    """Return whether a tool does not show a frame: an operator or unregistered module."""
     unnamed = not recorder.index.rows[frame.module].names
     return frame.level == "operator" or (frame.level == "module" and unnamed)
 

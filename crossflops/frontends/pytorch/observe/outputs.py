@@ -19,7 +19,7 @@ _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
 def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
-    """Run copies of the model with different random seeds, and mark the outputs that differ.
+    """Run copies of the model with two random seeds, and mark the outputs that differ.
 
     Further runs have weights and inputs that differ by one rounding: a deep model on a small batch
     in training may amplify that. Raises InputError where the model raises.
@@ -40,9 +40,7 @@ def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
 
 
 def _torch_output_change(output: Any, other: Any) -> float:
-    """Return the change of an output relative to its largest element; for whole numbers the share
-    that differs.
-    """
+    """Return an output's change relative to its largest element; for integers the share."""
     import torch
 
     if output.shape != other.shape or not output.numel():
@@ -92,7 +90,7 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
 
 
 def _tensors_in_export_order(values: Any) -> Iterable[Any]:
-    """Return the tensors in a nested value, in the order of an export."""
+    """Return the tensors in a nested value, in the order of exported outputs."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -107,7 +105,7 @@ def _is_close_output(first: Any, second: Any) -> bool:
 
 
 def _torch_output_array(tensor: Any) -> Any:
-    """Return the numbers as a NumPy array; complex ones are pairs, as the exporter writes them."""
+    """Return a tensor as a NumPy array, complex numbers as pairs on the last axis."""
     import torch
 
     if tensor.is_complex():

@@ -54,7 +54,7 @@ _OPERANDS = frozenset({
 
 
 def operator_kept_values(node: "fx.Node") -> Kept:
-    """Return which values this operator keeps for the gradients of its operands."""
+    """Return which values an operator saves for backward: operands, results, nothing."""
     packet = getattr(node.target, "overloadpacket", None)
     name = getattr(packet, "__name__", "")
     if name == "dropout":  # a mask where it drops, which is kept before it is multiplied with
@@ -76,9 +76,7 @@ def _to_tensor_tuple(provided: Any) -> tuple[Any, ...]:
 def notice_checkpoints(
     replace: Callable[[Any, str, Any, Patch], None], recorder: "Recorder"
 ) -> None:
-    """Note which part of the model each checkpoint runs: both kinds go through one of these
-    functions.
-    """
+    """Make the recorder note which operators run in activation checkpoints."""
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
@@ -125,7 +123,7 @@ def notice_checkpoints(
 def _recording_checkpoint(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
-    """Assign recorded operators to a checkpoint, which may be nested, in this context.
+    """Assign operators recorded in this context to a new, maybe nested, checkpoint.
 
     In the forward pass of a custom function no values are kept, and nothing is recomputed.
     """
@@ -145,7 +143,7 @@ def _recording_checkpoint(
 
 
 def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
-    """Return whether a policy saves the result of this operator, so that it is not recomputed.
+    """Return whether a checkpoint policy saves this operator's result; None if unclear.
 
     The policy is called for each PyTorch operator that the node runs as, as the checkpoint calls
     it; products decide where there are any. None: it saves only some of them, or fails.

@@ -50,9 +50,7 @@ _HOOKS = {
 
 
 def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
-    """Record checkpoints, transforms and the like as calls of the function level until `undo` is
-    closed.
-    """
+    """Record custom functions, vmap, scripts and hooks as calls until `undo` closes."""
     import torch
     from torch._functorch import apis
 
@@ -137,7 +135,7 @@ _FORWARDING = frozenset({"upsample"})
 
 @contextmanager
 def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterator[None]:
-    """Record all calls of a model in this context.
+    """Record all calls of modules, functions and operators of a model in this context.
 
     Without `captured` no TorchFunctionMode is set up, because PyTorch takes no fast path under
     one.
@@ -180,7 +178,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
 
 
 def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
-    """Note that the model differentiates while it runs; torch.func.grad calls the first function.
+    """Make the recorder note that the model computes derivatives while it runs.
 
     A tangent outside of torch.func transforms is lost in the export, silently.
     """
@@ -233,7 +231,7 @@ def _owners() -> tuple[tuple[Any, str], ...]:
 
 
 def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the overridable functions of this owner, by torch's own list."""
+    """Yield the functions of a module or class that PyTorch lets modes override."""
     overridable = _overridable()
     for attribute in dir(owner):
         if attribute in _QUESTIONS or attribute.startswith("is_"):
@@ -262,9 +260,7 @@ _WRAPPERS: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] 
 
 
 def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the recording wrapper of a function, cached: it is installed for one recorder at a
-    time.
-    """
+    """Return the recording wrapper of a torch function, from a cache."""
     known = _WRAPPERS.get((name, id(function)))
     if known is None:
         if len(_WRAPPERS) >= _KEPT_WRAPPERS:
@@ -300,16 +296,14 @@ def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Return the new tensor, marked if it has a gradient: torch.ones(3, requires_grad=True)."""
+    """Return a new tensor, marked as a gradient start if `requires_grad=True` made it."""
     if kwargs.get("requires_grad") is True:
         mark_start(result)
     return result
 
 
 def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
-    """Note that the model requests the gradient of a tensor, or changes `requires_grad` of a
-    weight.
-    """
+    """Note that the model asks for a tensor's gradient, or freezes or trains a weight."""
     names = parameter_names(recorder).get(id(tensor), ())
     if names and tensor.requires_grad != graded:
         recorder.turned.update(names)
@@ -318,7 +312,7 @@ def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> Non
 
 
 def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
-    """Return a mode class that records calls through references older than the wrappers."""
+    """Return a mode class that records functions called by references to the originals."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -373,7 +367,7 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
 
 
 def _marking_gradient_mode(recorder: Recorder) -> Any:
-    """Return a context that marks traced nodes where gradients are off, which no frame shows."""
+    """Return a context that marks traced nodes as without gradients, if they are off."""
     from torch.fx.traceback import annotate
 
     return nullcontext() if recorder.has_gradients() else annotate({UNGRADED: True})
@@ -383,7 +377,7 @@ def _marking_gradient_mode(recorder: Recorder) -> Any:
 def _using_default_generator(
     recorder: Recorder, kwargs: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the arguments with the default generator in place of another, which no graph can hold.
+    """Yield the arguments with a custom random generator replaced by the default one.
 
     The default generator has the state of the other one meanwhile, which gets it back; traced
     nodes note which one it was.
@@ -405,7 +399,7 @@ def _using_default_generator(
 def _wrap_compiler(
     undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
 ) -> None:
-    """Compile TorchScript from the original functions meanwhile.
+    """Make `torch.jit.script` compile the original functions until `undo` closes.
 
     `torch.jit.script_if_tracing` compiles in the middle of a trace.
     """
@@ -473,7 +467,7 @@ def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[.
 
 
 def _hide_autocast(undo: ExitStack) -> None:
-    """Hide autocast from the export, as gradients are hidden.
+    """Hide autocast contexts from torch.export until `undo` closes.
 
     The trace then has the types without autocast: the work is the same, its precision is not.
     """
@@ -502,8 +496,9 @@ def _holds_tensors(data: Any = None) -> bool:
 
 
 def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    """Return `torch.tensor` of a list of tensors as a stack, because a trace has no numbers to
-    read.
+    """Return `torch.tensor` of nested lists of tensors, made by stacking them.
+
+    A trace has no numbers to read.
     """
     import torch
 
@@ -517,12 +512,14 @@ def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: An
 
 
 def _format_traced_number(self: Any, form: str) -> str:
-    """Return a number in text as the number, as in a run; PyTorch writes the fake tensor."""
+    """Return a traced scalar tensor formatted as its number."""
     return format(self.item(), form) if self.dim() == 0 else object.__format__(self, form)
 
 
 def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """Apply `Module.to` and its kin within a forward, where traced weights cannot be swapped.
+    """Apply `Module.to` and similar within a forward: replace weights by cast ones.
+
+    Traced weights cannot be swapped there.
 
     A cast weight replaces the original in the module, as in a run.
     """

@@ -27,8 +27,10 @@ Executed = Counter[str]  # twice the MACs of products, by the path of the module
 def model_run_products(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Executed:
-    """Return the products of a real run, with gradients: without them modules take fast paths,
-    which no export takes. The run may change the model: pass a copy.
+    """Return matrix-product FLOPs by module path of a real run; pass a copy of the model.
+
+    Gradients are on: without them modules take fast paths, which no export takes. The run may
+    change the model.
     """
     import torch
 
@@ -52,7 +54,7 @@ def model_run_products(
 def program_run_products(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> Executed:
-    """Return the products of the exported program, run node by node, in the modules of its frames.
+    """Return matrix-product FLOPs by module path of the exported program's run.
 
     Operators on fake tensors are run once for all equal nodes: a large model repeats a few blocks
     many times.
@@ -107,7 +109,7 @@ def _is_writing_node(node: Any) -> bool:
 
 
 def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
-    """Return the key of operators that do the same work; None where values may matter."""
+    """Return a key equal for calls of the same work, None if values may matter."""
     import torch
     from torch.utils._pytree import tree_flatten
 
@@ -132,7 +134,7 @@ def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
-    """Yield the products dispatched in this context, by the location `here` at that time."""
+    """Yield a counter of FLOPs of products run in this context, by the path `here()`."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
@@ -166,12 +168,12 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
 
 
 def _may_be_composite(func: Any) -> bool:
-    """Return whether the operator may be a composite; `prim` queries of fake tensors are not."""
+    """Return whether an operator may be a composite; `prim` operators are not."""
     import torch
 
     return isinstance(func, torch._ops.OpOverload) and func.namespace != "prim"
 
 
 def differing(run: Executed, exported: Executed) -> list[str]:
-    """Return the paths of the modules whose products differ."""
+    """Return the paths of modules with different product FLOPs in the two counts."""
     return sorted(path for path in {*run, *exported} if run[path] != exported[path])

@@ -111,7 +111,7 @@ class Recorder:
 
     @property
     def recording(self) -> bool:
-        """Whether the model's own code is running, and not the inside of a primitive.
+        """Whether the model's own Python code is running and is to be recorded.
 
         Code that PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That
         is checked first: the compiler cannot trace the check of the thread.
@@ -123,7 +123,7 @@ class Recorder:
         return not self._is_inside or self._is_in_own_mode()
 
     def _is_in_own_mode(self) -> bool:
-        """Return whether a TorchFunctionMode that the model set up handles the innermost frame.
+        """Return whether a TorchFunctionMode of the model handles the innermost frame.
 
         PyTorch passes it the function that the class has by the name: a tool that replaced
         `Tensor.mul` sees it here, once for every such mode, also where `x * y` was called. Modes
@@ -133,7 +133,7 @@ class Recorder:
 
     @contextmanager
     def resuming_model_code(self) -> Iterator[None]:
-        """Let the model's own code run once more, as in a checkpoint, below the model's frame."""
+        """Record the model's code again, below its outermost frame, in this context."""
         self.stack.append(self.frames[0])
         self._entered.append(_function_mode_count())
         try:
@@ -144,7 +144,7 @@ class Recorder:
 
     @contextmanager
     def muting_recorder(self) -> Iterator[None]:
-        """Suspend recording: Python calls in this context are the tracer's, or our own."""
+        """Record no calls in this context."""
         self.muted += 1
         try:
             yield
@@ -153,7 +153,7 @@ class Recorder:
 
     @contextmanager
     def primitive(self) -> Iterator[None]:
-        """Suspend recording, except for calls by a mode of the model: see `_is_in_own_mode`."""
+        """Record no calls in this context, except those by a mode of the model."""
         outer, self._is_inside = self._is_inside, True
         try:
             yield
@@ -163,7 +163,7 @@ class Recorder:
     def module_call(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run `module.__call__`."""
+        """Run a module's `__call__`, recorded as a module call."""
         if _is_traced_by_compiler():
             return run(module, *args, **kwargs)
         # What calls the model (the export's wrapper) is no part of it.
@@ -178,9 +178,7 @@ class Recorder:
     def module_forward(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run `module.forward`, recorded as a call of its own only if it was not called by
-        `__call__`.
-        """
+        """Run `module.forward`, recorded as a call unless `__call__` called it."""
         if not self.recording:
             return run(module, *args, **kwargs)
         row = self.index.row(module)
@@ -197,7 +195,7 @@ class Recorder:
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a function. A nested entry of the running function is the same call.
+        """Run a torch function, recorded as a call; a nested entry of the same is not.
 
         Custom autograd functions, which share one name, are always separate: a reentrant
         checkpoint is one, which may call another. So are entries by a mode of the model's own.
@@ -234,9 +232,7 @@ class Recorder:
     def operator(
         self, name: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run an operator whose kernel may be Python; calls of the kernel are recorded below
-        it.
-        """
+        """Run an operator, recorded as a frame, with calls of its Python kernel below it."""
         parent = self.stack[-1]
         key, ordinal = self._key(f"{parent.key}/{name}")
         frame = Frame(
@@ -308,7 +304,7 @@ class Recorder:
             return result if self.stack else exportable(result)
 
     def has_gradients(self) -> bool:
-        """Return whether gradients are on, where they are on for the model at all.
+        """Return whether gradients are on; always true if they are off for the model.
 
         They are off in the forward pass of a custom autograd function, which has its own backward:
         calls in it have gradients where the function itself has.
@@ -344,7 +340,7 @@ class Recorder:
 
 
 def _function_mode_count() -> int:
-    """Return how many modes see the next call of a function of torch."""
+    """Return how many TorchFunctionModes are active."""
     from torch._C import _len_torch_function_stack
 
     return int(_len_torch_function_stack())
@@ -365,15 +361,13 @@ def _is_traced_by_compiler() -> bool:
 
 
 def _is_in_place(name: str) -> bool:
-    """Return whether a target changes its tensor: Tensor.mul_, Tensor.__iadd__,
-    Tensor.__setitem__.
-    """
+    """Return whether a function changes its tensor in place, such as `Tensor.mul_`."""
     method = short_target_name(name).removeprefix("Tensor.")
     return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
 
 
 def short_target_name(name: str) -> str:
-    """Return a target in its short form: "F.conv2d", "Tensor.__matmul__", "Linear"."""
+    """Return the short name of a function or class: "F.conv2d", "Linear"."""
     for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
         if name.startswith(prefix):
             return replacement + name.removeprefix(prefix)
@@ -384,7 +378,7 @@ def short_target_name(name: str) -> str:
 
 
 def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
-    """Return frames and operators as one list, parents first.
+    """Return recorded frames and operators as one list of calls, parents first.
 
     Functions that contain neither an operator nor a module are dropped.
     """
@@ -414,7 +408,7 @@ def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
 
 
 def call_of(frame: Frame) -> Call:
-    """Return the call of a frame."""
+    """Return the trace's call of a recorded frame."""
     return msgspec.convert(
         {field: getattr(frame, field) for field in frame.__struct_fields__},
         Call,
@@ -423,7 +417,7 @@ def call_of(frame: Frame) -> Call:
 
 
 def with_node_keys(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
-    """Return the calls, each with the keys of its nodes."""
+    """Return the calls, each with the keys of the graph's nodes made for it."""
     nodes: dict[str, list[str]] = {}
     for node in graph.nodes:
         nodes.setdefault(node.call, []).append(node.key)

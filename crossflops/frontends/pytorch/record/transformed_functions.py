@@ -19,7 +19,7 @@ from crossflops.patches.patching import original, patching_attribute
 
 @contextmanager
 def transforms_first() -> Iterator[None]:
-    """Let transforms handle a custom function before a trace does, in this context."""
+    """Apply transforms such as vmap to custom functions before tracing, in this context."""
     from torch._functorch import autograd_function, vmap
     from torch._functorch.pyfunctorch import dispatch_functorch
     from torch.utils._pytree import tree_flatten, tree_unflatten

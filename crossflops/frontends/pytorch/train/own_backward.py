@@ -37,7 +37,7 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Return the backward cost of each custom function of a model, in the order of their calls.
+    """Return the backward cost of each custom autograd function, in call order.
 
     Where the model does not run without values, or raises, the reason is returned.
     """
@@ -120,7 +120,7 @@ class _ApplicationRecord:
         self._kept: list[Any] = []  # so that no other object gets the identity of one
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any, phase: Phase) -> None:
-        """Note an operator that ran."""
+        """Note an operator's call in a custom function, with its operands and results."""
         import torch
         from torch.utils._pytree import tree_flatten
 
@@ -155,7 +155,7 @@ class _ApplicationRecord:
             self._operators.append(_Ran(key, read, written, phase, repeats))
 
     def gave(self, results: Any) -> None:
-        """Remove the forward work that leads to the results, which the graph has."""
+        """Drop noted forward operators that the results need, as the graph has them."""
         needed = set(map(_storage_identity, _tensors_in_nest(results)))
         additional: list[_Ran] = []
         for operator in reversed(self._operators):
@@ -168,7 +168,7 @@ class _ApplicationRecord:
         self.kernels = {key: call for key, call in self.kernels.items() if key in left}
 
     def note_gradients(self, result: Any, needed: Sequence[bool]) -> None:
-        """Note the gradients that the backward pass returned, by the index of the operand."""
+        """Note which operands' gradients the backward pass returned, and which are needed."""
         import torch
 
         self.ran = True
@@ -179,7 +179,7 @@ class _ApplicationRecord:
         self.graded = frozenset(index for index in provided if needed[index])
 
     def same(self, tensor: Any, other: Any) -> None:
-        """Note that two tensors hold the same values."""
+        """Note that two tensors hold equal values."""
         self._put(tensor, self._value(other))
 
     def _value(self, leaf: Any) -> Any:
@@ -200,14 +200,14 @@ class _ApplicationRecord:
         return value
 
     def note_unpacked_tensor(self, tensor: Any, saved: Any) -> None:
-        """Note a saved tensor that is read: in a checkpoint it was recomputed."""
+        """Note that a saved tensor, or its recomputed copy, is read in the backward pass."""
         self.same(tensor, saved)
         indices = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
         self._operators.append(_Ran((), *indices, "back", again=False))
 
     @property
     def forward_only_kernels(self) -> Counter[Kernel]:
-        """The operators of the forward pass that its results do not need."""
+        """The counts of forward kernels on which the function's results do not depend."""
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
     def to_own_backward(
@@ -249,15 +249,16 @@ class _ApplicationRecord:
 def _summarize_applications(
     applications: Sequence[_ApplicationRecord], costs: "dict[Kernel, Cost | str]"
 ) -> OwnBackward:
-    """Merge repeated applications of one custom function: under reentrant checkpoints only the
-    last one runs backward.
+    """Return the backward work of one custom function from its repeated applications.
+
+    Under reentrant checkpoints only the last application runs backward.
     """
     last = [seen for seen in applications if seen.ran][-1:] or applications
     return last[0].to_own_backward(costs, applications[0].forward_only_kernels)
 
 
 def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
-    """Yield the call with its result tensors, separately for each gradient of a convolution."""
+    """Yield a kernel call with its results; a convolution's gradients one by one."""
     import torch
 
     if call.run is not torch.ops.aten.convolution_backward.default:
@@ -271,7 +272,7 @@ def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[A
 
 
 def _output_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Return the tensors that an operator writes into, which it may give back or not."""
+    """Return the tensors among the arguments that an operator writes in place."""
     schema = func._schema
     if not schema.is_mutable:
         return []
@@ -298,7 +299,7 @@ def _shape_and_dtype(tensor: Any) -> Hashable:
 
 
 def _storage_identity(tensor: Any) -> Hashable:
-    """Return where a tensor lies; for one without memory, the object's id."""
+    """Return an identity of a tensor's memory, the object's id without memory."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
@@ -306,7 +307,7 @@ def _storage_identity(tensor: Any) -> Hashable:
 
 
 def _view(tensor: Any) -> Hashable:
-    """Return where a tensor lies and how it is read."""
+    """Return a key of a tensor's memory with offset, shape and strides."""
     import torch
 
     plain = tensor.layout == torch.strided
@@ -326,7 +327,7 @@ class _Scope:
         self.next = 0
 
     def take(self, make: Callable[[], Any]) -> Any:
-        """Return the next entry, which is created if it did not exist before."""
+        """Return the next stored item, made by `make` if there is none yet."""
         if self.next == len(self.held):
             self.held.append(make())
         self.next += 1
@@ -350,12 +351,12 @@ class _Watch(Running):
 
     @contextmanager
     def going_back(self) -> Iterator[None]:
-        """Mark that the backward pass of the step runs in this context."""
+        """Mark this context as the backward pass of the training step."""
         self._goes_back = True
         yield
 
     def apply(self, function: Any, run: Callable[[], Any]) -> Any:
-        """Number a function where it is applied, or applied again in a reentrant checkpoint."""
+        """Run a custom function's `apply` in a new record, or in a checkpoint's scope."""
         import torch
 
         library: Any = torch
@@ -386,7 +387,7 @@ class _Watch(Running):
             self._scopes.pop()
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Note the operators and the results of a function's own backward pass."""
+        """Run a custom function's backward pass, and note its operators and results."""
         known = self._known.get(node._sequence_nr())
         if isinstance(known, _Scope):
             return self._run_in_scope(known, node, run)
@@ -401,7 +402,7 @@ class _Watch(Running):
         return result
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Exclude a checkpoint's recomputation, which is not the function's own work."""
+        """Read saved tensors, without noting a checkpoint's recomputed operators."""
         current, self._current = self._current, None
         try:
             tensors = run()
@@ -414,17 +415,17 @@ class _Watch(Running):
         return tensors
 
     def save(self, tensors: tuple[Any, ...]) -> None:
-        """Note which tensors of its forward pass a function saves."""
+        """Note the tensors that a custom function saves in its forward pass."""
         if self._current is not None and self.node is None:
             self._current.saved = tensors
 
     def direct(self, gradient: Any) -> None:
-        """Note a parameter's gradient that a function makes itself."""
+        """Note that a custom function computes this gradient of a parameter itself."""
         if self._current is not None and self.node is not None:
             self._current.reached[_storage_identity(gradient)].add(DIRECTLY)
 
     def operators(self) -> Any:
-        """Return a dispatch mode that notes the operators of the functions."""
+        """Return a dispatch mode that notes the operators run in custom functions."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         watch = self
@@ -458,7 +459,7 @@ class _Watch(Running):
 
 
 def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
-    """Return the cost of each kernel, or the reason why it has none."""
+    """Return the cost of each kernel, or the reason why it has none, as text."""
     costs: dict[Kernel, Cost | str] = dict.fromkeys(kernels, ZERO)
     if not kernels:
         return costs
@@ -496,9 +497,7 @@ def _kernel_node_cost(node: Node) -> Cost | str:
 
 
 def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a model that makes these calls, each in a layer of its own, and tensors without
-    values.
-    """
+    """Return a model that makes these kernel calls, one layer each, and its inputs."""
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -514,7 +513,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             self.plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
 
         def forward(self, provided: list[Any]) -> Any:
-            """Return what the call gives, or what it writes where it gives nothing."""
+            """Return the kernel call's result, or the tensors it writes if it returns none."""
             left = iter(provided)
             leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
             args, kwargs = tree_unflatten(leaves, self.form)
@@ -525,7 +524,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
         """A module that makes all calls."""
 
         def forward(self, *provided: list[Any]) -> list[Any]:
-            """Return the tensors of all results."""
+            """Return the tensors of all kernel calls' results, in order."""
             results = [kernel(own) for kernel, own in zip(self, provided, strict=True)]
             return _tensors_in_nest(results)
 

@@ -12,7 +12,7 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 
 
 def _are_pairs(node: OpaqueNode) -> bool:
-    """Return whether all operands and results are pairs of real numbers."""
+    """Return whether all operands and results of a node are complex numbers as pairs."""
     described = (*node.operands, *node.results)
     return all(row.shape[-1:] == (2,) and row.dtype.is_floating_point() for row in described)
 
@@ -31,7 +31,7 @@ def _join(write: BodyWriter, *parts: Any) -> Any:
 def _multiply(
     write: BodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
 ) -> Any:
-    """Write (a + bi) (c + di) = ac - bd + (ad + bc) i."""
+    """Write the complex product (a + bi) (c + di) = ac - bd + (ad + bc) i."""
     (a, b), (c, d) = _real_and_imaginary(write, left), _real_and_imaginary(write, right)
 
     def product(first: Any, second: Any) -> Any:
@@ -46,14 +46,14 @@ def _multiply(
 
 
 def _complex_matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write A B of matrices, or of batches of them."""
+    """Write the complex matrix product A B, of matrices or batches of them."""
     return [_multiply(write, *x)] if _are_pairs(node) else None
 
 
 def _complex_linear_layer(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write x W^T + b, W [out, in]."""
+    """Write the complex linear layer x W^T + b, with W of shape [out, in]."""
     if not _are_pairs(node) or len(node.operands[1].shape) != 3:
         return None
     numbers, weight, *bias = x
@@ -62,7 +62,7 @@ def _complex_linear_layer(
 
 
 def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write beta b + alpha A B; None for complex factors."""
+    """Write the complex sum beta b + alpha A B; None for complex factors."""
     names = ("beta", "alpha")
     if not _are_pairs(node) or any(f"{name}{IMAGINARY}" in node.settings for name in names):
         return None
@@ -75,7 +75,7 @@ def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
 def _complex_pair_einsum(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write sums of products of two operands, or sums of one."""
+    """Write an `einsum` of one or two complex operands."""
     equation = node.settings["equation"]
     if not _are_pairs(node) or len(x) > 2:
         return None
