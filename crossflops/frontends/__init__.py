@@ -151,7 +151,7 @@ def library_of(target: str) -> Library | None:
 
 
 def candidate_targets(name: str) -> tuple[str, ...]:
-    """Return the targets that a bare name may mean, among the models of installed libraries."""
+    """Return the targets, such as `timm:resnet50`, that a bare model name may mean."""
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
@@ -184,7 +184,7 @@ def names_like(name: str) -> str:
 
 
 def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
-    """Return the model in a value that contains one, and its inputs; otherwise the value and None.
+    """Return the model contained in a value, and its inputs; else the value and None.
 
     The inputs may show what a plain function is.
     """
@@ -195,7 +195,7 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
 
 
 def usual_input(model: Any) -> NamedModel | None:
-    """Return the inputs that a model documents itself, None where no framework can read them."""
+    """Return the inputs that a model itself documents, None if none are known."""
     known = (frontend.usual_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
@@ -211,7 +211,7 @@ def building() -> Iterator[None]:
 
 @contextmanager
 def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
-    """Enter the frameworks' contexts for building a model without values, with these packages.
+    """Enter all frameworks' contexts for building a model without values.
 
     Raises ValuesNeededError where it cannot be built so.
     """
@@ -259,7 +259,7 @@ def _value_type_name(value: Any) -> str:
 
 
 def with_control(source: Source, control: Control) -> Source:
-    """Return the same model with options for its loops and branches.
+    """Return the source with a setting for its loops' trips and branches.
 
     Raises InputError where its framework has no names for them.
     """
@@ -314,7 +314,7 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
 def build_model_program(
     source: Source, setting: Setting, views: Sequence[Setting] = (), run: Run | None = None
 ) -> Program:
-    """Record a model and convert it: see `convert`."""
+    """Record a model and convert it to an ONNX model, a graph and a trace."""
     return convert_recording(record_model(source, setting, views), run)
 
 

@@ -32,7 +32,7 @@ def forget_listeners() -> None:
 
 @contextmanager
 def converting(converter: str) -> Iterator[None]:
-    """Report a converter, which may take long, as running in this block; "" is none."""
+    """Tell listeners that this converter runs during this context; "" is no converter."""
     if not converter:
         yield
         return
@@ -47,7 +47,7 @@ def converting(converter: str) -> Iterator[None]:
 
 @contextmanager
 def pausing_conversion() -> Iterator[None]:
-    """Report no converter in this block, which has its own time limits."""
+    """Tell listeners that no converter runs during this context."""
     _tell(None)
     try:
         yield

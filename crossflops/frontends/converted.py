@@ -31,7 +31,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
     settings: Mapping[str, Scalar] = {}
 
     def as_node(self, key: str) -> Node:
-        """Return the operation as a node that can be counted."""
+        """Return the operation as a graph's node with this key, which can be counted."""
         return Node(
             key=key,
             op=self.op,

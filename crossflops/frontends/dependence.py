@@ -80,7 +80,7 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "") -> Graph:
-    """Mark every node as constant, or with the number of its constant runs.
+    """Return the graph with nodes marked whose runs, all or some, depend on no input.
 
     `inputs` are the names of the model's inputs. Arguments of functions that depend on none of
     them get the role `argument`, if there is one.
@@ -310,7 +310,7 @@ class _LoopCourse(NamedTuple):
 
 
 def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
-    """Return the masks of arguments with equal groups joined, and the runs of each."""
+    """Return the masks with equal run groups merged, and these groups' relative run counts."""
     total: dict[tuple[bool, ...], int] = {}
     for at, count in enumerate(runs):
         column = tuple(bool(mask >> at & 1) for mask in masks)

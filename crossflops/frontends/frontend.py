@@ -199,7 +199,7 @@ class Frontend(Protocol):
     # Which values are models of the framework.
 
     def recognizes(self, value: object) -> bool:
-        """Return whether this is surely a model of the framework.
+        """Return whether a value is certainly a model of this framework.
 
         Args:
             value: Any object.
@@ -549,7 +549,7 @@ class Frontend(Protocol):
         return source
 
     def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
-        """Return a context in which a tool runs the code of the model that was counted.
+        """Return a context in which a tool runs the model's code in the way it was counted.
 
         Args:
             model: The model.
@@ -560,7 +560,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
-        """Return a context in which a tool runs a model without values.
+        """Return a context in which a tool runs a model that has no values.
 
         Args:
             model: The model.
@@ -574,7 +574,7 @@ class Frontend(Protocol):
     # Runs in the framework itself, for those with a `runtime`.
 
     def limit_threads(self, threads: int) -> None:
-        """Limit the threads of the framework, which is not imported yet.
+        """Limit the number of threads of the framework before it is imported.
 
         Args:
             threads: The number of threads.
@@ -582,7 +582,7 @@ class Frontend(Protocol):
         return
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the model ready to run: one call is one run, done when it returns.
+        """Return the model ready to call; a call returns when its work is done.
 
         Args:
             source: The model with its arguments.
@@ -600,7 +600,7 @@ class Frontend(Protocol):
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 
     def add_function_bodies(self, model: Any) -> None:
-        """Write operators without an ONNX form as functions of the model, in place.
+        """Add functions to an ONNX model for operators that ONNX lacks, in place.
 
         Args:
             model: The ONNX model.
@@ -608,7 +608,7 @@ class Frontend(Protocol):
         return
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once on its inputs.
+        """Run the model and return its inputs, outputs and their sensitivity to rounding.
 
         Args:
             source: The model with its arguments.
@@ -638,7 +638,7 @@ class ShapeTracedFrontend(Frontend, Protocol):
         """Return the placeholders of a Python caller's inputs. Raises InputError."""
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return the model with the shapes of its inputs, and their values if there are any."""
+        """Return a source: the model with the shapes of its inputs, and values if given."""
         if provided.file is not None:
             args, kwargs = from_npz(provided.file, self.shape_of)
         elif provided.are_made_up:

@@ -58,7 +58,7 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
         return self.file or (f"{MADE_UP}{known}" if made_up else self.origin)
 
     def arrays(self) -> Arguments | None:
-        """Return the given values; None where only shapes were given."""
+        """Return the given input values as arrays, None if only shapes were given."""
         if self.file is not None:
             return from_npz(self.file, lambda array: array)
         if self.are_made_up:
@@ -92,7 +92,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
 
 
 def input_option_text(spec: TensorSpec | InputInfo) -> str:
-    """Return an input in the form of `--input`; an index is not a name.
+    """Return an input as text for `--input`, such as `x=1x3:float32`.
 
     >>> input_option_text(TensorSpec("input_ids", "int64", (1, 128)))
     'input_ids=1x128:int64'
@@ -136,7 +136,7 @@ def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
 
 
 def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
-    """Return the converted arrays of an .npz file; unnamed ones have their index as name.
+    """Return the converted arrays of an .npz file by name, unnamed ones by index.
 
     Raises InputError where the file cannot be read, or an array cannot be converted.
     """

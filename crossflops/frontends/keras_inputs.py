@@ -42,7 +42,7 @@ def inputs_as_taken(
 
 
 def _symbolic_inputs(model: Any, requested: Any) -> dict[str, Any]:
-    """Return the symbolic inputs by the names of a dict of inputs, otherwise by their own."""
+    """Return a Keras model's symbolic inputs by name."""
     if isinstance(requested, dict):
         return dict(requested)
     return {tensor.name: tensor for tensor in model.inputs}

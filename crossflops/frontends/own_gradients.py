@@ -67,7 +67,7 @@ def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
 def backward_of(
     name: str, graph: Graph, gradients: Mapping[int, str], results: Collection[str] = ()
 ) -> OwnBackward:
-    """Return the backward pass in a graph: its outputs by the operands whose gradients they are.
+    """Return the cost of a backward pass's graph, by the operands whose gradients it serves.
 
     Work on the `results` of the forward pass is not part of the backward pass.
     """
@@ -96,7 +96,7 @@ def backward_of(
 
 
 def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
-    """Return the backward pass of a function whose work is unknown."""
+    """Return a custom function's backward pass whose work is unknown, with the reason."""
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 
 

@@ -120,7 +120,7 @@ def _check_pass_order(
 
 
 def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
-    """Return which pass would establish a fact, or which one ended it, in words."""
+    """Return in words which pass would establish a missing fact, or which one ended it."""
     why = [
         *(f"{other.name!r} ensures it" for other in everything if fact in other.ensures),
         *(f"{other.name!r} ends it" for other in everything if fact in other.ends),

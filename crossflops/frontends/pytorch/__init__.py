@@ -225,8 +225,9 @@ class PyTorch(Frontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run under export: see `program.record_torch_run`. Sizes that depend on values are
-        observed there.
+        """Run the model under torch.export, and return a recording of its calls.
+
+        See `program.record_torch_run`. Sizes that depend on values are observed there.
         """
         from crossflops.frontends.pytorch.program import record_torch_run
 

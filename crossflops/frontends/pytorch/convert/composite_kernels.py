@@ -42,7 +42,7 @@ class CompositeKernels:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Make PyTorch decompose programs by the table in this context, with cached kernels."""
+        """Make PyTorch decompose programs by this table in this context."""
         index = inventory.COMPOSITE_KERNELS
         library = owner_of(index)
         override = original(library, "_override_composite_implicit_decomp", index)
@@ -93,7 +93,7 @@ class CompositeKernels:
 
     @contextmanager
     def _replacing_kernels(self) -> Iterator[None]:
-        """Give the operators the cached kernels in this context."""
+        """Make PyTorch use the cached kernels in this context."""
         with ExitStack() as undo:
             undo.callback(self._forget_dispatch)
             for known in self._kernels:

@@ -619,7 +619,7 @@ class _Writes:
                 self.ranges.append((begin, end))
 
     def target_of(self, node: "fx.Node") -> "fx.Node":
-        """Return the node of the tensor that an operator writes into."""
+        """Return the FX node of the tensor that an operator writes in place."""
         return self._targets[node]
 
     def _range_of(self, node: "fx.Node") -> tuple[int, int]:
@@ -1078,7 +1078,7 @@ class _Stamp:
         self._set(run, tuple(results) if several else results[0] if results else None)
 
     def add_output(self, node: "fx.Node") -> None:
-        """Add the output of the program."""
+        """Add a copy of the program's output node to the new graph."""
         own = self._graph.output(self._with_stamp_values(node.args[0]))
         own.meta = dict(node.meta)
 
@@ -1249,7 +1249,7 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _decomposer(registry: Any) -> Decomposer:
-    """Return the decomposer of a registry's table, cached for registries with the same table."""
+    """Return the decomposer of a table of ONNX translations, cached by the table."""
     import torch
     from torch._decomp import decomposition_table
     from torch.onnx._internal.exporter._decomp import get_onnx_implemented_overloads

@@ -214,7 +214,7 @@ def translating_complex_operators(
 
 
 def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
-    """Write `unsqueeze` of complex numbers, which are pairs on the last axis."""
+    """Write ONNX nodes for `unsqueeze` of complex numbers, which are pairs on the last axis."""
     from onnxscript.onnx_opset import opset23
 
     return opset23.Unsqueeze(numbers, opset23.Constant(value_ints=[dim - (dim < 0)]))
@@ -226,7 +226,7 @@ _OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
 
 @contextmanager
 def promoting_scalar_operands() -> Iterator[None]:
-    """Make tensors of numbers that are passed where an operator takes a tensor, for any type.
+    """Convert number operands to tensors where an operator takes tensors, in this context.
 
     `1.0 - x` of integers is `aten.sub.Tensor(1.0, x)` in a program. PyTorch's exporter makes a
     tensor of such a number only where it casts it, and otherwise finds no form of the operator.
@@ -305,7 +305,7 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
 
 
 def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield arguments by name, a complex number as its real part and its imaginary one."""
+    """Yield arguments by name, complex numbers as a real and an imaginary part."""
     for name, value in named:
         if isinstance(value, complex):
             yield name, value.real
@@ -629,7 +629,7 @@ def _without_empty_joins(exported: Any) -> None:
 
 
 def _affine_grid(*args: Any) -> Any:
-    """Write `affine_grid`: the product of matrices and a grid, as PyTorch computes it.
+    """Write ONNX's AffineGrid: the product of matrices and a grid.
 
     Decomposed it would be multiplications and a sum.
 
@@ -644,7 +644,7 @@ def _affine_grid(*args: Any) -> Any:
 
 
 def _convolution_over_time(*args: Any) -> Any:
-    """Write `conv_tbc`: a convolution of [time, batch, channels] by [width, channels, filters].
+    """Write an ONNX Conv for `conv_tbc`, whose data is [time, batch, channels].
 
     The arguments are the data, the weight, the bias and the padding of both ends.
     """
@@ -674,7 +674,7 @@ def _has_real_dots(exported: Any) -> bool:
 
 
 def _dots(first: Any, second: Any, dim: int = -1) -> Any:
-    """Write dot products along an axis as one operator, not as products and a sum.
+    """Write in ONNX dot products along an axis as one operator, not as products and a sum.
 
     Decomposed they would be elementwise products and a sum.
     """
@@ -687,7 +687,7 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
 
 
 def _extreme(reduction: str, *args: Any) -> Any:
-    """Write a minimum or maximum along axes, of all elements if no axes are given.
+    """Write in ONNX a minimum or maximum along axes, of all elements if no axes are given.
 
     The exporter accepts no list of axes.
     """
@@ -700,7 +700,7 @@ def _extreme(reduction: str, *args: Any) -> Any:
 
 
 def _put(*args: Any) -> Any:
-    """Write `x[mask] = number` as an elementwise choice.
+    """Write ONNX nodes for `x[mask] = number` as an elementwise choice.
 
     The exporter would search the elements, whose number depends on values. The arguments are the
     tensor, masks or indices, the written values, and whether they are added.
@@ -740,7 +740,7 @@ def _wide(index: Any) -> Any:
 
 
 def _put_in_order(*args: Any) -> Any:
-    """Write `masked_scatter`: source elements, in order, where the mask is true.
+    """Write in ONNX `masked_scatter`: source elements, in order, where the mask is true.
 
     The exporter would search the elements, whose number depends on values. Here each element of
     the mask knows how many came before it. The arguments are the tensor, the mask, the source.
@@ -762,7 +762,7 @@ def _put_in_order(*args: Any) -> Any:
 
 
 def _uniform(*args: Any) -> Any:
-    """Write uniform random numbers of a tensor's shape between two bounds.
+    """Write ONNX nodes for uniform random numbers of a tensor's shape between two bounds.
 
     Decomposed they would have no translation.
     """
@@ -780,7 +780,7 @@ def _gives_floats(exported: Any, operator: Any) -> bool:
 
 
 def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
-    """Write `linspace` as start + i * step.
+    """Write ONNX nodes for `linspace` as start + i * step.
 
     The exporter computes each element from both ends.
     """
@@ -806,7 +806,7 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
 def _powers(
     start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
 ) -> Any:
-    """Write `logspace`: the base to the power of each element of a `linspace`."""
+    """Write in ONNX `logspace`: the base to the power of each element of a `linspace`."""
     from onnxscript.onnx_opset import opset23
 
     exponents = _even_steps(start, end, steps, dtype)

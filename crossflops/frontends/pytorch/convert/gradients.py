@@ -237,7 +237,7 @@ class _FoldedConstant(NamedTuple):
 def _constants_with_gradients(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[Hashable, _FoldedConstant]:
-    """Return the constants that have gradients, as they come from `lost` calls.
+    """Return constants with gradients that come from `lost` calls, by name.
 
     They are keyed by the name of a value of the program, which PyTorch reuses where it decomposes
     an operator: so also by the call that reads one, with its shape.

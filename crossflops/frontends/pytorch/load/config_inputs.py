@@ -137,7 +137,7 @@ def _config_text_length(config: Any, sizes: Mapping[str, int]) -> int:
 
 
 def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
-    """Return an image, or the frames of a clip, of the size in the config."""
+    """Return the spec of an image, or of a clip's frames, of the config's size."""
     seen = getattr(config, "vision_config", None) or config
     side = getattr(seen, "image_size", None) or _SIDE
     height, width = side if isinstance(side, list | tuple) else (side, side)

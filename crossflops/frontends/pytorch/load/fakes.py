@@ -165,7 +165,7 @@ def hiding_tool_replacements(model: Any) -> Iterator[None]:
 
 
 def _fake_modes(model: Any) -> list[Any]:
-    """Return the fake modes of the tensors of a module."""
+    """Return crossflops' fake modes of a module's tensors."""
     modes = {id(mode): mode for mode in map(_mode_of, _model_leaves(model)) if mode is not None}
     return list(modes.values())
 
@@ -186,12 +186,12 @@ def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
 
 
 def is_ours(tensor: Any) -> bool:
-    """Return whether a tensor was made fake by `building_fake_tensors`."""
+    """Return whether a tensor is fake and was made by crossflops."""
     return _mode_of(tensor) is not None
 
 
 def is_fake_model(model: Any, *inputs: Any) -> bool:
-    """Return whether any tensor of a module or of its inputs is a fake tensor of ours."""
+    """Return whether a module or its inputs have a fake tensor that crossflops made."""
     return any(map(is_ours, _model_leaves(model, *inputs)))
 
 

@@ -32,7 +32,7 @@ def replaceable_functions() -> dict[tuple[int, str], Any]:
 
 @contextmanager
 def restoring_torch_functions() -> Iterator[None]:
-    """Restore functions of PyTorch that a tool replaces within this block.
+    """Restore functions of PyTorch that a tool replaces in this context.
 
     Attributes that hide an inherited function of tensors are removed as well.
     """

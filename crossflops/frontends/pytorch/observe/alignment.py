@@ -348,7 +348,7 @@ def is_fused(operator: str) -> bool:
 def observe_fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[Ran]:
-    """Run the model and return each fused kernel with its enclosing frames, innermost first.
+    """Run the model; return each fused kernel with its enclosing frames.
 
     Modules and functions that handled nested tensors are returned as `NESTED` with their own frame
     alone, and the number of kept positions. The run may change the model (buffers in training
@@ -409,7 +409,7 @@ def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
 
 
 def _module_path(key: str) -> str:
-    """Return the path of the module in a key: "a.b" for "a.b@2/F.linear"."""
+    """Return the module's path in a call's key: "a.b" for "a.b@2/F.linear"."""
     path = key.partition("/")[0].partition("@")[0]
     return "" if path == ROOT else path
 

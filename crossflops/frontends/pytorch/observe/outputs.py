@@ -58,7 +58,7 @@ def _torch_output_change(output: Any, other: Any) -> float:
 
 
 def _round_otherwise(tensor: Any) -> Any:
-    """Return the tensor with each number moved by up to one step of its type."""
+    """Return the tensor with each number randomly moved by at most one rounding step."""
     import torch
 
     is_real = tensor.is_floating_point()

@@ -268,7 +268,7 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
 
 
 def _fake(mode: Any, real: Any) -> Any:
-    """Return a fake tensor that carries a real one."""
+    """Return a fake tensor that carries the given real tensor."""
     import torch
 
     if str(real.layout).startswith("torch.sparse"):

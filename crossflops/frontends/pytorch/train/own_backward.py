@@ -213,8 +213,9 @@ class _ApplicationRecord:
     def to_own_backward(
         self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]
     ) -> OwnBackward:
-        """Attribute each recorded operator to the operands whose gradient it serves. `first` are
-        the `early` operators of the first application.
+        """Return the noted backward work, by the operands whose gradients it serves.
+
+        `first` are the `early` operators of the first application.
         """
         early = ZERO
         reached = {memory: set(indices) for memory, indices in self.reached.items()}

@@ -18,12 +18,12 @@ def _are_pairs(node: OpaqueNode) -> bool:
 
 
 def _real_and_imaginary(write: BodyWriter, pairs: Any) -> list[Any]:
-    """Write the split of a tensor (..., 2) of complex numbers into real and imaginary parts."""
+    """Write in ONNX the real and imaginary parts of complex numbers, tensors (..., 2)."""
     return [write("Gather", pairs, write.integer(part), axis=-1) for part in (0, 1)]
 
 
 def _join(write: BodyWriter, *parts: Any) -> Any:
-    """Write the stack of tensors along a new last axis, such as real and imaginary parts."""
+    """Write in ONNX the stack of tensors along a new last axis."""
     last = write.integers(-1)
     return write("Concat", *(write("Unsqueeze", part, last) for part in parts), axis=-1)
 
@@ -31,11 +31,11 @@ def _join(write: BodyWriter, *parts: Any) -> Any:
 def _multiply(
     write: BodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
 ) -> Any:
-    """Write the complex product (a + bi) (c + di) = ac - bd + (ad + bc) i."""
+    """Write ONNX nodes for the complex product (a + bi) (c + di) = ac - bd + (ad + bc) i."""
     (a, b), (c, d) = _real_and_imaginary(write, left), _real_and_imaginary(write, right)
 
     def product(first: Any, second: Any) -> Any:
-        """Write the product of two real tensors with the complex product's operator."""
+        """Write in ONNX the product of two real tensors with the complex product's operator."""
         return write(operator, first, second, **attributes)
 
     return _join(
@@ -46,14 +46,14 @@ def _multiply(
 
 
 def _complex_matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write the complex matrix product A B, of matrices or batches of them."""
+    """Write ONNX nodes for the complex matrix product A B, of matrices or batches of them."""
     return [_multiply(write, *x)] if _are_pairs(node) else None
 
 
 def _complex_linear_layer(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write the complex linear layer x W^T + b, with W of shape [out, in]."""
+    """Write ONNX nodes for the complex linear layer x W^T + b, with W of shape [out, in]."""
     if not _are_pairs(node) or len(node.operands[1].shape) != 3:
         return None
     numbers, weight, *bias = x
@@ -62,7 +62,7 @@ def _complex_linear_layer(
 
 
 def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write the complex sum beta b + alpha A B; None for complex factors."""
+    """Write ONNX nodes for the complex sum beta b + alpha A B; None for complex factors."""
     names = ("beta", "alpha")
     if not _are_pairs(node) or any(f"{name}{IMAGINARY}" in node.settings for name in names):
         return None
@@ -75,7 +75,7 @@ def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
 def _complex_pair_einsum(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write an `einsum` of one or two complex operands."""
+    """Write ONNX nodes for an `einsum` of one or two complex operands."""
     equation = node.settings["equation"]
     if not _are_pairs(node) or len(x) > 2:
         return None

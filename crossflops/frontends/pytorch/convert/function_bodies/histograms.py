@@ -15,7 +15,7 @@ _LOWEST = -3.4e38
 
 
 def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write `embedding_bag`: table rows summed, averaged or maximized bag by bag.
+    """Write in ONNX `embedding_bag`: table rows summed, averaged or maximized bag by bag.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
     """
@@ -49,13 +49,13 @@ def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
 
 
 def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
-    """Write the sum, mean or maximum of the rows in each bag."""
+    """Write ONNX nodes for the sum, mean or maximum of the rows in each bag."""
     bags, width = node.results[0].shape
     mode = int(node.settings.get("mode", 0))
     shape = write.integers(bags, width)
 
     def gather(start: float, added: Any, reduction: str) -> Any:
-        """Write `start` in each bin, and reduce `added` into the bins of its indices."""
+        """Write in ONNX bins with `start`, and reduce `added` into them by index."""
         empty = write("Expand", write.real(start, rows), shape)
         return write("ScatterND", empty, indices, added, reduction=reduction)
 
@@ -70,7 +70,9 @@ def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> An
 
 
 def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write a histogram: how many numbers lie in each of several equal bins.
+    """Write ONNX nodes for a histogram: how many numbers lie in each of several equal bins.
+
+    The upper end belongs to the last bin.
 
     https://docs.pytorch.org/docs/stable/generated/torch.histc.html
     """
@@ -95,7 +97,7 @@ def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 def _histogram_weight_sums(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write `bincount` with weights: the sum of the weights of each number."""
+    """Write ONNX nodes for `bincount` with weights: the sum of the weights of each number."""
     if len(x) != 2 or node.results[0].dtype != node.operands[1].dtype:
         return None
     return [_add_up(write, write.as_int64(x[0]), x[1], node.results[0].shape[0])]

@@ -21,7 +21,7 @@ class _Cell(NamedTuple):
 
 
 def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write an LSTM step: c' = f c + i g, h' = W_hr (o tanh(c'))."""
+    """Write ONNX nodes for an LSTM step: c' = f c + i g, h' = W_hr (o tanh(c'))."""
     hidden, memory = states
     sums = write("Add", fed, _feed(write, hidden, cell.again, cell.biases[1:]))
     i, f, g, o = write.several(4, "Split", sums, axis=-1, num_outputs=4)
@@ -35,7 +35,7 @@ def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) 
 
 
 def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write a GRU step: n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n)."""
+    """Write ONNX nodes for a GRU step: n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n)."""
     back = _feed(write, states[0], cell.again, cell.biases[1:])
     fed_gates = write.several(3, "Split", fed, axis=-1, num_outputs=3)
     back_gates = write.several(3, "Split", back, axis=-1, num_outputs=3)
@@ -45,7 +45,7 @@ def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -
 
 
 def _plain_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write a simple RNN step: h' = tanh or relu of the input plus the state's product."""
+    """Write in ONNX a simple RNN step: tanh or relu of the input plus state product."""
     function = "Relu" if "relu" in cell.kind else "Tanh"
     sums = write("Add", fed, _feed(write, states[0], cell.again, cell.biases[1:]))
     return [write(function, sums)]
@@ -61,13 +61,13 @@ _STEPS: Mapping[str, tuple[int, Callable[..., list[Any]]]] = {  # states, and wh
 
 
 def _feed(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
-    """Write a recurrent cell's input part: rows @ weight, plus the bias if there is one."""
+    """Write in ONNX a recurrent cell's input part: rows @ weight, plus the bias if any."""
     product = write("MatMul", rows, weight)
     return write("Add", product, bias[0]) if bias else product
 
 
 def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write a recurrent layer on sequences [T, B, I] of equal length.
+    """Write ONNX nodes for a recurrent layer on sequences [T, B, I] of equal length.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
     """
@@ -78,7 +78,7 @@ def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 
 
 def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write a recurrent layer on a packed batch of sequences: padded, run, packed again."""
+    """Write in ONNX a recurrent layer on a packed batch: padded, run, packed again."""
     (steps,), batch = node.operands[1].shape, node.operands[2].shape[1]
     sizes = write.as_column(x[1])
     mask = write("Less", write.count_up(batch), sizes)
@@ -97,7 +97,7 @@ def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 def _write_recurrent_layers(
     write: BodyWriter, node: OpaqueNode, rows: Any, provided: Sequence[Any], there: Any
 ) -> list[Any]:
-    """Write all recurrent layers; return the last output and all final states.
+    """Write in ONNX all recurrent layers; return the last output and all final states.
 
     `there` masks the steps that a sequence does not have.
     """
@@ -126,7 +126,7 @@ def _write_recurrent_layers(
 
 
 def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
-    """Write a dropout with probability `share`, as in training, between layers."""
+    """Write in ONNX a dropout with probability `share`, as in training, between layers."""
     import onnx_ir as ir
 
     training = write("Cast", write.integer(1), to=int(ir.DataType.BOOL))
@@ -139,7 +139,7 @@ def _recurrent_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequen
     biases = rest[:2] if node.settings["has_biases"] else []
 
     def turn(matrix: Any) -> Any:
-        """Write the transpose of a matrix."""
+        """Write ONNX nodes for the transpose of a matrix."""
         return write("Transpose", matrix, perm=[1, 0])
 
     projects = rest[len(biases) :]
@@ -156,7 +156,7 @@ def _write_recurrent_scan(
     way: int,
     there: Any,
 ) -> list[Any]:
-    """Write a recurrence over all steps; return its last states and all output states."""
+    """Write in ONNX a recurrence over all steps; return last states and all outputs."""
     import onnx_ir as ir
 
     kind, truth = ir.TensorType(node.operands[0].dtype), ir.TensorType(ir.DataType.BOOL)
@@ -180,7 +180,7 @@ def _write_recurrent_scan(
 
 
 def _pack(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write the packing of sequences [T, B, ...]: rows by step, and counts per step.
+    """Write in ONNX the packing of sequences [T, B, ...]: rows by step, and counts per step.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html
     """
