@@ -109,8 +109,9 @@ class GenerationPasses(Protocol):
     windows: tuple[int, ...]
 
     def prefill(self, batch: int, prompt: int) -> Source:
-        """Return the pass over prompts, with an empty cache. Of an encoder-decoder that is the
-        encoder, and the decoder's first token.
+        """Return the model's pass over prompts with an empty cache, as a source.
+
+        Of an encoder-decoder that is the encoder, and the decoder's first token.
 
         Returns:
             A model that returns the logits, then the keys and values of each layer; of an
@@ -355,7 +356,7 @@ class Frontend(Protocol):
         )
 
     def generation(self, model: Any) -> GenerationPasses:
-        """Return the passes of a language model that generates with a cache.
+        """Return a language model's prefill and decoding passes with a cache.
 
         Args:
             model: The model.

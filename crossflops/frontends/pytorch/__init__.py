@@ -135,7 +135,7 @@ class PyTorch(Frontend):
         return read_architecture(model)
 
     def generation(self, model: Any) -> GenerationPasses:
-        """Return the passes of a model of transformers; InputError for any other model."""
+        """Return a transformers model's prefill and decoding passes; InputError for others."""
         from crossflops.frontends.pytorch.load.generation import TransformersPasses
 
         return TransformersPasses(model)

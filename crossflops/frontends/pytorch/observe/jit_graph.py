@@ -63,6 +63,7 @@ def _trace_jit_nodes(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> list[WatchedCall]:
+    """Return the nodes of the model's `torch.jit` trace as calls, or one with the error."""
     try:
         return _observe_trace(full, model, args, kwargs, setting, within=("module", "function"))
     except (Exception, SystemExit) as error:
@@ -83,7 +84,7 @@ def _observe_trace(
     setting: Setting,
     within: tuple[str, ...],
 ) -> list[WatchedCall]:
-    """Return the run and its nodes, whose frames are those on the levels `within`.
+    """Return the nodes of the model's `torch.jit` trace as calls, with frames of `within`.
 
     Raises whatever tracing raises.
     """
@@ -123,7 +124,7 @@ def _is_traced_unwatched(
 
 @contextmanager
 def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator[None]:
-    """Give nodes traced in this context the number as their scope, on these levels.
+    """Give nodes that torch.jit traces in this context the number as their scope.
 
     This is not done inside a custom autograd function, which is one node: PyTorch assigns the
     nodes inside it by that node's scope.
@@ -177,7 +178,7 @@ def _jit_result_tensors(result: Any) -> Iterator[Any]:
 
 
 def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
-    """Return a node of a traced graph, with what the recording has around it."""
+    """Return a TorchScript node as a call: operator, frames, constants, tensor shapes."""
     values = list(node.inputs())
     results = list(node.outputs())
     undefined = any(_is_undefined(value) for value in (*values, *results))

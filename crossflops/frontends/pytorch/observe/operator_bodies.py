@@ -44,7 +44,7 @@ def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _is_taken_apart(target: str) -> bool:
-    """Return whether the kernel of an operator is one for all devices, gradients included."""
+    """Return whether PyTorch implements an operator as a composite of other operators."""
     import torch
 
     library: Any = torch._C

@@ -131,7 +131,7 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
 
 
 def module_settings(module: "nn.Module") -> dict[str, Scalar]:
-    """Return the plain public attributes (in_channels, kernel_size, batch_first ...)."""
+    """Return a module's plain public attributes, such as in_channels or kernel_size."""
     settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():
         if name.startswith("_") or name == "training":
